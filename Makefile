@@ -1,0 +1,49 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-deployment images env lint types imports protos-check protos unit clean
+
+demo: $(VENV)/.installed
+	$(BIN)/copriv simulate examples/hospitals.toml
+
+test: env lint types imports protos-check unit
+
+env: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "copriv needs Python 3.11 or later; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev]'
+	touch $@
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: env
+	$(BIN)/mypy
+
+imports: env
+	$(BIN)/lint-imports
+
+protos: env
+	$(BIN)/python scripts/protos.py
+
+protos-check: env
+	$(BIN)/python scripts/protos.py --check
+
+# Containers, network namespaces and troubles in numbers: minutes, not seconds. As root.
+test-deployment: images
+	$(BIN)/pytest -m 'docker or trouble' -s tests
+
+images: env
+	@if docker version >/dev/null 2>&1; then deploy/images/build.sh; \
+	else echo '*** NO DOCKER ENGINE: images are not built, their tests will be skipped ***'; fi
+
+unit: env
+	$(BIN)/pytest -n 2
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

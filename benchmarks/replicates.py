@@ -1,0 +1,95 @@
+"""How fast many runs are simulated side by side: python benchmarks/replicates.py
+
+The bar: 1.5 million ticks x replicates per second and core at N = 3, p = 10.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import numpy as np
+
+from common.losses import Regulariser
+from learner.core import Asynchronous
+from learner.experiments.replicates import (
+    Moments,
+    laplace_noise,
+    moment_gradients,
+    run_replicates,
+)
+from learner.experiments.rounds import run_rounds
+from learner.experiments.schedules import Attendance, draw_schedule
+from learner.synchronous import SynchronousAverage
+
+N, P, T = 3, 10, 1000
+REPLICATES = 1000
+REPEATS = 5
+BAR = 1.5e6
+
+
+def main() -> None:
+    """Print one line for each kind of run: millions of ticks x replicates per second, median."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 200, P))
+    moments = Moments(
+        gram=np.einsum("nki,nkj->nij", x, x) / 200,
+        cross=np.einsum("nki,nk->ni", x, rng.normal(size=(N, 200))) / 200,
+    )
+    common = {
+        "weights": np.full(N, 1 / N),
+        "num_features": P,
+        "theta_max": 1.0,
+        "regulariser": Regulariser(coefficient=1e-5),
+        "horizon": T,
+    }
+    print(f"N = {N}, p = {P}, T = {T}, {REPLICATES} replicates, median of {REPEATS}")
+    for split, tail, away in (
+        ("horizon", False, None),
+        ("schedule", True, None),
+        ("schedule", True, np.full(N, 0.8)),
+    ):
+        attendance = Attendance(availability=away)
+        algorithm = Asynchronous(rho=1e-3, tail_average=tail, **common)
+        schedule = draw_schedule(
+            np.ones(N),
+            horizon=T,
+            replicates=REPLICATES,
+            split=split,
+            attendance=attendance,
+            rng=rng,
+        )
+        noise = laplace_noise(schedule.promised * 1e-3, num_features=P, rng=rng)
+        words = [split, *(["tail"] if tail else []), *(["dropouts"] if away is not None else [])]
+        name = f"asynchronous, {', '.join(words)}"
+        tell(
+            name,
+            lambda algorithm=algorithm, slots=schedule.slots, noise=noise: run_replicates(
+                algorithm, slots, gradients=moment_gradients(moments), noise=noise
+            ),
+        )
+    average = SynchronousAverage(initial_step=0.1, **common)
+    noise = laplace_noise(np.ones(N), num_features=P, rng=rng)
+    tell(
+        "synchronous-2 (a round counts once)",
+        lambda: run_rounds(
+            average, replicates=REPLICATES, gradients=moment_gradients(moments), noise=noise
+        ),
+    )
+
+
+def tell(name: str, work: object) -> None:
+    """Time it."""
+    rates = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        work()  # type: ignore[operator]
+        rates.append(T * REPLICATES / (time.process_time() - start))
+    rate = float(np.median(rates))
+    print(f"{name:40s} {rate / 1e6:6.2f} million/s and core   {rate / BAR:5.1f} x the bar")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Typed records to protobuf and back; what arrives malformed is refused here."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import MalformedError
+from common.pb import copriv_pb2 as pb
+from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+
+__all__ = [
+    "close_summary_to_pb",
+    "description_from_pb",
+    "description_to_pb",
+    "enrollment_from_pb",
+    "enrollment_to_pb",
+    "query_from_pb",
+    "query_to_pb",
+    "rational_from_pb",
+    "rational_to_pb",
+    "response_from_pb",
+    "response_to_pb",
+    "terms_from_pb",
+    "terms_to_pb",
+    "vector_from_pb",
+    "vector_to_pb",
+]
+
+# Enough for any budget a person writes, too little to make exact arithmetic slow.
+_DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
+
+
+def vector_to_pb(vector: NDArray[np.float64]) -> pb.Vector:
+    """A vector as little-endian float64 bytes with its length."""
+    return pb.Vector(length=vector.size, data=vector.astype("<f8").tobytes())
+
+
+def vector_from_pb(message: pb.Vector) -> NDArray[np.float64]:
+    """The vector of a message, shape (length,).
+
+    Raises:
+      MalformedError: The bytes are not of the declared length.
+
+    >>> vector_from_pb(vector_to_pb(np.array([1.0, -2.5])))
+    array([ 1. , -2.5])
+    """
+    if len(message.data) != 8 * message.length:
+        raise MalformedError(
+            f"a vector declares {message.length} coordinates but carries {len(message.data)} "
+            "bytes; send 8 bytes for each"
+        )
+    return np.frombuffer(message.data, dtype="<f8").astype(np.float64)
+
+
+def rational_to_pb(value: Fraction) -> pb.Rational:
+    """An exact rational as decimal digits."""
+    return pb.Rational(numerator=str(value.numerator), denominator=str(value.denominator))
+
+
+def rational_from_pb(message: pb.Rational) -> Fraction:
+    """The exact rational of a message.
+
+    Raises:
+      MalformedError: Not digits, too many of them, or a denominator of zero.
+
+    >>> rational_from_pb(pb.Rational(numerator="1", denominator="3"))
+    Fraction(1, 3)
+    """
+    parts = (message.numerator, message.denominator)
+    if not all(_DIGITS.fullmatch(part) for part in parts) or int(message.denominator) == 0:
+        raise MalformedError("a rational number needs 1 to 60 digits above and below, not 0 below")
+    return Fraction(int(message.numerator), int(message.denominator))
+
+
+def terms_to_pb(terms: StudyTerms) -> pb.StudyTerms:
+    """A study's terms as a message."""
+    return pb.StudyTerms(
+        study_id=terms.study_id,
+        loss=terms.loss,
+        theta_max=terms.theta_max,
+        feature_map=terms.feature_map,
+        horizon=terms.horizon,
+        responses=terms.responses,
+        epsilon=rational_to_pb(terms.epsilon),
+        clip=terms.clip,
+        kappa=terms.kappa,
+        release=terms.release,
+    )
+
+
+def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
+    """The study's terms of a message; whether they make sense is for the owner to say.
+
+    Raises:
+      MalformedError: The budget is not a rational number.
+    """
+    return StudyTerms(
+        study_id=message.study_id,
+        loss=message.loss,
+        theta_max=message.theta_max,
+        feature_map=message.feature_map,
+        horizon=message.horizon,
+        responses=message.responses,
+        epsilon=rational_from_pb(message.epsilon),
+        clip=message.clip if message.HasField("clip") else None,
+        kappa=message.kappa,
+        release=message.release or "gradient",
+    )
+
+
+def enrollment_to_pb(enrollment: Enrollment) -> pb.Enrollment:
+    """An enrolment as a message."""
+    return pb.Enrollment(
+        num_records=enrollment.num_records,
+        responses=enrollment.responses,
+        answered=enrollment.answered,
+        noise_scale=enrollment.noise_scale,
+        epsilon=rational_to_pb(enrollment.epsilon),
+        insecure_noise=enrollment.insecure_noise,
+    )
+
+
+def enrollment_from_pb(message: pb.Enrollment) -> Enrollment:
+    """The enrolment of a message.
+
+    Raises:
+      MalformedError: Its numbers cannot be an enrolment.
+    """
+    if not (message.num_records > 0 and 0 < message.noise_scale < math.inf):
+        raise MalformedError("an enrolment needs a positive number of records and noise scale")
+    return Enrollment(
+        num_records=message.num_records,
+        responses=message.responses,
+        answered=message.answered,
+        noise_scale=message.noise_scale,
+        epsilon=rational_from_pb(message.epsilon),
+        insecure_noise=message.insecure_noise,
+    )
+
+
+def description_to_pb(description: OwnerDescription) -> pb.OwnerDescription:
+    """An owner's description as a message."""
+    return pb.OwnerDescription(
+        name=description.name,
+        num_records=description.num_records,
+        columns=description.columns,
+        feature_map_digest=description.feature_map_digest,
+        epsilon_per_study=rational_to_pb(description.epsilon_per_study),
+        epsilon_left=rational_to_pb(description.epsilon_left),
+        losses=description.losses,
+    )
+
+
+def description_from_pb(message: pb.OwnerDescription) -> OwnerDescription:
+    """The owner's description of a message."""
+    return OwnerDescription(
+        name=message.name,
+        num_records=message.num_records,
+        columns=tuple(message.columns),
+        feature_map_digest=message.feature_map_digest,
+        epsilon_per_study=rational_from_pb(message.epsilon_per_study),
+        epsilon_left=rational_from_pb(message.epsilon_left),
+        losses=tuple(message.losses),
+    )
+
+
+def query_to_pb(query: Query) -> pb.Query:
+    """A query as a message."""
+    return pb.Query(
+        study_id=query.study_id, sequence=query.sequence, theta=vector_to_pb(query.theta)
+    )
+
+
+def query_from_pb(message: pb.Query) -> Query:
+    """The query of a message."""
+    return Query(
+        study_id=message.study_id,
+        sequence=message.sequence,
+        theta=vector_from_pb(message.theta),
+    )
+
+
+def response_to_pb(response: Response) -> pb.Response:
+    """A response as a message."""
+    return pb.Response(
+        study_id=response.study_id,
+        sequence=response.sequence,
+        gradient=vector_to_pb(response.gradient),
+    )
+
+
+def response_from_pb(message: pb.Response) -> Response:
+    """The response of a message."""
+    return Response(
+        study_id=message.study_id,
+        sequence=message.sequence,
+        gradient=vector_from_pb(message.gradient),
+    )
+
+
+def close_summary_to_pb(answered: int, epsilon_spent: Fraction) -> pb.CloseSummary:
+    """What a study came to, as a message."""
+    return pb.CloseSummary(answered=answered, epsilon_spent=rational_to_pb(epsilon_spent))

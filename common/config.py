@@ -1,0 +1,132 @@
+"""Settings files: TOML, checked once at load, then frozen.
+
+An unknown key or a wrong value is an :class:`~common.errors.InputError` whose sentence
+names the file, the key, the value and what was expected.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+)
+
+from common.errors import InputError
+
+__all__ = ["Epsilon", "Positive", "Settings", "load_settings", "parse_epsilon", "read_toml"]
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+
+
+def parse_epsilon(value: object) -> Fraction:
+    """The exact rational that a setting's text means; decimals are taken as written.
+
+    Raises:
+      ValueError: Not a positive finite number.
+
+    >>> parse_epsilon("1/3"), parse_epsilon(0.1), parse_epsilon(10)
+    (Fraction(1, 3), Fraction(1, 10), Fraction(10, 1))
+    """
+    expected = 'a number greater than 0, such as 1, 0.1 or "1/3"'
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
+        raise ValueError(f"expected {expected}")
+    try:
+        epsilon = Fraction(value if isinstance(value, Fraction) else str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"expected {expected}") from None
+    if not epsilon > 0:
+        raise ValueError(f"expected {expected}")
+    return epsilon
+
+
+Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table of a TOML file.
+
+    Raises:
+      InputError: The file is missing, unreadable or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+
+
+def load_settings(kind: type[S], path: Path, *, overrides: Sequence[str] = ()) -> S:
+    """Settings of one kind from a TOML file, with ``key.path=value`` overrides on top.
+
+    Raises:
+      InputError: The file, a key or a value is wrong; the sentence names it.
+    """
+    table = read_toml(path)
+    for override in overrides:
+        _apply_override(table, override)
+    return check_settings(kind, table, where=str(path))
+
+
+def check_settings(kind: type[S], table: Mapping[str, Any], *, where: str) -> S:
+    """Settings of one kind from a table; ``where`` opens the sentence of an error."""
+    try:
+        return kind.model_validate(dict(table))
+    except ValidationError as error:
+        raise InputError("\n".join(_sentences(error, where))) from None
+
+
+def _sentences(error: ValidationError, where: str) -> list[str]:
+    """One sentence for each wrong key."""
+    sentences = []
+    for detail in error.errors():
+        key = ".".join(str(part) for part in detail["loc"]) or "the file"
+        message = detail["msg"].removeprefix("Value error, ")
+        match detail["type"]:
+            case "extra_forbidden":
+                sentences.append(f"{where}: {key} is not a known key; check its spelling")
+            case "missing":
+                sentences.append(f"{where}: {key} is missing; add it")
+            case _:
+                got = "" if isinstance(detail["input"], dict) else f"got {detail['input']!r}, "
+                sentences.append(f"{where}: {key}: {got}{message[:1].lower()}{message[1:]}")
+    return sentences
+
+
+def _apply_override(table: dict[str, Any], override: str) -> None:
+    """Set one dotted key of a nested table; the value is TOML, or else plain text."""
+    dotted, equals, text = override.partition("=")
+    keys = dotted.strip().split(".")
+    if not equals or not all(keys):
+        raise InputError(f"--set {override}: expected KEY.PATH=VALUE, such as privacy.epsilon=1")
+    try:
+        value = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for key in keys[:-1]:
+        child = table.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise InputError(f"--set {override}: {key} is not a table of settings")
+        table = child
+    table[keys[-1]] = value

@@ -1,0 +1,94 @@
+"""The errors a caller can act on, and the exit status each of them means."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetSpentError",
+    "BusyError",
+    "CoprivError",
+    "IdentityError",
+    "InputError",
+    "MalformedError",
+    "OrderError",
+    "OwnerFailedError",
+    "PolicyError",
+    "PrivacyLeakWarning",
+    "RefusedError",
+    "UnreachableError",
+    "UntrustedError",
+]
+
+
+class CoprivError(Exception):
+    """A failure that one sentence explains: what, where, what was expected, what to do."""
+
+    exit_status = 1
+
+
+class InputError(CoprivError):
+    """A setting, a file or an argument is wrong; nothing was charged or written."""
+
+    exit_status = 2
+
+
+class RefusedError(CoprivError):
+    """An owner refused a request; it charged nothing."""
+
+    exit_status = 3
+
+
+class BudgetSpentError(RefusedError):
+    """The budget, or the number of responses promised, does not allow the request."""
+
+
+class BusyError(RefusedError):
+    """The owner answers no more requests for now; the same request may be made again later.
+
+    Args:
+      sentence: What the learner is told.
+      retry_after: Seconds until the request may be made again.
+    """
+
+    def __init__(self, sentence: str, *, retry_after: float) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
+
+
+class IdentityError(RefusedError):
+    """Nobody vouches for who asks: no token, or one that the owner does not know."""
+
+
+class MalformedError(RefusedError):
+    """The request is not one the protocol knows: a wrong length, not finite, outside the box."""
+
+
+class OrderError(RefusedError):
+    """The request comes at the wrong time: not enrolled, closed, or out of sequence."""
+
+
+class PolicyError(RefusedError):
+    """The owner's policy does not allow the request, or not to this learner."""
+
+
+class OwnerFailedError(CoprivError):
+    """The owner failed in a way it did not expect; its own log tells more."""
+
+    exit_status = 4
+
+
+class UnreachableError(CoprivError):
+    """An owner did not answer in time."""
+
+    exit_status = 4
+
+
+class UntrustedError(UnreachableError):
+    """A certificate stands between us and an owner; waiting does not help, its sentence does."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """A public number was taken from private records: what is released tells about them.
+
+    The noise is sized for bounds that do not depend on any private record. Where they do, no
+    epsilon holds, whatever the ledger says.
+    """

@@ -1,0 +1,402 @@
+r"""The feature map: how a raw table becomes bounded records, fitted on public records only.
+
+The learner publishes it, and every owner applies the same map to its own raw table:
+
+.. math::
+   \text{raw} \to \text{numbers} \to \text{fill} \to \text{clamp} \to \text{standardise}
+   \to \text{rotate} \to \text{clamp to the public bounds} \to \text{append } 1
+
+What it promises, whatever the raw records are:
+
+* each record's features and target depend on that record and the map, on no other record;
+* they lie within :attr:`FeatureMap.domain`, exactly: the sensitivity of every answer rests on it;
+* nothing in it was read from a private record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError, model_validator
+
+from common.config import Positive, Settings
+from common.errors import InputError
+from common.fitting import (
+    Bound,
+    CategoryOrder,
+    ColumnRule,
+    Number,
+    TargetRule,
+    fit_column,
+    fit_rotation,
+    fit_target,
+    tidy,
+)
+from common.losses import Domain
+from common.tables import TableSource
+from common.terms import Records
+
+__all__ = ["CONSTANT", "FeatureMap", "FeatureSettings", "fit_feature_map", "load_feature_map"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+CONSTANT = "constant"
+LARGEST_TEXT = 64 * 2**20
+LARGEST_COUNT = 10_000
+# A stranger's map is held in memory as Python numbers, some hundred bytes each.
+LARGEST_ENTRIES = 2_000_000
+_NUMBERS_ON_LINES = re.compile(r"\[\s+((?:-?[0-9][0-9.eE+-]*,?\s+)+)\]")
+
+
+class FeatureSettings(Settings):
+    """The section ``[features]`` of a study: a saved map, or how to fit one.
+
+    Args:
+      map: A saved feature map; beside it only ``public`` may be set.
+      public: The public records.
+      target: The column to predict.
+      columns: The input columns; None for all but the target.
+      drop: Columns left out.
+      categorical: Columns whose numbers are names, such as codes of diagnoses.
+      components: Number of principal components; None keeps the columns themselves.
+      whiten: Give every component unit variance on the public records; without
+        ``components`` this rotates to all principal components. Noise-free training is a
+        little faster, but equal noise drowns the small directions' signal.
+      coverage: Share of the public values within the bounds of each column, each feature
+        and the target.
+      l1_coverage: Share of the public records whose L1 norm is within the radius; longer ones
+        are scaled down to it. The sensitivity grows with the square of the radius, so the
+        longest tenth costs more than it teaches. 1 sets no radius.
+      l1_radius: The radius itself, in place of ``l1_coverage``.
+      category_order: What orders the integer codes: the mean public target of the category,
+        or its name.
+      max_categories: A column of text with more distinct values is free text and left out.
+      intercept: Append a constant feature 1.
+      positive: The target value that is class +1, every other being -1; None for numbers.
+    """
+
+    map: Path | None = None
+    public: TableSource | None = None
+    target: str | None = None
+    columns: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    components: Annotated[int, Field(ge=1)] | None = None
+    whiten: bool = False
+    coverage: Annotated[float, Field(gt=0.5, le=1)] = 0.99
+    l1_coverage: Annotated[float, Field(gt=0, le=1)] = 0.9
+    l1_radius: Positive | None = None
+    category_order: CategoryOrder = "target"
+    max_categories: Annotated[int, Field(ge=2)] = 1000
+    intercept: bool = True
+    positive: str | int | float | bool | None = None
+
+    @model_validator(mode="after")
+    def _map_or_fit(self) -> Self:
+        fit_only = sorted(self.model_fields_set - {"map", "public"})
+        if self.map is not None and fit_only:
+            raise ValueError(f"map is complete and is not fitted; remove {', '.join(fit_only)}")
+        if self.map is None and (self.public is None or not self.target):
+            raise ValueError("set public and target to fit a feature map, or map to a saved one")
+        return self
+
+
+class FeatureMap(Settings):
+    """The dictionary that makes every owner's records comparable; frozen, readable, public.
+
+    Args:
+      format: What this text is.
+      version: Version of the format.
+      source: Name of the file of the public records.
+      source_kind: "private" when they were some owner's records: then the bounds below tell
+        about them, and owners refuse the map.
+      num_public_records: How many they were.
+      columns: The rule of each raw column that counts, d of them.
+      rotation: Matrix of shape (p, d) from standardised columns to features, the constant
+        not counted; None for the identity.
+      bounds: Largest absolute value of each feature, the constant not counted.
+      l1_radius: Bound on the L1 norm of a record's features, the constant counted.
+      intercept: Whether a constant feature 1 is appended.
+      target: The rule of the target.
+      dropped: Columns of the public records that say nothing, and why.
+    """
+
+    format: Literal["copriv-feature-map"] = "copriv-feature-map"
+    version: Literal[1] = 1
+    source: str
+    source_kind: Literal["public", "private"] = "public"
+    num_public_records: Annotated[int, Field(ge=1)]
+    target: TargetRule
+    intercept: bool
+    l1_radius: Positive | None = None
+    bounds: Annotated[tuple[Bound, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
+    columns: Annotated[tuple[ColumnRule, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
+    rotation: tuple[tuple[Number, ...], ...] | None = None
+    dropped: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _shapes_agree(self) -> Self:
+        d, p = len(self.columns), len(self.bounds)
+        names = {rule.name for rule in self.columns}
+        if len(names) != d:
+            raise ValueError("a column occurs twice")
+        if self.target.name in names:
+            raise ValueError(f"the target {self.target.name!r} is also an input")
+        if self.rotation is None and p != d:
+            raise ValueError(f"{p} bounds for {d} columns")
+        if self.rotation is not None and [len(row) for row in self.rotation] != [d] * p:
+            raise ValueError(f"the rotation is not a matrix of {p} rows and {d} columns")
+        if p + self.intercept > LARGEST_COUNT:
+            raise ValueError(f"more than {LARGEST_COUNT} features")
+        if self.l1_radius is not None and not self.l1_radius > self.intercept:
+            raise ValueError("l1_radius leaves no room beside the constant feature 1")
+        return self
+
+    @property
+    def columns_needed(self) -> tuple[str, ...]:
+        """The raw columns that a table must have, the target last."""
+        return (*(rule.name for rule in self.columns), self.target.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """A name for each of the p features."""
+        if self.rotation is None:
+            names = [rule.name for rule in self.columns]
+        else:
+            names = [f"component {j}" for j in range(1, len(self.bounds) + 1)]
+        return (*names, *([CONSTANT] if self.intercept else []))
+
+    @property
+    def target_name(self) -> str:
+        """The raw column that is predicted."""
+        return self.target.name
+
+    @property
+    def num_features(self) -> int:
+        """The number p of features, the constant included."""
+        return len(self.bounds) + self.intercept
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether targets are the classes -1 and +1."""
+        return self.target.positive is not None
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The public bounds that every mapped record keeps."""
+        bounds = (*self.bounds, *([1.0] if self.intercept else []))
+        return Domain(
+            feature_bound=np.array(bounds, dtype=np.float64),
+            target_bound=self.target.bound,
+            l1_radius=self.l1_radius,
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical text."""
+        return hashlib.sha256(self.to_json().encode("ascii")).hexdigest()
+
+    def to_json(self) -> str:
+        """The canonical text: equal maps have equal texts."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+        # One row of numbers on one line. No string can match: in JSON it holds no line break.
+        return _NUMBERS_ON_LINES.sub(lambda row: f"[{' '.join(row[1].split())}]", text) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "feature map") -> Self:
+        """The map of a text, which a stranger may have written.
+
+        Raises:
+          InputError: It is not a feature map of this format, or not a consistent one.
+        """
+        if len(text) > LARGEST_TEXT:
+            raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; not a feature map")
+        if text.count(",") > LARGEST_ENTRIES:
+            raise InputError(f"{where}: more than {LARGEST_ENTRIES} numbers; use fewer columns")
+        try:
+            return cls.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
+            message = first["msg"].removeprefix("Value error, ")
+            raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}") from None
+
+    def apply(self, table: pd.DataFrame, *, where: str, fill_target: bool = False) -> Records:
+        """The records of a raw table, each by itself, all within :attr:`domain`.
+
+        Args:
+          table: A raw table with the :attr:`columns_needed`, n rows.
+          where: What the table is called in an error.
+          fill_target: Give a record without a readable target the public fill value, where
+            an error would tell a stranger about a record.
+
+        Raises:
+          InputError: A column is missing, or targets cannot be read.
+        """
+        for name in self.columns_needed:
+            if name not in table.columns:
+                raise InputError(f"{where}: no column {name!r}, which the feature map needs")
+        targets = self.target.raw(table[self.target.name])
+        unreadable = int(np.count_nonzero(np.isnan(targets)))
+        if unreadable and not fill_target:
+            raise InputError(
+                f"{where}: target {self.target.name!r}: {unreadable} of {len(table)} records have "
+                "no readable value; correct or remove them"
+            )
+        features = self._bounded(self.unbounded_features(table))
+        return Records(features=features, targets=self.target.scaled(targets))
+
+    def unbounded_features(self, table: pd.DataFrame) -> Matrix:
+        """Features before the last clamp, shape (n, p), the constant not counted."""
+        if self.rotation is None:
+            return np.stack([r.standardised(table[r.name]) for r in self.columns], axis=1)
+        features = np.zeros((len(table), len(self.bounds)))
+        rotation = np.array(self.rotation, dtype=np.float64)
+        # A matrix product may round one record differently beside other records; sums of
+        # elementwise products do not, so replacing a record changes its own row only.
+        for j, rule in enumerate(self.columns):
+            features += rule.standardised(table[rule.name])[:, None] * rotation[:, j]
+        return features
+
+    def _bounded(self, features: Matrix) -> Matrix:
+        """Features clamped to the public bounds, with the constant appended, shape (n, p)."""
+        bounds = np.array(self.bounds, dtype=np.float64)
+        # The map's numbers are at most LARGEST_NUMBER, so the features before this are finite.
+        x = np.clip(features, -bounds, bounds)
+        if self.l1_radius is not None:
+            room = self.l1_radius - self.intercept
+            norms = np.zeros(len(x))
+            for j in range(x.shape[1]):
+                norms += np.abs(x[:, j])
+            # A little inside, so that rounding of the products and of their sum stays inside.
+            inside = room * (1.0 - 1e-9)
+            x = x * np.where(norms > inside, inside / np.maximum(norms, inside), 1.0)[:, None]
+        if self.intercept:
+            x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+        return np.ascontiguousarray(x)
+
+
+def load_feature_map(path: Path) -> FeatureMap:
+    """The feature map of a JSON file.
+
+    Raises:
+      InputError: The file cannot be read or is not a feature map.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give a feature map's JSON"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a feature map's JSON text") from None
+    return FeatureMap.from_json(text, where=str(path))
+
+
+def fit_feature_map(
+    table: pd.DataFrame, settings: FeatureSettings, *, source: str, private: bool = False
+) -> FeatureMap:
+    """The feature map of public records; equal records give equal maps.
+
+    Args:
+      table: The public records, raw.
+      settings: How to fit.
+      source: The file that they are from; its name is noted in the map, its folder is not.
+      private: True when some owner's records are among them; the map says so for ever.
+
+    Raises:
+      InputError: A column is missing, the target cannot be read, or the records are too few.
+    """
+    where = Path(source).name
+    names = _input_names(table, settings, where)
+    raw_target = table[str(settings.target)]
+    target = fit_target(
+        raw_target, positive=settings.positive, coverage=settings.coverage, where=where
+    )
+    table = table[~np.isnan(target.raw(raw_target))]
+    rules, dropped = _fit_columns(table, names, target, settings)
+    if not rules:
+        raise InputError(f"{where}: no input column varies among the public records")
+    z = np.stack([rule.standardised(table[rule.name]) for rule in rules], axis=1)
+    rotation = None
+    if settings.components is not None or settings.whiten:
+        rotation = fit_rotation(
+            z, components=settings.components, whiten=settings.whiten, where=where
+        )
+    features = z if rotation is None else z @ rotation.T
+    num_features = features.shape[1] + settings.intercept
+    if len(table) < num_features:
+        raise InputError(
+            f"{where}: {len(table)} public records for {num_features} features; give more public "
+            "records or fewer components"
+        )
+    bounds = np.quantile(np.abs(features), settings.coverage, axis=0)
+    return FeatureMap(
+        source=where,
+        source_kind="private" if private else "public",
+        num_public_records=len(table),
+        target=target,
+        intercept=settings.intercept,
+        l1_radius=_radius(np.clip(features, -bounds, bounds), settings, where),
+        bounds=tuple(map(tidy, bounds)),
+        columns=tuple(rules),
+        rotation=None if rotation is None else tuple(tuple(map(tidy, row)) for row in rotation),
+        dropped=dropped,
+    )
+
+
+def _radius(features: Matrix, settings: FeatureSettings, where: str) -> float | None:
+    """The bound on the L1 norm of clamped features and the constant, None for none."""
+    if settings.l1_radius is not None:
+        if not settings.l1_radius > settings.intercept:
+            raise InputError(
+                f"{where}: l1_radius: got {settings.l1_radius}, expected more than 1: the constant "
+                "feature counts"
+            )
+        return settings.l1_radius
+    if settings.l1_coverage == 1.0:
+        return None
+    norms = np.abs(features).sum(axis=1) + settings.intercept
+    return tidy(np.quantile(norms, settings.l1_coverage))
+
+
+def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> list[str]:
+    """The input columns that the settings ask for, all of them in the table."""
+    inputs = settings.columns if settings.columns is not None else list(map(str, table.columns))
+    for name in (settings.target, *inputs, *settings.drop, *settings.categorical):
+        if name not in table.columns:
+            raise InputError(f"{where}: no column {name!r} among the public records")
+    left_out = {settings.target, *settings.drop}
+    return list(dict.fromkeys(name for name in inputs if name not in left_out))
+
+
+def _fit_columns(
+    table: pd.DataFrame, names: list[str], target: TargetRule, settings: FeatureSettings
+) -> tuple[list[ColumnRule], dict[str, str]]:
+    """The rule of each column that says something, and why the others do not."""
+    targets = target.scaled(target.raw(table[target.name]))
+    rules: list[ColumnRule] = []
+    dropped: dict[str, str] = {}
+    for name in names:
+        fitted = fit_column(
+            table[name],
+            targets,
+            coverage=settings.coverage,
+            order=settings.category_order,
+            max_categories=settings.max_categories,
+            categorical=name in settings.categorical,
+        )
+        if isinstance(fitted, str):
+            dropped[name] = fitted
+        else:
+            rules.append(fitted)
+    return rules, dropped

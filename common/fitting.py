@@ -1,0 +1,363 @@
+"""The rules of single columns and of the target: how they map a cell, how they are fitted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from common.columns import (
+    category_key,
+    category_keys,
+    has_percent_sign,
+    parse_months,
+    parse_numbers,
+)
+from common.config import Settings
+from common.errors import InputError
+
+__all__ = [
+    "Bound",
+    "CategoryOrder",
+    "ColumnRule",
+    "Number",
+    "TargetRule",
+    "fit_column",
+    "fit_rotation",
+    "fit_target",
+    "tidy",
+]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+# So large that public files do not come near, so small that sums of products stay finite.
+LARGEST_NUMBER = 1e15
+SMALLEST_SCALE = 1e-15
+
+Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_NUMBER)]
+Bound = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
+Kind = Literal["number", "date", "category"]
+CategoryOrder = Literal["target", "name"]
+
+# So many of a column's values must read as numbers (or dates) for the column to be one.
+READABLE_SHARE = 0.95
+# A category's mean target counts as if so many average records were added to it.
+PRIOR_RECORDS = 20.0
+# A direction with less than this share of the largest variance is rounding, not information.
+SMALLEST_VARIANCE = 1e-6
+
+
+class ColumnRule(Settings):
+    """How one raw column becomes one standardised number.
+
+    Args:
+      name: The column.
+      kind: A number, a date (months since January 2000) or a category (its integer code).
+      shares: Whether its numbers are shares of one, so that 10% is 0.1; else it is 10.
+      codes: The code of each category of the public records.
+      unknown: The code of a category that the public records do not have.
+      fill: What stands for a missing value; of a category, its code.
+      low: Lower public bound of the number.
+      high: Upper public bound of the number.
+      center: Subtracted from the clamped number.
+      scale: The difference is divided by it.
+    """
+
+    name: str
+    kind: Literal["number", "date", "category"]
+    shares: bool = False
+    codes: dict[str, Number] = Field(default_factory=dict)
+    unknown: Number = 0.0
+    fill: Number
+    low: Number
+    high: Number
+    center: Number
+    scale: Scale
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"column {self.name!r}: low is above high")
+        return self
+
+    def raw(self, column: pd.Series) -> Vector:
+        """The numbers, dates or codes of a column, shape (n,), NaN where a value is missing."""
+        match self.kind:
+            case "number":
+                return parse_numbers(column, shares=self.shares)
+            case "date":
+                return parse_months(column)
+            case "category":
+                return self._coded(column)
+
+    def _coded(self, column: pd.Series) -> Vector:
+        positions, keys = category_keys(column)
+        codes = [np.nan if key is None else self.codes.get(key, self.unknown) for key in keys]
+        return np.array([*codes, np.nan], dtype=np.float64)[positions]
+
+    def clamped(self, column: pd.Series) -> Vector:
+        """The raw numbers, filled and clamped to the public bounds, shape (n,)."""
+        raw = self.raw(column)
+        return np.clip(np.where(np.isnan(raw), self.fill, raw), self.low, self.high)
+
+    def standardised(self, column: pd.Series) -> Vector:
+        """The clamped numbers, centred and scaled, shape (n,)."""
+        return (self.clamped(column) - self.center) / self.scale
+
+
+class TargetRule(Settings):
+    """How the raw target becomes a bounded number, or one of the classes -1 and +1.
+
+    Args:
+      name: The column.
+      positive: The category that is +1, every other being -1; None for a number.
+      shares: Whether its numbers are shares of one, so that 10% is 0.1; else it is 10.
+      center: Subtracted from the number.
+      scale: The difference is divided by it.
+      bound: Largest absolute target after that.
+      fill: The target, after all this, of a record without one.
+    """
+
+    name: str
+    positive: str | None = None
+    shares: bool = False
+    center: Number = 0.0
+    scale: Scale = 1.0
+    bound: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+    fill: Number
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.positive is not None and not (self.bound == 1.0 and abs(self.fill) == 1.0):
+            raise ValueError("target: classes need bound 1 and fill -1 or 1")
+        if abs(self.fill) > self.bound:
+            raise ValueError("target: fill is outside the bound")
+        return self
+
+    def raw(self, column: pd.Series) -> Vector:
+        """Numbers, or classes -1 and +1, shape (n,), NaN where a target is missing."""
+        if self.positive is None:
+            return parse_numbers(column, shares=self.shares)
+        positions, keys = category_keys(column)
+        signs = [np.nan if key is None else 2.0 * (key == self.positive) - 1.0 for key in keys]
+        return np.array([*signs, np.nan], dtype=np.float64)[positions]
+
+    def scaled(self, raw: Vector) -> Vector:
+        """Raw targets, centred, scaled and clamped to the bound, shape (n,)."""
+        with np.errstate(over="ignore"):  # A giant target becomes infinite, then the bound.
+            scaled = (raw - self.center) / self.scale
+        return np.clip(np.where(np.isnan(scaled), self.fill, scaled), -self.bound, self.bound)
+
+
+def fit_target(
+    column: pd.Series, *, positive: str | float | None, coverage: float, where: str
+) -> TargetRule:
+    """Centre, scale and bound of the public targets; or the class that counts as +1.
+
+    Args:
+      column: The public records' target.
+      positive: The value that is class +1; None for a number.
+      coverage: Share of the public targets within the bound.
+      where: What the records are called in an error.
+
+    Raises:
+      InputError: The targets are no numbers, all alike, or all of one class.
+    """
+    name = str(column.name)
+    if positive is not None:
+        return _fit_classes(column, positive, where=where)
+    shares = _are_shares(column)
+    raw = parse_numbers(column, shares=shares)
+    raw = raw[np.abs(raw) <= LARGEST_NUMBER]
+    center, scale = (tidy(np.mean(raw)), tidy(np.std(raw))) if raw.size else (0.0, 0.0)
+    bound = tidy(np.quantile(np.abs(raw - center), coverage) / scale) if scale > 0 else 0.0
+    if not (scale >= SMALLEST_SCALE and bound > 0):
+        raise InputError(
+            f"{where}: target {name!r}: expected numbers that vary in the public records; for "
+            "classes set positive"
+        )
+    return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
+
+
+def _fit_classes(column: pd.Series, positive: str | float, *, where: str) -> TargetRule:
+    """The rule of a target with two classes, both of them among the public records."""
+    key = category_key(positive) or ""
+    rule = TargetRule(name=str(column.name), positive=key, bound=1.0, fill=-1.0)
+    if not {-1.0, 1.0} <= set(rule.raw(column)):
+        raise InputError(
+            f"{where}: target {rule.name!r}: the public records need some that equal "
+            f"{positive!r} and some that do not"
+        )
+    return rule
+
+
+def fit_column(
+    column: pd.Series,
+    targets: Vector,
+    *,
+    coverage: float,
+    order: CategoryOrder,
+    max_categories: int,
+    categorical: bool,
+) -> ColumnRule | str:
+    """The rule of one column, or the reason why it has none.
+
+    Args:
+      column: The public records' cells, n of them.
+      targets: Their targets after the target's rule, shape (n,).
+      coverage: Share of the numbers within their bounds.
+      order: What orders the codes of categories.
+      max_categories: A text column with more distinct values is free text.
+      categorical: Treat numbers as names.
+    """
+    positions, keys = category_keys(column)
+    present = np.array([*(key is not None for key in keys), False])[positions]
+    if not present.any():
+        return "no values"
+    name, shares = str(column.name), _are_shares(column)
+    if not categorical:
+        numbers = parse_numbers(column, shares=shares)
+        if _readable(numbers, present):
+            return _fit_number(name, "number", numbers, coverage, shares)
+        months = parse_months(column)
+        if _readable(months, present):
+            return _fit_number(name, "date", months, coverage, False)
+    if len(set(keys)) > max_categories:
+        return "free text"
+    cells = [keys[i] if i >= 0 else None for i in positions]
+    return _fit_category(name, cells, targets, coverage, order)
+
+
+def _readable(parsed: Vector, present: Flags) -> bool:
+    """Whether enough of the values that are there could be read."""
+    return bool(np.mean(~np.isnan(parsed[present])) >= READABLE_SHARE)
+
+
+def _are_shares(column: pd.Series) -> bool:
+    """Whether a percent sign means a hundredth beside the public values.
+
+    Where public values carry the sign, 10.65% and 10.65 are the same. Where they carry none
+    and lie below 1.5 they are shares, and an owner's 10.65% is 0.1065.
+    """
+    if has_percent_sign(column):
+        return False
+    numbers = np.abs(parse_numbers(column))
+    numbers = numbers[np.isfinite(numbers)]
+    return bool(numbers.size and np.quantile(numbers, 0.99) <= 1.5)
+
+
+def _fit_number(
+    name: str, kind: Kind, raw: Vector, coverage: float, shares: bool
+) -> ColumnRule | str:
+    """Median as fill value, central quantiles as bounds, then mean and deviation."""
+    known = raw[np.abs(raw) <= LARGEST_NUMBER]
+    if not known.size:
+        return "no values"
+    low, high = _central(known, coverage)
+    if low >= high:
+        return "constant"
+    fill = tidy(np.median(known))
+    clamped = np.clip(np.where(np.isnan(raw), fill, raw), low, high)
+    center, scale = tidy(np.mean(clamped)), tidy(np.std(clamped))
+    if not scale >= SMALLEST_SCALE:
+        return "constant"
+    return ColumnRule(
+        name=name,
+        kind=kind,
+        shares=shares,
+        fill=fill,
+        low=low,
+        high=high,
+        center=center,
+        scale=scale,
+    )
+
+
+def _central(values: Vector, coverage: float) -> tuple[float, float]:
+    """Bounds of the central share of values."""
+    tail = (1.0 - coverage) / 2.0
+    low, high = np.quantile(values, [tail, 1.0 - tail])
+    return tidy(low), tidy(high)
+
+
+def _fit_category(
+    name: str, keys: list[str | None], targets: Vector, coverage: float, order: CategoryOrder
+) -> ColumnRule | str:
+    """Integer codes; a value that is missing and one that is unknown have codes of their own."""
+    codes, unknown, missing = _codes(keys, targets, order)
+    raw = np.array([missing if key is None else codes[key] for key in keys], dtype=np.float64)
+    low, high = _central(raw, coverage)
+    if low >= high:
+        return "constant"
+    return ColumnRule(
+        name=name,
+        kind="category",
+        codes={key: float(code) for key, code in sorted(codes.items())},
+        unknown=float(unknown),
+        fill=float(missing),
+        low=0.0,
+        high=float(len(codes) + 1),
+        center=tidy(np.mean(raw)),
+        scale=tidy(np.std(raw)),
+    )
+
+
+def _codes(
+    keys: list[str | None], targets: Vector, order: CategoryOrder
+) -> tuple[dict[str, int], int, int]:
+    """(code of each category, code of an unknown one, code of a missing value).
+
+    By target, an unknown category stands where the average record stands, so that a model
+    expects nothing in particular of it.
+    """
+    average = float(np.mean(targets))
+    sums = pd.DataFrame({"key": keys, "target": targets}, dtype=object)
+    groups = sums.groupby("key", dropna=False, sort=True)["target"].agg(["sum", "size"])
+    means: dict[tuple[int, str], float] = {(1, ""): average, (2, ""): average}
+    for key, total, count in zip(groups.index, groups["sum"], groups["size"], strict=True):
+        where = (2, "") if not isinstance(key, str) else (0, key)
+        means[where] = (total + PRIOR_RECORDS * average) / (count + PRIOR_RECORDS)
+    ranked = sorted(means, key=lambda k: (means[k], k)) if order == "target" else sorted(means)
+    rank = {key: code for code, key in enumerate(ranked)}
+    return {key: rank[kind, key] for kind, key in rank if kind == 0}, rank[1, ""], rank[2, ""]
+
+
+def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str) -> Matrix:
+    """Principal directions of standardised columns as rows, largest variance first.
+
+    Args:
+      z: Standardised public columns, shape (n, d).
+      components: How many directions; None for all that carry variance.
+      whiten: Scale each direction so that its component has unit variance.
+      where: What the records are called in an error.
+
+    Raises:
+      InputError: The columns have fewer independent directions than asked for.
+    """
+    variances, directions = np.linalg.eigh(z.T @ z / len(z))
+    variances, directions = variances[::-1], directions[:, ::-1].T
+    rank = int(np.count_nonzero(variances > SMALLEST_VARIANCE * variances[0]))
+    wanted = components or rank
+    if wanted > rank:
+        raise InputError(
+            f"{where}: components: got {wanted}, expected at most {rank}: the public records' "
+            "columns have no more independent directions"
+        )
+    directions = directions[:wanted]
+    # An eigenvector's sign is arbitrary; its largest entry is made positive.
+    largest = np.argmax(np.abs(directions), axis=1)
+    directions = directions * np.sign(directions[np.arange(wanted), largest])[:, None]
+    if whiten:
+        directions = directions / np.sqrt(variances[:wanted])[:, None]
+    return np.ascontiguousarray(directions, dtype=np.float64)
+
+
+def tidy(value: float | np.floating) -> float:
+    """Nine digits: more would only record how this machine rounds."""
+    return float(f"{value:.9g}")

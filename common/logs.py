@@ -1,0 +1,58 @@
+"""Log lines for people, or one JSON object a line for machines; never a record or a response."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal, TextIO
+
+__all__ = ["FORMATS", "JsonLines", "start_logging"]
+
+Format = Literal["text", "json"]
+FORMATS: tuple[Format, ...] = ("text", "json")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and error with a traceback.
+
+    >>> record = logging.LogRecord("copriv.owner", 30, "", 0, "refused: %s", ("late",), None)
+    >>> json.loads(JsonLines().format(record))["message"]
+    'refused: late'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return json.dumps(told)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to whatever standard error is now: a progress bar stands in front of it."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def start_logging(form: str, *, level: int = logging.WARNING) -> None:
+    """Send our log lines to standard error; called again, it replaces the former."""
+    handler = _StandardError()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
+    ours = logging.getLogger("copriv")
+    ours.handlers[:] = [handler]
+    ours.setLevel(level)
+    ours.propagate = False

@@ -1,0 +1,281 @@
+r"""Sensitivity, noise scale and budget arithmetic: what both sides compute the same way.
+
+Amounts of epsilon are exact rationals and counts are integers, so that m answers cost
+exactly epsilon: not one answer less for the sake of a rounding, and not one more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from common.losses import LOSSES, Domain, domain_gradient_bound
+from common.moments import moments_change, packed_length
+from common.terms import StudyTerms
+
+__all__ = [
+    "NoisePlan",
+    "epsilon_per_response",
+    "exact_sum",
+    "gradient_bound",
+    "in_short",
+    "l1_sensitivity",
+    "noise_scale",
+    "plan_noise",
+    "release_change",
+    "release_dimension",
+    "rounded_down",
+]
+
+UNIT_ROUNDOFF = 2.0**-53
+# The grid is so fine that rounding to it adds less than 2^-21 < 1e-6 of the sensitivity.
+GRID_BITS = 21
+# Beyond this an integer draw could leave 64 bits with a probability above exp(-128).
+LARGEST_SCALE_UNITS = 2.0**55
+LARGEST_VALUE_UNITS = 2.0**61
+# Sums over records stay finite whatever the records are: an overflow would tell about them.
+LARGEST_BOUND = 1e100
+SMALLEST_BOUND = 1e-100
+SHORT_BITS = 40
+
+
+def l1_sensitivity(*, gradient_bound: float, num_records: int) -> float:
+    r"""Largest L1 change of one mean gradient when one of n_i records is replaced.
+
+    .. math:: \Delta_1 = 2\,\Xi / n_i
+
+    Args:
+      gradient_bound: The bound Xi on the L1 norm of one record's gradient.
+      num_records: The owner's n_i, which is public.
+
+    Raises:
+      ValueError: An argument is not positive (NaN is not positive).
+
+    >>> l1_sensitivity(gradient_bound=3.0, num_records=100)
+    0.06
+
+    References: proof of Theorem 1 of Farokhi et al. (2021).
+    """
+    if not 0 < gradient_bound < math.inf:
+        raise ValueError(f"gradient_bound: got {gradient_bound}, expected a finite value > 0")
+    if not num_records > 0:
+        raise ValueError(f"num_records: got {num_records}, expected a value > 0")
+    return 2.0 * gradient_bound / num_records
+
+
+def epsilon_per_response(*, epsilon: Fraction, responses: int, kappa: int = 1) -> Fraction:
+    r"""What one of m responses may spend: :math:`\epsilon / (\kappa m)`, exactly.
+
+    Args:
+      epsilon: The owner's budget for the whole study.
+      responses: The number m of responses promised in the study.
+      kappa: In how many shards one record may be; their responses add up.
+
+    Raises:
+      ValueError: An argument is not positive.
+
+    >>> epsilon_per_response(epsilon=Fraction(1), responses=3)
+    Fraction(1, 3)
+
+    References: section II-A of Wu et al. (2020) for kappa.
+    """
+    if not (epsilon > 0 and responses > 0 and kappa > 0):
+        raise ValueError("epsilon, responses and kappa must be greater than 0")
+    return epsilon / (responses * kappa)
+
+
+def noise_scale(*, l1_sensitivity: float, epsilon: Fraction, responses: int) -> float:
+    r"""Scale of the Laplace noise that makes all promised responses together epsilon-DP.
+
+    The budget is split evenly: one response spends :math:`\epsilon/m`, m of them
+    :math:`\epsilon` by basic composition, whatever the learner asks in between:
+
+    .. math::  b = \Delta_1 \, m / \epsilon, \qquad \Delta_1 = 2\,\Xi / n_i
+
+    Args:
+      l1_sensitivity: Largest L1 change of one response when one record is replaced,
+        in gradient units.
+      epsilon: The owner's budget for the whole study.
+      responses: The number m of responses promised in the study.
+
+    Returns:
+      The scale b of each coordinate's noise, in gradient units.
+
+    Raises:
+      ValueError: An argument is not positive (NaN is not positive).
+
+    >>> noise_scale(l1_sensitivity=0.06, epsilon=Fraction(10), responses=1000)
+    6.0
+
+    References: Theorem 1 of Farokhi et al. (2021) with m = T.
+    """
+    if not 0 < l1_sensitivity < math.inf:
+        raise ValueError(f"l1_sensitivity: got {l1_sensitivity}, expected a finite value > 0")
+    share = epsilon_per_response(epsilon=epsilon, responses=responses)
+    return float(Fraction(l1_sensitivity) / share)
+
+
+def exact_sum(values: Iterable[Fraction]) -> Fraction:
+    """The exact sum, by halves: denominators chosen to be awkward cost little.
+
+    >>> exact_sum([Fraction(1, 3)] * 3)
+    Fraction(1, 1)
+    """
+    terms = list(values)
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [a + b for a, b in pairs] + terms[len(terms) // 2 * 2 :]
+    return terms[0] if terms else Fraction(0)
+
+
+def rounded_down(value: Fraction) -> Fraction:
+    """A budget with at most twelve decimals and never more than it is; short ones stay exact.
+
+    >>> rounded_down(Fraction(1, 3)), rounded_down(Fraction(10**30, 3 * 10**30 + 1))
+    (Fraction(1, 3), Fraction(333333333333, 1000000000000))
+    """
+    if max(value.numerator, value.denominator).bit_length() <= SHORT_BITS:
+        return value
+    return Fraction(math.floor(value * 10**12), 10**12)
+
+
+def in_short(value: Fraction) -> str:
+    """A budget for people: exact where short, else a decimal, rounded down.
+
+    >>> in_short(Fraction(1, 3)), in_short(Fraction(10**30, 3 * 10**30 + 1))
+    ('1/3', '0.333333333333')
+    """
+    short = rounded_down(value)
+    return str(short) if short == value else f"{float(short):.12g}"
+
+
+def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
+    """The bound Xi on one record's gradient under these terms: the clip, or the domain's bound.
+
+    A clip larger than the domain's bound changes nothing, so the smaller one counts.
+    """
+    bound = domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
+    return bound if terms.clip is None else min(bound, terms.clip)
+
+
+def release_change(terms: StudyTerms, domain: Domain) -> float:
+    r"""Largest L1 change of n_i times one release when one record is replaced.
+
+    For gradients :math:`2\Xi`, for moments :func:`common.moments.moments_change`.
+    """
+    if terms.release == "moments":
+        return moments_change(domain)
+    return 2.0 * gradient_bound(terms, domain)
+
+
+def release_dimension(terms: StudyTerms, domain: Domain) -> int:
+    """The number of coordinates of one response."""
+    p = domain.num_features
+    return packed_length(p) if terms.release == "moments" else p
+
+
+def _largest_value(terms: StudyTerms, domain: Domain) -> float:
+    """Bound on the L1 norm of what one record adds, before any clip."""
+    if terms.release == "moments":
+        return moments_change(domain)
+    return domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
+
+
+def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:
+    r"""Bound on the L1 error of a mean gradient, or of moments, computed in floating point.
+
+    A sum of n terms is off by at most n u times the sum of their absolute values, with the
+    unit roundoff u; each slope needs p more operations on values up to the domain's bound.
+    """
+    worst = _largest_value(terms, domain)
+    largest = worst if terms.release == "moments" else gradient_bound(terms, domain)
+    in_slopes = (domain.num_features + 16) * worst
+    in_sum = num_records * largest
+    return UNIT_ROUNDOFF * (in_slopes + in_sum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisePlan:
+    r"""The Laplace mechanism of one study, on the grid :math:`2^k \mathbb{Z}`.
+
+    The mean gradient is rounded to the grid and integer Laplace noise is added to the
+    integers, so nothing of a response depends on how floating point spaces its numbers.
+
+    Args:
+      grid_exponent: The exponent k of the grid.
+      sensitivity_units: L1 sensitivity of the rounded gradient in grid units. It counts the
+        rounding to the grid and the floating-point error of the gradient itself.
+      scale_units: Scale of the integer Laplace noise, in grid units.
+      epsilon_per_response: What one response may spend.
+      dimension: The number of coordinates of one response.
+    """
+
+    grid_exponent: int
+    sensitivity_units: int
+    scale_units: float
+    epsilon_per_response: Fraction
+    dimension: int
+
+    @property
+    def noise_scale(self) -> float:
+        """Scale b of the noise in gradient units."""
+        return math.ldexp(self.scale_units, self.grid_exponent)
+
+
+def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoisePlan:
+    r"""The noise that makes an owner's m responses together epsilon-DP.
+
+    Theorem 1 asks for :math:`b = 2\Xi m\kappa/(n_i\epsilon)`. The plan's scale is that, plus
+    what rounding to the grid (below 1e-6) and floating-point sums (about
+    :math:`n_i^2 \cdot 10^{-16}`) add to the sensitivity.
+
+    Args:
+      terms: The study's terms for this owner.
+      domain: The public bounds of its feature map.
+      num_records: The owner's n_i.
+
+    Raises:
+      ValueError: The terms ask for noise that 64-bit integers cannot hold.
+
+    >>> import numpy as np
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=0.5, feature_map="",
+    ...     horizon=1000, responses=1000, epsilon=Fraction(10))
+    >>> domain = Domain(feature_bound=np.array([1.0, 2.0]), target_bound=4.0)
+    >>> plan = plan_noise(terms, domain, num_records=100)
+    >>> round(plan.noise_scale, 4), round(2 * 33.0 * 1000 / (100 * 10), 4)
+    (66.0, 66.0)
+
+    References: Theorem 1 of Farokhi et al. (2021).
+    """
+    share = epsilon_per_response(
+        epsilon=terms.epsilon, responses=terms.responses, kappa=terms.kappa
+    )
+    bound = release_change(terms, domain) / 2
+    worst = _largest_value(terms, domain)
+    if not SMALLEST_BOUND <= bound <= worst <= LARGEST_BOUND:
+        raise ValueError(
+            "theta_max, clip and the feature map's bounds: one record's gradient is bounded by "
+            f"{bound:.3g}, expected a bound from {SMALLEST_BOUND} to {LARGEST_BOUND}"
+        )
+    exact = l1_sensitivity(gradient_bound=bound, num_records=num_records)
+    dimension = release_dimension(terms, domain)
+    k = math.frexp(exact)[1] - 1 - GRID_BITS - (dimension + 1).bit_length()
+    change = Fraction(exact) + 2 * Fraction(_rounding_error(terms, domain, num_records))
+    # Each coordinate of the rounded difference is off by at most one unit.
+    units = math.ceil(change / Fraction(2) ** k) + dimension
+    # A few ulps up, so that the mechanism's own map, which rounds up, still confirms the share.
+    scale_units = float(Fraction(units) / share) * (1 + 2.0**-50)
+    if not scale_units <= LARGEST_SCALE_UNITS:
+        raise ValueError("epsilon: too small for this many responses; ask for fewer responses")
+    # A single record's moments may be as large as their change, a gradient half of it.
+    if not math.ldexp(2 * bound, -k) <= LARGEST_VALUE_UNITS:
+        raise ValueError("num_records: too many for this many features; ask for fewer features")
+    return NoisePlan(
+        grid_exponent=k,
+        sensitivity_units=units,
+        scale_units=scale_units,
+        epsilon_per_response=share,
+        dimension=dimension,
+    )

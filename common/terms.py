@@ -1,0 +1,122 @@
+"""What crosses the wire, as typed records; only the codec knows protobuf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Enrollment", "OwnerDescription", "Query", "Records", "Response", "StudyTerms"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Records after the feature map, clamped to its public bounds.
+
+    Args:
+      features: Shape (n, p), float64, C order.
+      targets: Shape (n,), float64.
+    """
+
+    features: NDArray[np.float64]
+    targets: Vector
+
+    def __len__(self) -> int:
+        """The number n of records."""
+        return int(self.targets.shape[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTerms:
+    """Everything that fixes one owner's privacy in one study.
+
+    Args:
+      study_id: The study's name, new for each run.
+      loss: A key of ``common.losses.LOSSES``.
+      theta_max: Half the side of the box of admissible models, L-infinity norm.
+      feature_map: The feature map with its public bounds, as its canonical JSON text.
+      horizon: The number T of ticks of the whole study.
+      responses: The number m of responses asked of this owner, m <= T.
+      epsilon: What all m responses together may spend.
+      clip: L1 norm to which each record's gradient is scaled down; None for the domain's bound.
+      kappa: The largest number of shards that one record may be in.
+      release: What a response is: "gradient" (4), shape (p,), or "moments", the packed second
+        moments of ``common.moments``, once for the whole epsilon.
+    """
+
+    study_id: str
+    loss: str
+    theta_max: float
+    feature_map: str
+    horizon: int
+    responses: int
+    epsilon: Fraction
+    clip: float | None = None
+    kappa: int = 1
+    release: str = "gradient"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enrollment:
+    """What an owner promises, and the noise it will add.
+
+    Args:
+      num_records: The owner's n_i.
+      responses: The number m of responses promised.
+      answered: How many of them were given already: 0 unless a learner comes back.
+      noise_scale: Scale b of the Laplace noise on each coordinate, in gradient units.
+      epsilon: What the m responses spend together, as the noise library confirms it.
+      insecure_noise: True when the noise comes from a seed and protects nobody.
+    """
+
+    num_records: int
+    responses: int
+    answered: int
+    noise_scale: float
+    epsilon: Fraction
+    insecure_noise: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerDescription:
+    """What an owner tells about itself before any study.
+
+    Args:
+      name: Its name.
+      num_records: Its n_i, public by design.
+      columns: The column names of its table.
+      feature_map_digest: SHA-256 of the only feature map it accepts, or "" for any.
+      epsilon_per_study: The most it spends on one study.
+      epsilon_left: What is left of its lifetime budget.
+      losses: The losses it answers for.
+    """
+
+    name: str
+    num_records: int
+    columns: tuple[str, ...]
+    feature_map_digest: str
+    epsilon_per_study: Fraction
+    epsilon_left: Fraction
+    losses: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """One gradient query: (study, sequence number from 1, theta of shape (p,))."""
+
+    study_id: str
+    sequence: int
+    theta: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """One charged, noised mean gradient, shape (p,); or packed moments, in that field."""
+
+    study_id: str
+    sequence: int
+    gradient: Vector

@@ -1,0 +1,257 @@
+"""A study's own CA, and one certificate for each owner and learner.
+
+The CA's key never leaves the folder it was made in; each party gets three files. An owner's
+certificate can only serve and a learner's can only ask, so one owner cannot question another.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from common.errors import InputError
+
+__all__ = ["Issued", "Party", "hosts_of", "make_certificates"]
+
+Role = Literal["owner", "learner"]
+
+CA_FOLDER = "ca"
+# Renewed in time by any daily job, and long before a run of days would notice.
+RENEW_BEFORE = timedelta(days=30)
+CLOCK_SKEW = timedelta(minutes=5)
+PURPOSE = {
+    "owner": ExtendedKeyUsageOID.SERVER_AUTH,
+    "learner": ExtendedKeyUsageOID.CLIENT_AUTH,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    """Who gets a certificate.
+
+    Args:
+      name: The common name: an owner's name, or the identity that owners list as learner.
+      role: What the certificate may be used for.
+      hosts: DNS names and IP addresses that the party is reached under.
+    """
+
+    name: str
+    role: Role
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issued:
+    """A party's certificate as it now lies in its folder."""
+
+    party: Party
+    folder: Path
+    expires: datetime
+    made: bool
+
+
+@dataclass(frozen=True)
+class _Authority:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def make_certificates(
+    out: Path, parties: Sequence[Party], *, study: str, days: int, ca_days: int, renew: bool
+) -> list[Issued]:
+    """Make what is missing, does not fit or expires within 30 days; keep the rest.
+
+    Args:
+      out: The folder; ``out/ca`` is the CA, ``out/NAME`` each party's three files.
+      parties: Who needs a certificate.
+      study: The study's name, for the CA's.
+      days: How long a certificate is valid.
+      ca_days: How long a new CA is.
+      renew: Make all certificates anew, with the same CA.
+
+    Raises:
+      InputError: A name is taken twice, the CA has expired, or a file cannot be written.
+    """
+    names = [party.name for party in parties]
+    twice = {name for name in names if names.count(name) > 1 or name == CA_FOLDER}
+    if twice:
+        raise InputError(f"certs: the name {min(twice)!r} is taken already; give each its own")
+    try:
+        authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
+        return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: cannot be written or read ({error.strerror}); "
+            "give another folder with --out"
+        ) from None
+
+
+def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The DNS names and addresses a certificate is for."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *(str(one) for one in addresses))
+
+
+def _authority(folder: Path, *, study: str, days: int) -> _Authority:
+    """The CA of the folder; made at the first call."""
+    if not (folder / "key.pem").exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(f"copriv CA of {study}"[:64])
+        usage = _key_usage(signs_certificates=True)
+        certificate = (
+            _builder(name, name, key, days=days)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        # The key last: its being there says that the certificate is too.
+        _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
+        _write(folder / "key.pem", _key_pem(key), mode=0o600)
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
+        loaded = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
+    except (ValueError, TypeError):
+        raise InputError(f"{folder}: holds no CA that copriv made; give another --out") from None
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{folder}: holds no CA that copriv made; give another --out")
+    if certificate.not_valid_after_utc < datetime.now(UTC):
+        raise InputError(f"{folder}: the CA has expired; make a new one in an empty --out")
+    return _Authority(certificate, loaded)
+
+
+def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: bool) -> Issued:
+    folder = out / party.name
+    found = None if renew else _still_good(folder, party, authority)
+    certificate = found or _sign(folder, party, authority, days=days)
+    _write(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
+    return Issued(
+        party=party,
+        folder=folder,
+        expires=certificate.not_valid_after_utc,
+        made=found is None,
+    )
+
+
+def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certificate | None:
+    """The certificate that lies there, if it may stay."""
+    try:
+        found = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
+        found.verify_directly_issued_by(authority.certificate)
+        usage = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except Exception:  # noqa: BLE001 RUF100 (whatever is wrong with it, a new one is made)
+        return None
+    lasts = found.not_valid_after_utc - datetime.now(UTC) > RENEW_BEFORE
+    fits = set(_hosts(party)) == set(hosts_of(found)) and PURPOSE[party.role] in usage
+    return found if lasts and fits and (folder / "key.pem").is_file() else None
+
+
+def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x509.Certificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(_name(party.name), authority.certificate.subject, key, days=days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([PURPOSE[party.role]]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(host) for host in _hosts(party)]),
+            critical=False,
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            critical=False,
+        )
+    )
+    certificate = builder.sign(authority.key, hashes.SHA256())
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "key.pem", _key_pem(key), mode=0o600)
+    _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
+    return certificate
+
+
+def _hosts(party: Party) -> tuple[str, ...]:
+    """A party without an address is known by its name."""
+    return party.hosts or (party.name,)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError:
+        raise InputError(f"certs: {host!r} is no DNS name or IP address") from None
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _write(path: Path, data: bytes, *, mode: int) -> None:
+    """Whole or not at all, and never readable by more than ``mode`` says, not even at first."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        os.fchmod(handle, mode)
+        os.fsync(handle)
+    os.replace(draft, path)

@@ -1,0 +1,400 @@
+"""The command copriv: what the side that studies types."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from common.config import load_settings
+from common.errors import CoprivError, InputError
+from common.leaks import show_leaks
+from common.logs import FORMATS, start_logging
+
+__all__ = ["main"]
+
+study_argument = click.argument(
+    "study", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command about a study has."""
+    for option in (
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Change one setting, such as privacy.epsilon=1; may be repeated.",
+        ),
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The table to use instead of data.path.",
+        ),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="The run folder; the default is runs/NAME-DATE-TIME.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="copriv")
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How log lines on standard error look.",
+)
+def cli(log_format: str) -> None:
+    """Train one model on records that several owners keep to themselves.
+
+    Example: copriv simulate examples/hospitals.toml
+    """
+    start_logging(log_format)
+
+
+@cli.command()
+@study_argument
+@study_options
+@click.option(
+    "--insecure-noise-seed",
+    type=int,
+    metavar="SEED",
+    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
+)
+@click.option(
+    "--allow-private-bounds",
+    is_flag=True,
+    help="Let owners serve a feature map fitted on their records, where those are public anyway.",
+)
+@click.option(
+    "--each-learns",
+    is_flag=True,
+    help="One study for each owner, in which it is the learner and the others answer it.",
+)
+def simulate(
+    *,
+    study: Path,
+    overrides: tuple[str, ...],
+    data: Path | None,
+    out: Path | None,
+    insecure_noise_seed: int | None,
+    allow_private_bounds: bool,
+    each_learns: bool,
+) -> None:
+    """Start every owner of STUDY.toml on this machine, train, and evaluate.
+
+    Owners are processes of their own behind real sockets. Because all records are here, the
+    result is compared with the best model of their union: for experiments, not for secrets.
+
+    Example: copriv simulate examples/hospitals.toml --set privacy.epsilon=1
+    """
+    from learner.commands import run_simulation  # noqa: PLC0415 (keeps --help quick)
+    from learner.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
+
+    folder = (run_each_learns if each_learns else run_simulation)(
+        _settings(study, overrides, data),
+        base=study.parent,
+        out=out,
+        insecure_noise_seed=insecure_noise_seed,
+        allow_private_bounds=allow_private_bounds,
+        console=_console(),
+    )
+    click.echo(f"run folder: {folder}")
+
+
+@cli.command()
+@click.argument(
+    "study", metavar="[STUDY.toml]", type=click.Path(path_type=Path, dir_okay=False), required=False
+)
+@study_options
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RUN",
+    help="Go on with the run in this folder; with STUDY.toml, begin it there if need be.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="INSECURE: plain text to owners on other machines; all on the way can read and change it.",
+)
+def train(
+    *,
+    study: Path | None,
+    overrides: tuple[str, ...],
+    data: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    insecure: bool,
+) -> None:
+    """Train with the owners of STUDY.toml, which serve elsewhere.
+
+    A run that was killed, or that gave up with exit status 4 because all owners were away,
+    goes on with --resume: nobody is charged twice. Owners that are away miss their turns.
+
+    Example: copriv train study.toml --out runs/spring
+    """
+    from learner.commands import run_training  # noqa: PLC0415 (keeps --help quick)
+
+    if study is None and (resume is None or overrides or data):
+        raise InputError("train: give STUDY.toml, or --resume RUN without --set and --data")
+    if resume is not None and out is not None:
+        raise InputError("train: give either --resume RUN or --out FOLDER")
+    folder = run_training(
+        None if study is None else _settings(study, overrides, data),
+        base=Path() if study is None else study.parent,
+        out=out,
+        resume=resume,
+        insecure=insecure,
+        console=_console(),
+    )
+    click.echo(f"run folder: {folder}")
+
+
+@cli.command()
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
+def report(run: Path) -> None:
+    """Print the table of a finished run folder, and write its report.html again.
+
+    Example: copriv report runs/spring
+    """
+    from learner.commands import report_run  # noqa: PLC0415 (keeps --help quick)
+
+    click.echo(f"report: {report_run(run, console=_console())}")
+
+
+@cli.command()
+@study_argument
+@study_options
+@click.option(
+    "--public",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A table of public records, all of its rows, in place of features.public.",
+)
+@click.option(
+    "--compare",
+    default="recommended,published,moments",
+    show_default=True,
+    metavar="NAMES",
+    help="Algorithms to compare: recommended, published, moments, synchronous-1, synchronous-2; "
+    "an empty text for none.",
+)
+@click.option("--quick", is_flag=True, help="Only the verdict: no smallest epsilon, n_i, N, T.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores.")
+@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead.")
+def forecast(  # noqa: PLR0917 (one for each option)
+    study: Path,
+    overrides: tuple[str, ...],
+    data: Path | None,
+    out: Path | None,
+    public: Path | None,
+    compare: str,
+    quick: bool,
+    jobs: int,
+    cluster: str | None,
+) -> None:
+    """Tell the price before paying it: what STUDY.toml would come to, from public records.
+
+    Asks no owner and spends nothing. Leaves forecast.json, a picture and the points of the
+    sweep; the same --out goes on with a forecast that was stopped.
+
+    Example: copriv forecast examples/hospitals.toml --quick
+    """
+    from learner.forecast.command import run_forecast  # noqa: PLC0415 (keeps --help quick)
+
+    folder = run_forecast(
+        _settings(study, overrides, data),
+        base=study.parent,
+        public=public,
+        out=out,
+        compare=tuple(name.strip() for name in compare.split(",") if name.strip()),
+        curves=not quick,
+        jobs=jobs,
+        cluster=cluster,
+        console=_console(),
+    )
+    click.echo(f"forecast folder: {folder}")
+
+
+@cli.command()
+@click.argument(
+    "study", metavar="[STUDY.toml]", type=click.Path(path_type=Path, dir_okay=False), required=False
+)
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    metavar="NAME=HOST[,HOST]",
+    help="An owner and the DNS names and IP addresses it is reached under; may be repeated.",
+)
+@click.option(
+    "--learner", "learners", multiple=True, metavar="NAME", help="A learner; may be repeated."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("certs"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the folders of the CA and all parties are.",
+)
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
+@click.option("--renew", is_flag=True, help="Make all anew, with the CA that is there.")
+def certs(
+    *,
+    study: Path | None,
+    owners: tuple[str, ...],
+    learners: tuple[str, ...],
+    out: Path,
+    days: int,
+    renew: bool,
+) -> None:
+    """Make a study's CA, and a certificate for each owner and learner.
+
+    Owners with an address in STUDY.toml need no --owner. What is there and good for 30 more
+    days is kept, so the command may run every day. Give each party its own folder and nobody
+    the folder ca.
+
+    Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
+    """
+    from learner.commands import run_certs  # noqa: PLC0415 (keeps --help quick)
+
+    settings = None if study is None else _settings(study, (), None)
+    run_certs(
+        settings,
+        owners=owners,
+        learners=learners or ("learner",),
+        out=out,
+        days=days,
+        renew=renew,
+        console=_console(),
+    )
+
+
+@cli.command()
+@click.argument("figures", metavar="all|A2|...|S11", nargs=-1, required=True)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path("../shared/data"),
+    show_default=True,
+    metavar="FOLDER",
+    help="The reduced real files, for what is not given.",
+)
+@click.option("--loans", type=click.Path(path_type=Path), help="Your Lending Club table.")
+@click.option("--facilities", type=click.Path(path_type=Path), help="Your SPARCS table.")
+@click.option("--cards", type=click.Path(path_type=Path), help="Your card transactions.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True
+)
+@click.option(
+    "--document",
+    type=click.Path(path_type=Path),
+    help="Write what was found into the section between the markers figures of this document.",
+)
+def reproduce(  # noqa: PLR0917 (one for each option)
+    figures: tuple[str, ...],
+    data: Path,
+    loans: Path | None,
+    facilities: Path | None,
+    cards: Path | None,
+    out: Path,
+    document: Path | None,
+) -> None:
+    """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
+
+    Each figure leaves an SVG and its numbers as Parquet. Owners are as large as the files allow.
+
+    Example: copriv reproduce A4 S6 --data ../shared/data
+    """
+    from learner.experiments.reproduce import run_reproduction  # noqa: PLC0415
+
+    run_reproduction(
+        figures,
+        data=data,
+        loans=loans,
+        facilities=facilities,
+        cards=cards,
+        out=out,
+        document=document,
+        console=_console(),
+    )
+    click.echo(f"figures: {out}")
+
+
+@cli.group()
+def features() -> None:
+    """The feature map: how raw tables become bounded records, from public records only."""
+
+
+@features.command("fit")
+@study_argument
+@study_options
+def features_fit(
+    study: Path, overrides: tuple[str, ...], data: Path | None, out: Path | None
+) -> None:
+    """Fit the feature map of STUDY.toml on its public records, and save it as JSON.
+
+    Example: copriv features fit examples/hospitals.toml --out features.json
+    """
+    from learner.study import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
+
+    target = out or Path("features.json")
+    feature_map = prepare_public_side(
+        _settings(study, overrides, data), base=study.parent
+    ).feature_map
+    try:
+        target.write_text(feature_map.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot be written ({error.strerror}); give another path with --out"
+        ) from None
+    click.echo(
+        f"{target}: {feature_map.num_features} features from {len(feature_map.columns)} columns "
+        f"of {feature_map.num_public_records:,} public records, digest {feature_map.digest[:16]}"
+    )
+
+
+def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any:
+    from learner.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
+
+    added = () if data is None else (f"data.path='{data.resolve()}'",)
+    return load_settings(StudySettings, study, overrides=(*overrides, *added))
+
+
+def _console() -> Console:
+    """Standard output; a file or a pipe gets lines wide enough for the tables."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def main() -> None:
+    """Run the command; an error of ours is one sentence and its exit status."""
+    # gRPC's own log lines would stand beside our one sentence.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    show_leaks("copriv")
+    try:
+        cli(prog_name="copriv")
+    except CoprivError as error:
+        click.echo(f"copriv: {error}", err=True)
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

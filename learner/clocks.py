@@ -1,0 +1,195 @@
+r"""When who is asked: Poisson clocks and synchronous rounds, as iterators of ticks.
+
+Each clock fires by itself, with exponential gaps of its own rate. Together they are one Poisson
+process of the total rate :math:`\lambda = \sum_j \lambda_j` whose k-th tick belongs to clock j
+with probability :math:`\lambda_j/\lambda`, independently of when it comes; that is how ticks are
+drawn here. A clock belongs to one owner, or to a fixed group of owners that is asked at the same
+time. No clock looks at data, so the whole sequence may be drawn before a study starts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+
+__all__ = [
+    "Groups",
+    "PoissonClocks",
+    "Tick",
+    "count_per_owner",
+    "draw_slots",
+    "draw_ticks",
+    "each_alone",
+    "synchronous_rounds",
+]
+
+Vector = NDArray[np.float64]
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One moment of communication.
+
+    Args:
+      time: When, in units of virtual time, since the study began.
+      owners: Indices of the owners that are asked together; one owner in Algorithm 1.
+    """
+
+    time: float
+    owners: tuple[int, ...]
+
+
+def each_alone(num_owners: int) -> Groups:
+    """Every owner is a group by itself.
+
+    >>> each_alone(3)
+    ((0,), (1,), (2,))
+    """
+    return tuple((owner,) for owner in range(num_owners))
+
+
+class PoissonClocks(Iterator[Tick]):
+    """An endless iterator over the ticks of independent Poisson clocks.
+
+    Guarantees:
+      * The gap between two ticks is exponential with the total rate.
+      * A tick belongs to a clock with probability proportional to its rate, whatever came before.
+      * A tick takes two uniform numbers from ``rng``, so the sequence does not depend on the
+        block size. The clocks draw ahead: nobody else may draw from their ``rng``.
+
+    Args:
+      groups: The owners of each clock; :func:`each_alone` for one clock per owner.
+      rates: Expected ticks per unit of virtual time, shape (number of groups,), all above 0.
+      block: How many ticks are drawn at once.
+      rng: Where the randomness comes from.
+
+    Raises:
+      InputError: A rate is not positive and finite, or a group is empty or named twice.
+
+    >>> clocks = PoissonClocks(each_alone(3), np.ones(3), rng=np.random.default_rng(1))
+    >>> [tick.owners for tick in draw_ticks(clocks, 4)]
+    [(2,), (2,), (1,), (1,)]
+
+    References: section III of Farokhi et al. (2021).
+    """
+
+    def __init__(
+        self, groups: Groups, rates: Vector, *, block: int = 1024, rng: np.random.Generator
+    ) -> None:
+        _check_groups(groups)
+        self._groups = groups
+        self._total_rate = float(np.sum(rates))
+        self._shares = _cumulative_shares(rates, len(groups))
+        self._block = block
+        self._rng = rng
+        self._now = 0.0
+        self._ready: Iterator[Tick] = iter(())
+
+    def __next__(self) -> Tick:
+        """The next tick."""
+        tick = next(self._ready, None)
+        if tick is None:
+            self._ready = iter(self._draw_block())
+            tick = next(self._ready)
+        return tick
+
+    def _draw_block(self) -> list[Tick]:
+        """The next block of ticks; the times go on where the last block ended."""
+        uniform = self._rng.random((self._block, 2))
+        gaps = -np.log1p(-uniform[:, 0]) / self._total_rate
+        gaps[0] += self._now
+        times = np.cumsum(gaps)
+        self._now = float(times[-1])
+        slots = np.searchsorted(self._shares, uniform[:, 1], side="right")
+        return [
+            Tick(time, self._groups[slot])
+            for time, slot in zip(times.tolist(), slots.tolist(), strict=True)
+        ]
+
+
+def synchronous_rounds(num_owners: int) -> Iterator[Tick]:
+    """Endless rounds at times 1, 2, 3, ... that ask every owner.
+
+    >>> draw_ticks(synchronous_rounds(2), 2)
+    [Tick(time=1.0, owners=(0, 1)), Tick(time=2.0, owners=(0, 1))]
+    """
+    everyone = tuple(range(num_owners))
+    return (Tick(float(k), everyone) for k in itertools.count(1))
+
+
+def draw_ticks(ticks: Iterable[Tick], horizon: int) -> list[Tick]:
+    """The first ``horizon`` ticks of a study, drawn ahead.
+
+    >>> clocks = PoissonClocks(((0, 1),), np.ones(1), rng=np.random.default_rng(1))
+    >>> [tick.owners for tick in draw_ticks(clocks, 2)]
+    [(0, 1), (0, 1)]
+    """
+    return list(itertools.islice(ticks, horizon))
+
+
+def count_per_owner(ticks: Iterable[Tick], num_owners: int) -> NDArray[np.int64]:
+    """How many responses each owner gives in these ticks, shape (N,).
+
+    >>> count_per_owner([Tick(0.5, (0,)), Tick(0.7, (0, 2))], 3)
+    array([2, 0, 1])
+    """
+    owners = [owner for tick in ticks for owner in tick.owners]
+    return np.bincount(np.array(owners, dtype=np.intp), minlength=num_owners).astype(np.int64)
+
+
+def draw_slots(
+    rates: Vector, *, horizon: int, replicates: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Which clock ticks at each k in each of many runs, without the times.
+
+    Args:
+      rates: Rates of the clocks, shape (number of groups,), all above 0.
+      horizon: The number T of ticks.
+      replicates: The number R of independent runs.
+      rng: Where the randomness comes from.
+
+    Returns:
+      Indices of clocks, shape (T, R).
+
+    Raises:
+      InputError: A rate is not positive and finite.
+
+    >>> draw_slots(np.ones(3), horizon=2, replicates=4, rng=np.random.default_rng(1)).shape
+    (2, 4)
+    """
+    shares = _cumulative_shares(rates, len(rates))
+    uniform = rng.random((horizon, replicates))
+    return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
+
+
+def _cumulative_shares(rates: Vector, num_groups: int) -> Vector:
+    """Cumulative probabilities of the clocks, the last one exactly 1."""
+    if rates.shape != (num_groups,) or num_groups == 0:
+        raise InputError(
+            f"clock rates: got {rates.size} for {num_groups} clocks; give one rate for each clock"
+        )
+    if not (np.all(rates > 0) and np.all(np.isfinite(rates))):
+        raise InputError(
+            f"clock rates: got {rates.tolist()}, expected finite numbers above 0; "
+            "leave out owners that never answer"
+        )
+    shares: Vector = np.cumsum(rates) / np.sum(rates)
+    shares[-1] = 1.0
+    return shares
+
+
+def _check_groups(groups: Sequence[tuple[int, ...]]) -> None:
+    """Refuse an empty group, and an owner with two clocks."""
+    named = [owner for group in groups for owner in group]
+    if not all(groups) or len(set(named)) != len(named):
+        raise InputError(
+            f"groups: got {list(groups)}, expected at least one owner in each group and no owner "
+            "in two; list each owner once"
+        )

@@ -1,0 +1,178 @@
+"""Many points of an experiment, on all cores or on a cluster, that can be stopped and resumed.
+
+A point is a name and the arguments of one call. Each result is a file of its own, written whole
+or not at all; a point whose file is there is not computed again. A point that fails is recorded
+with its error, the others go on, and a resumed sweep tries it once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from common.errors import InputError
+
+__all__ = ["Failure", "Sweep", "run_sweep"]
+
+Result = Mapping[str, Any]
+Work = Callable[..., Result]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A point that failed: what was said, and where in the code."""
+
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep came to.
+
+    Args:
+      results: What each point returned, by its name, in the order of the points.
+      failures: The points that failed.
+    """
+
+    results: dict[str, Result] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+
+def run_sweep(
+    work: Work,
+    points: Mapping[str, tuple[Any, ...]],
+    *,
+    folder: Path | None = None,
+    jobs: int = -1,
+    cluster: str | None = None,
+    fingerprint: Callable[..., str] = lambda *arguments: str(joblib.hash(arguments)),
+    on_done: Callable[[int], None] = lambda done: None,
+) -> Sweep:
+    """Compute every point that is not on disk yet.
+
+    Args:
+      work: A function of a module, called with each point's arguments; it returns what JSON can
+        hold.
+      points: The arguments of each point by its name.
+      folder: Where results are kept; None keeps none.
+      jobs: Processes on this machine; -1 for one on each core, 1 for none beside this one.
+      cluster: Address of a Dask scheduler that computes in place of this machine.
+      fingerprint: What tells a point's arguments from others: a text that is equal for equal ones.
+      on_done: Told how many points are done.
+
+    Raises:
+      InputError: The cluster cannot be reached, or the folder cannot be written.
+    """
+    prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
+    done: dict[str, Result] = {}
+    failures: dict[str, Failure] = {}
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made ({error.strerror})") from None
+        done = _found(folder, prints)
+    on_done(len(done))
+    missing = [name for name in points if name not in done]
+    for name, result in _compute(work, points, missing, jobs=jobs, cluster=cluster):
+        if isinstance(result, Failure):
+            failures[name] = result
+        else:
+            done[name] = result
+        if folder is not None:
+            _keep(folder, name, prints[name], result)
+        on_done(len(done) + len(failures))
+    ordered = {name: done[name] for name in points if name in done}
+    return Sweep(results=ordered, failures=failures)
+
+
+def _compute(
+    work: Work,
+    points: Mapping[str, tuple[Any, ...]],
+    names: list[str],
+    *,
+    jobs: int,
+    cluster: str | None,
+) -> Iterator[tuple[str, Result | Failure]]:
+    """The results in the order in which they come."""
+    if not names:
+        return
+    calls = (joblib.delayed(_guarded)(work, name, points[name]) for name in names)
+    if cluster is not None:
+        with _dask(cluster):
+            yield from joblib.Parallel()(calls)
+        return
+    if jobs == 1:
+        yield from (_guarded(work, name, points[name]) for name in names)
+        return
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
+            n_jobs=jobs, return_as="generator_unordered"
+        )(calls)
+        yield from found
+
+
+def _guarded(work: Work, name: str, arguments: tuple[Any, ...]) -> tuple[str, Result | Failure]:
+    """One point; its failure is a result too."""
+    try:
+        return name, work(*arguments)
+    except Exception as error:  # recorded, and the other points go on
+        said = f"{type(error).__name__}: {error}"
+        return name, Failure(error=said, trace=traceback.format_exc())
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[None]:
+    """Joblib's Dask backend on the scheduler at an address."""
+    try:
+        from distributed import Client  # noqa: PLC0415 (an extra of its own)
+    except ModuleNotFoundError:
+        raise InputError(
+            "--cluster needs Dask: install the extra, pip install 'copriv[cluster]'"
+        ) from None
+    try:
+        client = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
+    except (OSError, TimeoutError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"--cluster {address}: no Dask scheduler answers there ({reason}); "
+            "give its address, such as tcp://HOST:8786"
+        ) from None
+    with client, joblib.parallel_config(backend="dask"):
+        yield
+
+
+def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
+    """Results on disk of points with the same arguments."""
+    found = {}
+    for name, expected in prints.items():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            try:
+                kept = json.loads(path.read_text(encoding="utf-8"))
+            except json.JSONDecodeError:
+                continue
+            if kept.get("arguments") == expected and "result" in kept:
+                found[name] = kept["result"]
+    return found
+
+
+def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> None:
+    """Write one point whole or not at all."""
+    kept: dict[str, Any] = {"point": name, "arguments": arguments}
+    if isinstance(result, Failure):
+        kept |= {"error": result.error, "trace": result.trace}
+    else:
+        kept["result"] = result
+    draft = folder / f"{name}.json.part"
+    draft.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    os.replace(draft, folder / f"{name}.json")

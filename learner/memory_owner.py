@@ -1,0 +1,199 @@
+"""Owners in this process: the owner's own mathematics without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import OrderError
+from common.features import FeatureMap
+from common.losses import LOSSES
+from common.privacy import NoisePlan, plan_noise
+from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
+from owner.core import (
+    Account,
+    Shard,
+    Step,
+    check_theta,
+    exact_answer,
+    next_step,
+    release,
+    seeded_noise,
+    theta_digest,
+)
+
+__all__ = ["MemoryOwner", "OwnShard"]
+
+UNBOUNDED = Fraction(10**12)
+
+
+@dataclass
+class _Study:
+    """The one open study of an owner in memory."""
+
+    terms: StudyTerms
+    plan: NoisePlan
+    account: Account
+    rng: np.random.Generator | None
+
+    def noise(self) -> NDArray[np.int64]:
+        """The next response's noise in grid units, shape (p,)."""
+        if self.rng is None:
+            return np.zeros(self.plan.dimension, dtype=np.int64)
+        return seeded_noise(self.plan, rng=self.rng)
+
+
+class MemoryOwner:
+    """One owner in memory. Insecure: its noise comes from a seed and its ledger forgets.
+
+    For equal seeds its responses equal those of ``copriv-owner serve --insecure-noise-seed``
+    bit for bit.
+
+    Args:
+      name: The owner's name.
+      records: Its records after the feature map.
+      seed: Seed of the noise; None adds none at all, to see what noise costs.
+    """
+
+    def __init__(self, name: str, records: Records, *, seed: int | None) -> None:
+        self._name = name
+        self._shard = Shard(records)
+        self._seed = seed
+        self._study: _Study | None = None
+
+    @property
+    def name(self) -> str:
+        """The owner's name in the study."""
+        return self._name
+
+    def describe(self) -> OwnerDescription:
+        """What the owner is; in memory it agrees to whatever it is asked."""
+        return OwnerDescription(
+            name=self._name,
+            num_records=len(self._shard.records),
+            columns=(),
+            feature_map_digest="",
+            epsilon_per_study=UNBOUNDED,
+            epsilon_left=UNBOUNDED,
+            losses=tuple(LOSSES),
+        )
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        """Agree on a study; the same terms again return the same enrolment."""
+        if self._study is None or self._study.terms != terms:
+            domain = FeatureMap.from_json(terms.feature_map).domain
+            plan = plan_noise(terms, domain, num_records=len(self._shard.records))
+            rng = None if self._seed is None else np.random.default_rng(self._seed)
+            self._study = _Study(terms, plan, Account(promised=terms.responses), rng)
+        return Enrollment(
+            num_records=len(self._shard.records),
+            responses=terms.responses,
+            answered=self._study.account.answered,
+            noise_scale=self._study.plan.noise_scale,
+            epsilon=terms.epsilon,
+            insecure_noise=True,
+        )
+
+    def answer(self, query: Query) -> Response:
+        """One noised mean gradient, by the same rules of order as any owner."""
+        study = self._study
+        if study is None or study.terms.study_id != query.study_id:
+            raise OrderError("no such study was enrolled by this learner; enrol first")
+        check_theta(
+            query.theta, dimension=self._shard.num_features, theta_max=study.terms.theta_max
+        )
+        digest = theta_digest(query.theta)
+        if next_step(study.account, sequence=query.sequence, digest=digest) is Step.REPLAY:
+            gradient = np.frombuffer(study.account.last_response, dtype="<f8")
+        else:
+            exact = exact_answer(self._shard, query.theta, study.terms)
+            gradient = release(exact, study.noise(), study.plan)
+            stored = gradient.astype("<f8").tobytes()
+            study.account = study.account.charged(digest=digest, response=stored)
+        return Response(study_id=query.study_id, sequence=query.sequence, gradient=gradient)
+
+    def offer(self, study_id: str) -> bool:
+        """An owner in memory always listens."""
+        if self._study is None or self._study.terms.study_id != study_id:
+            raise OrderError("no such study was enrolled by this learner; enrol first")
+        return self._study.account.answered < self._study.account.promised
+
+    def close(self, study_id: str) -> None:
+        """End the study."""
+        if self._study is None or self._study.terms.study_id != study_id:
+            raise OrderError("no such study was enrolled by this learner; enrol first")
+        self._study.account = replace(self._study.account, closed=True)
+
+    def disconnect(self) -> None:
+        """Nothing to let go of."""
+
+
+class OwnShard:
+    """The shard of the owner that is the learner: asked exactly, without noise and charge.
+
+    Guarantees:
+      * Nothing is sent anywhere: the shard is in this process.
+      * The epsilon spent is 0, because nothing is released; what is made of the answers
+        (models, queries to others) is as private as the records themselves.
+
+    Args:
+      name: The owner's name in the study.
+      records: Its records after the feature map.
+
+    References: section V of Wu et al. (2020).
+    """
+
+    def __init__(self, name: str, records: Records) -> None:
+        self._name = name
+        self._shard = Shard(records)
+        self._terms: StudyTerms | None = None
+
+    @property
+    def name(self) -> str:
+        """The owner's name in the study."""
+        return self._name
+
+    def describe(self) -> OwnerDescription:
+        """What the owner is; it agrees to its own study."""
+        return OwnerDescription(
+            name=self._name,
+            num_records=len(self._shard.records),
+            columns=(),
+            feature_map_digest="",
+            epsilon_per_study=UNBOUNDED,
+            epsilon_left=UNBOUNDED,
+            losses=tuple(LOSSES),
+        )
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        """Its own study, at no cost; answers are not counted."""
+        self._terms = terms
+        return Enrollment(
+            num_records=len(self._shard.records),
+            responses=terms.responses,
+            answered=0,
+            noise_scale=0.0,
+            epsilon=Fraction(0),
+            insecure_noise=False,
+        )
+
+    def answer(self, query: Query) -> Response:
+        """The exact mean gradient, neither clipped nor noised; or the exact moments."""
+        if self._terms is None:
+            raise OrderError("the own shard is in no study; enrol first")
+        exact = exact_answer(self._shard, query.theta, replace(self._terms, clip=None))
+        return Response(study_id=query.study_id, sequence=query.sequence, gradient=exact)
+
+    def offer(self, study_id: str) -> bool:
+        """It is always there."""
+        del study_id
+        return True
+
+    def close(self, study_id: str) -> None:
+        """Nothing was reserved."""
+
+    def disconnect(self) -> None:
+        """Nothing to let go of."""

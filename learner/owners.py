@@ -1,0 +1,39 @@
+"""What the loop talks to: one owner, over the network or in memory."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+
+__all__ = ["Owner"]
+
+
+class Owner(Protocol):
+    """A data owner as the learner sees it.
+
+    Every call may raise ``RefusedError`` (the owner will not) or ``UnreachableError``
+    (the owner is away; the same call may be made again later and is charged once).
+    """
+
+    @property
+    def name(self) -> str:
+        """The owner's name in the study."""
+
+    def describe(self) -> OwnerDescription:
+        """What the owner is and what it would agree to."""
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        """Agree on a study; the same terms again return the same enrolment."""
+
+    def answer(self, query: Query) -> Response:
+        """One charged, noised mean gradient."""
+
+    def offer(self, study_id: str) -> bool:
+        """Whether the owner would take a query of the study now; charges nothing."""
+
+    def close(self, study_id: str) -> None:
+        """End the study; what it did not use returns to the owner's budget."""
+
+    def disconnect(self) -> None:
+        """Let go of the connection; the study stays open."""

@@ -1,0 +1,97 @@
+"""Progress of long work: a bar on a terminal, plain lines otherwise; who is away stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+__all__ = ["Advance", "Watched", "progress"]
+
+LINES = 5
+
+
+class Watched(Protocol):
+    """Something whose state is shown beside the progress."""
+
+    @property
+    def status(self) -> str:
+        """Nothing while all is well."""
+
+
+class _Statuses(ProgressColumn):
+    """What is not well, redrawn with the bar."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched: Sequence[Watched] = ()
+
+    def render(self, task: Task) -> Text:
+        """The line's end."""
+        del task
+        return Text(self.sentence(), style="yellow")
+
+    def sentence(self) -> str:
+        """All that are not well, with commas."""
+        return ", ".join(filter(None, (one.status for one in self.watched)))
+
+
+class Advance:
+    """Told of each step of long work; shows now and then."""
+
+    def __init__(
+        self, console: Console, what: str, total: int, bar: Progress | None, statuses: _Statuses
+    ) -> None:
+        self._console = console
+        self._what = what
+        self._total = total
+        self._bar = bar
+        self._statuses = statuses
+        self._task = bar.add_task(what, total=total) if bar else None
+        # A terminal redraw for each of 10,000 ticks would cost more than the ticks.
+        self._every = max(1, total // (100 if bar else LINES))
+
+    def watch(self, watched: Sequence[Watched]) -> None:
+        """Show the state of these beside the progress."""
+        self._statuses.watched = watched
+
+    def __call__(self, done: int) -> None:
+        """So many steps are done."""
+        if done % self._every and done != self._total:
+            return
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done)
+        else:
+            said = self._statuses.sentence()
+            line = f"{self._what}: {done:,} of {self._total:,}" + (f" ({said})" if said else "")
+            self._console.print(line, highlight=False)
+
+
+@contextmanager
+def progress(console: Console, what: str, *, total: int) -> Iterator[Advance]:
+    """Show the progress of ``total`` steps."""
+    statuses = _Statuses()
+    if not console.is_terminal:
+        yield Advance(console, what, total, None, statuses)
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        statuses,
+        console=console,
+    ) as bar:
+        yield Advance(console, what, total, bar, statuses)

@@ -1,0 +1,67 @@
+"""The learner's tokens: secrets that tell an owner who asks, kept out of the study's file."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from common.errors import InputError
+
+__all__ = ["check_token_route", "load_token"]
+
+
+def load_token(
+    where: str, *, base: Path, setting: str, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The token that "file:PATH" or "env:NAME" names.
+
+    Args:
+      where: Where it is; the settings check its form.
+      base: The folder of the study's file; relative paths start there.
+      setting: The setting's name, for an error.
+      environment: The environment's variables.
+
+    Raises:
+      InputError: There is no such file or variable, or it is empty or no token.
+
+    >>> load_token("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
+    's3cret'
+    """
+    kind, _, name = where.partition(":")
+    if kind == "env":
+        token = environment.get(name, "").strip()
+    else:
+        try:
+            token = (base / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{setting} = {where!r}: the file cannot be read") from None
+    if not token or not token.isascii() or not token.isprintable():
+        raise InputError(
+            f"{setting} = {where!r}: expected one line of printable characters there; "
+            "ask the owner for your token"
+        )
+    return token
+
+
+def check_token_route(address: str, *, encrypted: bool, setting: str) -> None:
+    """Refuse to send a token where everybody on the way can read it.
+
+    Raises:
+      InputError: The address is another machine's and the connection is plain text.
+
+    >>> check_token_route("127.0.0.1:50051", encrypted=False, setting="token")
+    """
+    if not encrypted and not _is_loopback(address.rpartition(":")[0].strip("[]")):
+        raise InputError(
+            f"{setting}: {address} is another machine and the connection is not encrypted; a "
+            "token would be readable on the way, use TLS"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,329 @@
+"""An owner that comes to the learner: one stream that it opens itself, and no port of its own.
+
+The learner's calls arrive on the stream and go to the same :class:`~owner.answering.DataOwner`
+as calls to a port would: the same policy, the same ledger, the same noise. When the stream
+breaks the owner opens another; when the learner says goodbye the study is over.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import queue
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from common import codec
+from common.config import load_settings
+from common.errors import InputError, MalformedError, PolicyError
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from owner.answering import DataOwner
+from owner.policy import OwnerSettings
+from owner.server import open_owner
+from owner.service import AUTHORIZATION, BEARER, public_refusal
+
+__all__ = ["Attachment", "open_attachment"]
+
+log = logging.getLogger("copriv.owner")
+
+SHORTEST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 5.0
+LARGEST_MESSAGE = 96 * 2**20
+OPTIONS = [
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    # A firewall forgets quiet lines, and a learner that vanished is noticed by its silence.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+# Statuses after which trying again is of no use.
+FINAL = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+Send = Callable[[pb.OwnerMessage], None]
+
+
+class Attachment:
+    """Keeps an owner attached to a learner, by one stream after another.
+
+    Args:
+      owner: The owner that answers.
+      name: Its name in the study.
+      address: The learner's HOST:PORT.
+      open_channel: Opens a channel to the learner, with the options given.
+      clock_rate: Expected updates per unit of virtual time.
+      rng: Randomness of the owner's clock, which looks at no record.
+      certificate: The learner's name as the channel has made sure of it, or None.
+      stay: Whether to wait for the next study after one is over.
+    """
+
+    def __init__(
+        self,
+        owner: DataOwner,
+        *,
+        name: str,
+        address: str,
+        open_channel: Callable[[str, list[tuple[str, int]]], grpc.Channel],
+        clock_rate: float,
+        rng: np.random.Generator,
+        certificate: str | None = None,
+        stay: bool = False,
+    ) -> None:
+        self._owner = owner
+        self._name = name
+        self._address = address
+        self._open_channel = open_channel
+        self._clock_rate = clock_rate
+        self._rng = rng
+        self._certificate = certificate
+        self._stay = stay
+        self._ending = threading.Event()
+        self._call: grpc.Call | None = None
+        self._told = False
+
+    @property
+    def address(self) -> str:
+        """The learner's HOST:PORT."""
+        return self._address
+
+    def run(self, stop: threading.Event) -> None:
+        """Answer until the study is over or ``stop`` is set, and release the ledger.
+
+        Raises:
+          CoprivError: See :meth:`serve`.
+        """
+        failure: list[BaseException] = []
+
+        def serve() -> None:
+            try:
+                self.serve()
+            except BaseException as error:  # handed to the one who waits
+                failure.append(error)
+            stop.set()
+
+        thread = threading.Thread(target=serve, name="attach")
+        thread.start()
+        stop.wait()
+        self.end()
+        thread.join()
+        self._owner.stop()
+        if failure:
+            raise failure[0]
+
+    def serve(self) -> None:
+        """Answer until the study is over, or :meth:`end`.
+
+        Raises:
+          PolicyError: The learner does not want this owner.
+        """
+        wait = SHORTEST_WAIT_SECONDS
+        while not self._ending.is_set():
+            greeted, over = self._converse()
+            if over and not self._stay:
+                return
+            wait = SHORTEST_WAIT_SECONDS if greeted else min(2 * wait, LONGEST_WAIT_SECONDS)
+            self._ending.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def end(self) -> None:
+        """Let go of the learner; what is open in the study stays open."""
+        self._ending.set()
+        if self._call is not None:
+            self._call.cancel()
+
+    def _converse(self) -> tuple[bool, bool]:
+        """One stream from hello to its end: whether the learner spoke, and said goodbye."""
+        greeted, over = False, False
+        outgoing: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
+        clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
+        with self._open_channel(self._address, OPTIONS) as channel:
+            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            outgoing.put(pb.OwnerMessage(hello=pb.Hello(name=self._name)))
+            call = self._call = stub.Attach(iter(outgoing.get, None))
+            if self._ending.is_set():
+                call.cancel()
+            try:
+                for message in call:
+                    greeted, self._told = True, False
+                    over = over or message.HasField("goodbye")
+                    self._handle(message, outgoing.put, clock, token=_token(call))
+            except grpc.RpcError as error:
+                self._explain(error)
+            finally:
+                clock.stop()
+                outgoing.put(None)
+        return greeted, over
+
+    def _handle(
+        self, message: pb.LearnerMessage, send: Send, clock: _Clock, *, token: str | None
+    ) -> None:
+        """Do what one message asks for."""
+        if message.HasField("start"):
+            clock.start(message.start)
+        elif message.call:
+            reply = self._reply(message, token)
+            reply.call = message.call
+            send(reply)
+            if message.HasField("query"):
+                clock.answered()
+
+    def _reply(self, message: pb.LearnerMessage, token: str | None) -> pb.OwnerMessage:
+        """The answer to one call, or why there is none."""
+        owner = self._owner
+        try:
+            learner = owner.access.identify(token=token, certificate=self._certificate)
+            match message.WhichOneof("content"):
+                case "query":
+                    query = codec.query_from_pb(message.query)
+                    response = owner.answer(query, learner=learner)
+                    return pb.OwnerMessage(response=codec.response_to_pb(response))
+                case "enroll":
+                    terms = codec.terms_from_pb(message.enroll)
+                    enrollment = owner.enroll(terms, learner=learner)
+                    return pb.OwnerMessage(enrollment=codec.enrollment_to_pb(enrollment))
+                case "describe":
+                    description = owner.describe(learner=learner)
+                    return pb.OwnerMessage(description=codec.description_to_pb(description))
+                case "close":
+                    entry = owner.close(message.close.study_id, learner=learner)
+                    closed = codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
+                    return pb.OwnerMessage(closed=closed)
+                case _:
+                    raise MalformedError("this owner knows no such call")
+        except Exception as error:
+            refusal = public_refusal(error)
+        return pb.OwnerMessage(
+            refusal=pb.Refusal(
+                status=refusal.status.value[0],
+                sentence=refusal.sentence,
+                retry_after_ms=refusal.retry_after_ms,
+            )
+        )
+
+    def _explain(self, error: grpc.RpcError) -> None:
+        """Pass over a broken stream; raise where another stream would end the same way."""
+        if error.code() in FINAL and not self._ending.is_set():
+            raise PolicyError(f"the learner at {self._address} says: {error.details()}") from None
+        if not self._told and not self._ending.is_set():
+            self._told = True  # once for each absence
+            log.warning(
+                "no line to the learner at %s (%s); trying again until it is there",
+                self._address,
+                error.code().name,
+            )
+
+
+def _token(call: grpc.Call) -> str | None:
+    """The token that the learner sent when it took the stream."""
+    for key, value in call.initial_metadata() or ():
+        if key == AUTHORIZATION:
+            return str(value).removeprefix(BEARER)
+    return None
+
+
+class _Clock:
+    """The owner's own Poisson clock: at each tick it asks for an update, one at a time."""
+
+    def __init__(self, send: Send, *, rate: float, rng: np.random.Generator) -> None:
+        self._send = send
+        self._rate = rate
+        self._rng = rng
+        self._time = 0.0
+        self._scale = 0.0
+        self._asked = False
+        self._timer: threading.Timer | None = None
+
+    def start(self, start: pb.ClockStart) -> None:
+        """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere."""
+        self.stop()
+        self._time, self._scale = start.time, start.time_scale
+        self._wind()
+
+    def answered(self) -> None:
+        """A query was answered: if it was our update, wait for the next tick."""
+        if self._asked:
+            self._wind()
+
+    def stop(self) -> None:
+        """Tick no more."""
+        self._asked = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wind(self) -> None:
+        """Draw the next gap, and ask when it has passed."""
+        self._asked = False
+        gap = float(self._rng.exponential(1.0 / self._rate))
+        self._time += gap
+        if self._scale == 0:
+            self._ask()
+        else:
+            self._timer = threading.Timer(gap * self._scale, self._ask)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _ask(self) -> None:
+        self._asked = True
+        self._send(pb.OwnerMessage(request=pb.UpdateRequest(time=self._time)))
+
+
+def open_attachment(
+    settings_path: Path,
+    *,
+    learner: str | None,
+    stay: bool,
+    insecure: bool,
+    insecure_noise_seed: int | None,
+    allow_private_bounds: bool = False,
+) -> Attachment:
+    """Load and check the owner of a settings file, ready to go to its learner.
+
+    Raises:
+      InputError: Anything in the settings, the records or the ledger is wrong.
+    """
+    settings = load_settings(OwnerSettings, settings_path)
+    address = learner or settings.attach.learner
+    if address is None:
+        raise InputError(
+            f"{settings_path}: attach.learner is missing; give the learner's HOST:PORT there, "
+            "or with --learner"
+        )
+    if not insecure and not _is_loopback(address):
+        raise InputError(
+            f"attach.learner = {address!r} is another machine; type --insecure for plain text that "
+            "anybody on the way can read and change"
+        )
+    owner = open_owner(
+        settings,
+        base=settings_path.parent,
+        insecure_noise_seed=insecure_noise_seed,
+        allow_private_bounds=allow_private_bounds,
+    )
+    return Attachment(
+        owner,
+        name=settings.name,
+        address=address,
+        open_channel=lambda target, options: grpc.insecure_channel(target, options=options),
+        clock_rate=settings.attach.clock_rate,
+        rng=np.random.default_rng(settings.attach.seed),
+        stay=stay,
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,359 @@
+r"""The audit: attack the whole mechanism, and bound from below what it lets an attacker learn.
+
+Two shards that differ in one record are served by two owners of their own, with their own
+ledgers, through the same calls that the network makes. The shards are built so that the record
+moves a response as far as the promise allows. An attacker who sees one response guesses which
+shard it came from by an event S fixed beforehand; with N responses of each,
+
+.. math:: \hat\varepsilon = \ln \frac{\underline{P}(S \mid D)}{\overline{P}(S \mid D')}
+
+is a lower bound on the true epsilon, where the probabilities are the Clopper-Pearson bounds. A
+mechanism that keeps its promise stays below it; one that is worth its noise comes close.
+
+References: Jagielski, Ullman, Oprea (2020), Auditing differentially private machine learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.features import FeatureMap
+from common.fitting import ColumnRule, TargetRule
+from common.losses import LOSSES
+from common.privacy import NoisePlan
+from common.terms import Query, StudyTerms
+from owner.access import Access
+from owner.answering import DataOwner
+from owner.core import Shard, exact_answer
+from owner.ledger import Ledger
+from owner.mechanism import DrawnAhead, NoiseFactory, secure_noise
+from owner.policy import Policy
+from owner.shard import PrivateTable
+
+__all__ = ["CASES", "AuditCase", "Finding", "audit", "clopper_pearson", "epsilon_lower_bound"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+NUM_RECORDS = 10
+LEARNER = "auditor"
+# Raw values far outside the public bounds: they count only if clamping does its work.
+FAR_OUTSIDE = 1e6
+THETA_MAX = 0.01
+# The second feature is small, so that nearly the whole change shows in the first coordinate.
+SECOND_BOUND = 0.01
+# Without its clip a gradient would be so many times larger.
+CLIPPED_BY = 20.0
+# Two responses whose noise repeats differ by what the records say, up to the grid's rounding.
+GRID_TOLERANCE = 2.5
+
+
+@dataclass(frozen=True)
+class AuditCase:
+    """One kind of study to attack: a loss, with the domain's bound or with a clip."""
+
+    loss: str
+    clipped: bool
+    moments: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return f"{self.loss}, {'clip' if self.clipped else 'moments' if self.moments else 'domain'}"
+
+    @property
+    def first_bound(self) -> float:
+        """Bound of the first feature.
+
+        Of the moments, X'y alone may change its sign; small features make it nearly all.
+        """
+        return 0.05 if self.moments else 1.0
+
+
+CASES = (
+    *(AuditCase(loss, clipped) for loss in LOSSES for clipped in (False, True)),
+    AuditCase("squared", clipped=False, moments=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The strongest attack of one kind on one case.
+
+    Args:
+      case: The study attacked.
+      attack: What the attacker looked at.
+      promised: The epsilon promised for what it saw.
+      lower_bound: The true epsilon is at least this, at the audit's confidence.
+    """
+
+    case: AuditCase
+    attack: str
+    promised: Fraction
+    lower_bound: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the promise was not broken."""
+        return self.lower_bound <= self.promised
+
+
+def clopper_pearson(successes: int, trials: int, *, alpha: float) -> tuple[float, float]:
+    """Exact one-sided bounds on a probability, each wrong with probability ``alpha`` at most.
+
+    >>> low, high = clopper_pearson(0, 100, alpha=0.05)
+    >>> low, round(high, 4)
+    (0.0, 0.0295)
+
+    References: Clopper, Pearson (1934).
+    """
+    k, n = successes, trials
+    low = float(stats.beta.ppf(alpha, k, n - k + 1)) if k > 0 else 0.0
+    high = float(stats.beta.ppf(1 - alpha, k + 1, n - k)) if k < n else 1.0
+    return low, high
+
+
+def epsilon_lower_bound(
+    events: NDArray[np.bool_], others: NDArray[np.bool_], *, alpha: float
+) -> float:
+    """Lower bound on epsilon from how often an event happened under two neighbouring shards.
+
+    Both directions are tried; the bound is wrong with probability ``alpha`` at most.
+
+    >>> often, seldom = np.arange(1000) % 2 == 0, np.arange(1000) % 20 == 0
+    >>> 1.5 < epsilon_lower_bound(often, seldom, alpha=0.01) < math.log(10)
+    True
+    """
+    bounds = []
+    for a, b in ((events, others), (others, events)):
+        low, _ = clopper_pearson(int(a.sum()), a.size, alpha=alpha / 4)
+        _, high = clopper_pearson(int(b.sum()), b.size, alpha=alpha / 4)
+        bounds.append(math.log(low / high) if low > 0 else -math.inf)
+    return max(*bounds, 0.0)
+
+
+def audit(
+    folder: Path,
+    *,
+    trials: int,
+    confidence: float,
+    epsilon_per_response: Fraction = Fraction(1),
+    cases: Sequence[AuditCase] = CASES,
+    noise: NoiseFactory = secure_noise,
+) -> list[Finding]:
+    """Attack every case with neighbouring shards, and report the strongest attacks.
+
+    Args:
+      folder: Where the ledgers may be written.
+      trials: Responses of each shard; half as many of moments, which cost a study each.
+      confidence: Probability that all lower bounds hold together.
+      epsilon_per_response: What one response is promised to spend.
+      cases: The studies to attack.
+      noise: The mechanism; tests put broken ones here.
+    """
+    # Three attacks on each case share the probability of an error.
+    alpha = (1.0 - confidence) / (3 * len(cases))
+    findings = []
+    for number, case in enumerate(cases):
+        pair = [
+            _serve(
+                folder / f"{number}-{side}",
+                _Neighbour(case, side),
+                trials=trials // 2 if case.moments else trials,
+                epsilon=epsilon_per_response,
+                noise=noise,
+            )
+            for side in (0, 1)
+        ]
+        findings += _attack(case, pair, epsilon=epsilon_per_response, alpha=alpha)
+    return findings
+
+
+@dataclass(frozen=True)
+class _Neighbour:
+    """One of two shards that differ in their first record: side 0 or 1."""
+
+    case: AuditCase
+    side: int
+
+    @property
+    def feature_map(self) -> FeatureMap:
+        """Two features and a target, all bounded by 1 or less."""
+        classes = LOSSES[self.case.loss].targets is not None
+        bounds = (self.case.first_bound, SECOND_BOUND * self.case.first_bound)
+        columns = tuple(
+            ColumnRule(name=f"x{j}", kind="number", fill=0.0, low=-b, high=b, center=0.0, scale=1.0)
+            for j, b in enumerate(bounds)
+        )
+        target = TargetRule(
+            name="y", positive="1" if classes else None, bound=1.0, fill=-1.0 if classes else 0.0
+        )
+        return FeatureMap(
+            source="audit",
+            num_public_records=1,
+            target=target,
+            intercept=False,
+            bounds=bounds,
+            columns=columns,
+        )
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All records but the first say nothing; the first one says as much as it can.
+
+        Its gradient at theta = 0 is -y times its features: the other side's is the opposite in
+        the first coordinate. The second feature changes sign too, so that what two questions'
+        answers differ by also tells the sides apart.
+        """
+        sign = 1.0 - 2.0 * self.side
+        x0 = np.zeros(NUM_RECORDS)
+        x1 = np.zeros(NUM_RECORDS)
+        y = np.zeros(NUM_RECORDS)
+        x0[0], x1[0], y[0] = FAR_OUTSIDE, sign * FAR_OUTSIDE, sign
+        if LOSSES[self.case.loss].targets is None:
+            y[0] *= FAR_OUTSIDE
+        return pd.DataFrame({"x0": x0, "x1": x1, "y": y})
+
+    def terms(self, *, responses: int, epsilon: Fraction) -> StudyTerms:
+        """A study of so many responses of so much epsilon each."""
+        slope = abs(float(LOSSES[self.case.loss].slopes(np.zeros(1), np.ones(1))[0]))
+        clip = slope * (1.0 + SECOND_BOUND) / CLIPPED_BY
+        return StudyTerms(
+            study_id="audit",
+            loss=self.case.loss,
+            theta_max=THETA_MAX,
+            feature_map=self.feature_map.to_json(),
+            horizon=responses,
+            responses=responses,
+            epsilon=epsilon * responses,
+            clip=clip if self.case.clipped else None,
+            release="moments" if self.case.moments else "gradient",
+        )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the attacker saw of one side, and what it knows: everything but which side it is.
+
+    Args:
+      responses: Shape (trials, coordinates).
+      exact: The exact answers that the promise is about, shape (trials, coordinates).
+      grid: The grid's spacing.
+    """
+
+    responses: Matrix
+    exact: Matrix
+    grid: float
+
+
+def _serve(
+    folder: Path, shard: _Neighbour, *, trials: int, epsilon: Fraction, noise: NoiseFactory
+) -> _Seen:
+    """All responses of one owner to one study, over its ledger."""
+    folder.mkdir(parents=True)
+    # Moments are told once in a study, so every trial is a study of its own.
+    responses = 1 if shard.case.moments else trials
+    terms = shard.terms(responses=responses, epsilon=epsilon)
+    policy = Policy.model_validate(
+        {
+            "epsilon_per_study": str(terms.epsilon),
+            "epsilon_lifetime": str(epsilon * trials),
+            "enrollments_per_hour": trials,
+        }
+    )
+    spacings: list[int] = []
+
+    def watched(plan: NoisePlan) -> DrawnAhead:
+        spacings.append(plan.grid_exponent)
+        return noise(plan)
+
+    owner = DataOwner(
+        name="audited",
+        table=PrivateTable(shard.table, where="audit"),
+        ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
+        policy=policy,
+        access=Access(policy, base=folder),
+        pinned_map=None,
+        noise=watched,
+        insecure_noise=False,
+    )
+    thetas = np.zeros((trials, 2))
+    thetas[1::2, 1] = THETA_MAX
+    try:
+        seen = np.array([_ask(owner, terms, trial, theta) for trial, theta in enumerate(thetas)])
+    finally:
+        owner.stop()
+    known = Shard(shard.feature_map.apply(shard.table, where="audit"))
+    exact = np.array([exact_answer(known, theta, terms) for theta in thetas[:2]])
+    return _Seen(
+        responses=seen,
+        exact=exact[np.arange(trials) % 2],
+        grid=math.ldexp(1.0, spacings[0]),
+    )
+
+
+def _ask(owner: DataOwner, terms: StudyTerms, trial: int, theta: Vector) -> Vector:
+    """The response of one trial; the study is enrolled when its first response is asked for."""
+    number, before = divmod(trial, terms.responses)
+    study_id = f"{terms.study_id}-{number}"
+    if before == 0:
+        owner.enroll(replace(terms, study_id=study_id), learner=LEARNER)
+    query = Query(study_id=study_id, sequence=before + 1, theta=theta)
+    response = owner.answer(query, learner=LEARNER).gradient
+    if before + 1 == terms.responses:
+        owner.close(study_id, learner=LEARNER)
+    return response
+
+
+def _attack(
+    case: AuditCase, pair: Sequence[_Seen], *, epsilon: Fraction, alpha: float
+) -> list[Finding]:
+    """Three attacks: on one response, on its coordinates together, on two responses together."""
+    first, second = pair
+    tolerance = GRID_TOLERANCE * first.grid
+    # The coordinate that the record moves most, and one that it hardly moves.
+    change = np.abs(second.exact[0] - first.exact[0])
+    moved, still = int(np.argmax(change)), int(np.argmin(change))
+
+    def beyond(seen: _Seen, side: _Seen, sign: float) -> NDArray[np.bool_]:
+        """Responses at least as far out as one side's exact answer."""
+        return np.asarray(sign * (seen.responses - side.exact)[:, moved] >= 0)
+
+    def coordinates(seen: _Seen) -> NDArray[np.bool_]:
+        """Responses whose coordinates carry the same noise, if they are the first side's."""
+        noise = seen.responses - first.exact
+        return np.asarray(np.abs(noise[:, moved] - noise[:, still]) <= tolerance)
+
+    def repeats(seen: _Seen) -> NDArray[np.bool_]:
+        """Pairs of responses that carry the same noise, if they are the first side's."""
+        noise = seen.responses - first.exact
+        pairs = len(noise) // 2
+        return np.asarray(
+            np.abs(noise[0 : 2 * pairs : 2, moved] - noise[1 : 2 * pairs : 2, moved]) <= tolerance
+        )
+
+    outward = float(np.sign(second.exact[0, moved] - first.exact[0, moved]))
+    single = max(
+        epsilon_lower_bound(
+            beyond(first, second, outward), beyond(second, second, outward), alpha=alpha / 2
+        ),
+        epsilon_lower_bound(
+            beyond(first, first, -outward), beyond(second, first, -outward), alpha=alpha / 2
+        ),
+    )
+    together = epsilon_lower_bound(coordinates(first), coordinates(second), alpha=alpha)
+    twice = epsilon_lower_bound(repeats(first), repeats(second), alpha=alpha)
+    return [
+        Finding(case=case, attack="one response", promised=epsilon, lower_bound=single),
+        Finding(case=case, attack="its coordinates", promised=epsilon, lower_bound=together),
+        Finding(case=case, attack="two responses", promised=2 * epsilon, lower_bound=twice),
+    ]

@@ -1,0 +1,306 @@
+"""The dry run: what an owner would promise and what its noise would drown.
+
+It reads the settings, the records, the feature map and the ledger, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from common.config import Epsilon, Positive, Settings, check_settings, read_toml
+from common.errors import BudgetSpentError, PolicyError, RefusedError
+from common.features import FeatureMap, load_feature_map
+from common.losses import LOSSES
+from common.privacy import exact_sum, gradient_bound, in_short, plan_noise
+from common.tables import TableSource, read_table
+from common.terms import Records, StudyTerms
+from owner.access import Access
+from owner.ledger_rows import read_for_shard
+from owner.mechanism import SecureNoise
+from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
+from owner.provenance import check_provenance
+from owner.shard import PrivateTable, fingerprint
+
+__all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_gradient"]
+
+Vector = NDArray[np.float64]
+
+# Public values lie within their bounds with a probability of 0.99, unless the study says
+# otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
+DEVIATIONS_IN_BOUND = 2.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A study as the dry run takes it, from a study's file and from options.
+
+    Args:
+      loss: squared, hinge or logistic; None for one that goes with the feature map.
+      theta_max: Half the side of the box.
+      responses: The number m of responses promised.
+      epsilon: The study's budget; None for the most that the policy allows.
+      clip: L1 norm of a clipped gradient, or None.
+      kappa: In how many shards one record may be; None for what the policy says.
+    """
+
+    loss: str | None = None
+    theta_max: float = 1.0
+    responses: int = 1000
+    epsilon: Fraction | None = None
+    clip: float | None = None
+    kappa: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What the dry run found.
+
+    Args:
+      num_records: The owner's n_i.
+      num_columns: Columns of its table.
+      epsilon_left: What is left of the lifetime budget.
+      studies: Studies in the ledger.
+      feature_map: The map looked at, or None when there is none.
+      terms: The study looked at, or None.
+      gradient_bound: The bound Xi on one record's gradient, L1 norm.
+      epsilon_confirmed: What the noise library's own map says the responses spend.
+      noise_scale: The scale b of the noise on each coordinate, in gradient units.
+      typical_gradient: L1 norm of a typical public gradient at theta = 0.
+      measured: Whether it was measured on public records, or taken from the map's bounds.
+    """
+
+    num_records: int
+    num_columns: int
+    epsilon_left: Fraction
+    studies: int
+    feature_map: FeatureMap | None = None
+    terms: StudyTerms | None = None
+    gradient_bound: float = math.nan
+    epsilon_confirmed: Fraction = Fraction(0)
+    noise_scale: float = math.nan
+    typical_gradient: float = math.nan
+    measured: bool = False
+
+    def lines(self, settings: OwnerSettings) -> list[str]:
+        """What the owner's operator reads."""
+        return list(_in_words(self, settings))
+
+    @property
+    def noise_per_gradient(self) -> float:
+        """Expected L1 norm of one response's noise against that of the typical gradient."""
+        if self.feature_map is None:
+            return math.nan
+        return self.feature_map.num_features * self.noise_scale / self.typical_gradient
+
+
+def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
+    """The dry run for the owner's operator."""
+    policy = settings.policy
+    yield f"owner {settings.name}: {found.num_records:,} records of {found.num_columns} columns"
+    yield (
+        f"ledger {settings.ledger}: {found.studies} studies, "
+        f"{in_short(found.epsilon_left)} of the lifetime epsilon "
+        f"{in_short(policy.epsilon_lifetime)} is left"
+    )
+    terms, feature_map = found.terms, found.feature_map
+    if terms is None or feature_map is None:
+        yield "no feature map is set, so nothing can be said of the noise; give --features FILE"
+        return
+    p, m = feature_map.num_features, terms.responses
+    yield (
+        f"feature map {feature_map.digest[:16]}: {p} features, fitted on "
+        f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
+        f"{feature_map.source}"
+    )
+    bound = "the public bounds" if found.gradient_bound != terms.clip else "the clip"
+    yield (
+        f"a study of {m:,} responses with {terms.loss} loss, theta_max {terms.theta_max:g}, "
+        f"kappa {terms.kappa} would be promised epsilon {in_short(terms.epsilon)}"
+    )
+    yield (
+        f"  the noise library confirms {float(found.epsilon_confirmed):.9g}, "
+        f"{float(found.epsilon_confirmed / m):.6g} for each response"
+    )
+    yield f"  one record's gradient, L1: at most {found.gradient_bound:.6g}, by {bound}"
+    yield f"  noise scale on each coordinate: {found.noise_scale:.6g}"
+    source = "measured on public records" if found.measured else "from the public bounds"
+    ratio = found.noise_per_gradient
+    yield f"  a typical gradient at theta = 0, L1: {found.typical_gradient:.6g} ({source})"
+    yield (
+        f"  one response's noise is {ratio:.3g} times a typical gradient, the mean of all "
+        f"{m:,} responses' noise about {ratio / math.sqrt(m):.3g} times"
+    )
+    yield "nothing was charged"
+
+
+class _Study(Settings):
+    """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
+
+    loss: Literal["squared", "hinge", "logistic"] | None = None
+    theta_max: Positive | None = None
+    responses: Annotated[int, Field(ge=1)] | None = None
+    epsilon: Epsilon | None = None
+    clip: Positive | None = None
+    kappa: Annotated[int, Field(ge=1)] | None = None
+
+
+def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
+    """The study that a file and options describe; an option goes before the file.
+
+    Settings that the learner would choose by itself ("auto") are left to the options.
+
+    Args:
+      study: A STUDY.toml, or None.
+      owner: This owner's name, for its own entry in the file.
+      options: Values of :class:`Proposal`, None where not given.
+
+    Raises:
+      InputError: The file cannot be read, or a value is wrong.
+    """
+    said: dict[str, Any] = {}
+    if study is not None:
+        table = read_toml(study)
+        model, privacy = table.get("model", {}), table.get("privacy", {})
+        own: dict[str, Any] = next(
+            (o for o in table.get("owners", []) if o.get("name") == owner), {}
+        )
+        said = {
+            "loss": model.get("loss"),
+            "theta_max": model.get("theta_max"),
+            "responses": table.get("algorithm", {}).get("horizon"),
+            "epsilon": own.get("epsilon", privacy.get("epsilon")),
+            "clip": privacy.get("clip"),
+            "kappa": privacy.get("kappa"),
+        }
+    said |= {key: value for key, value in options.items() if value is not None}
+    given = {key: value for key, value in said.items() if value not in {None, "auto"}}
+    checked = check_settings(_Study, given, where=str(study or "options"))
+    return Proposal(**{key: getattr(checked, key) for key in given})
+
+
+def dry_run(
+    settings: OwnerSettings,
+    *,
+    base: Path,
+    proposal: Proposal,
+    features: Path | None = None,
+    public: Path | None = None,
+    allow_private_bounds: bool = False,
+) -> DryRun:
+    """Everything ``serve`` and an enrolment would check, without promising anything.
+
+    Args:
+      settings: The owner's settings.
+      base: The folder of their file.
+      proposal: The study to look at.
+      features: A feature map to look at where the settings name none.
+      public: A table of public records, to measure a typical gradient on.
+      allow_private_bounds: As for ``serve``.
+
+    Raises:
+      InputError: The settings, the records, the map or the ledger cannot be used.
+      RefusedError: The owner would refuse the study.
+    """
+    raw = read_table(settings.data, base=base)
+    Access(settings.policy, base=base)
+    ledger = base / settings.ledger
+    studies = read_for_shard(ledger, fingerprint=fingerprint(raw)) if ledger.is_file() else []
+    held = exact_sum(entry.epsilon_held for entry in studies)
+    found: dict[str, Any] = {
+        "num_records": len(raw),
+        "num_columns": len(raw.columns),
+        "epsilon_left": max(settings.policy.epsilon_lifetime - held, Fraction(0)),
+        "studies": len(studies),
+    }
+    path = base / settings.features if settings.features else features
+    if path is None:
+        return DryRun(**found)
+    feature_map = load_feature_map(path)
+    PrivateTable(raw, where=f"{settings.name}: {settings.data.path}").check(feature_map)
+    check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
+    terms = _terms(settings, feature_map, proposal)
+    _check_study(settings, terms, feature_map, found, allow_private_bounds)
+    try:
+        plan = plan_noise(terms, feature_map.domain, num_records=len(raw))
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
+    records = None
+    if public is not None:
+        public_table = read_table(TableSource(path=public), base=Path())
+        records = feature_map.apply(public_table, where=str(public))
+    return DryRun(
+        **found,
+        feature_map=feature_map,
+        terms=terms,
+        gradient_bound=gradient_bound(terms, feature_map.domain),
+        epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
+        noise_scale=plan.noise_scale,
+        typical_gradient=typical_gradient(feature_map, loss=terms.loss, records=records),
+        measured=records is not None,
+    )
+
+
+def typical_gradient(feature_map: FeatureMap, *, loss: str, records: Records | None) -> float:
+    r"""L1 norm of a typical mean gradient at :math:`\theta = 0`, where every run begins.
+
+    Measured on public records where there are any. Else, by the Cauchy-Schwarz inequality, at
+    most :math:`\sum_j \sqrt{E s^2}\sqrt{E x_j^2}`, with the slope s of the loss at 0, public
+    targets of unit deviation, and a feature's deviation taken from its public bound.
+    """
+    if records is not None:
+        zero = np.zeros(feature_map.num_features)
+        gradient = LOSSES[loss].mean_gradient(zero, records.features, records.targets)
+        return float(np.abs(gradient).sum())
+    slope = float(np.abs(LOSSES[loss].slopes(np.zeros(1), np.ones(1))[0]))
+    deviations = np.array(feature_map.bounds) / DEVIATIONS_IN_BOUND
+    return slope * float(deviations.sum() + feature_map.intercept)
+
+
+def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal) -> StudyTerms:
+    """The terms of the proposed study, with the policy's own values where it leaves them open."""
+    policy = settings.policy
+    fitting = "logistic" if feature_map.is_classification else "squared"
+    return StudyTerms(
+        study_id="dry-run",
+        loss=proposal.loss or fitting,
+        theta_max=proposal.theta_max,
+        feature_map=feature_map.to_json(),
+        horizon=proposal.responses,
+        responses=proposal.responses,
+        epsilon=proposal.epsilon or policy.epsilon_per_study,
+        clip=proposal.clip,
+        kappa=proposal.kappa or policy.kappa,
+    )
+
+
+def _check_study(
+    settings: OwnerSettings,
+    terms: StudyTerms,
+    feature_map: FeatureMap,
+    found: dict[str, Any],
+    allow_private_bounds: bool,
+) -> None:
+    """What an enrolment would be refused for, whoever asks."""
+    check_terms(terms)
+    policy = settings.policy
+    served = (*policy.learners, *policy.tokens, ANONYMOUS)
+    check_policy(
+        policy, terms, learner=served[0], num_records=found["num_records"], pinned_map=None
+    )
+    check_map(policy, feature_map, allow_private_bounds=allow_private_bounds)
+    if (LOSSES[terms.loss].targets is not None) != feature_map.is_classification:
+        raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
+    if terms.epsilon > found["epsilon_left"]:
+        raise BudgetSpentError(
+            f"the study asks for epsilon {in_short(terms.epsilon)}, but "
+            f"{in_short(found['epsilon_left'])} of the lifetime budget is left"
+        )

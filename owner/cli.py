@@ -1,0 +1,417 @@
+"""The command copriv-owner: what a data owner types."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import CoprivError, InputError, RefusedError
+from common.leaks import show_leaks
+from common.logs import FORMATS, start_logging
+from common.privacy import exact_sum, in_short
+from owner.ledger_rows import read_studies, verify_ledger
+
+__all__ = ["main"]
+
+GRACE_SECONDS = 5.0
+HEALTH_SECONDS = 3.0
+
+settings_argument = click.argument(
+    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="copriv")
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How log lines on standard error look.",
+)
+def cli(log_format: str) -> None:
+    """Serve one data owner's records, under a privacy budget that stays with the owner.
+
+    Example: copriv-owner serve mount-sinai.toml
+    """
+    start_logging(log_format)
+
+
+@cli.command()
+@click.argument("address", metavar="HOST:PORT")
+def health(address: str) -> None:
+    """Ask the health port of an owner on this machine; exit status 0 if it serves, else 4.
+
+    Example: copriv-owner health 127.0.0.1:50052
+    """
+    from owner.server import ask_health  # noqa: PLC0415 (gRPC reads its settings when imported)
+
+    ask_health(address, seconds=HEALTH_SECONDS)
+
+
+@cli.command()
+@settings_argument
+@click.option("--listen", metavar="HOST:PORT", help="Serve here instead of the settings' address.")
+@click.option(
+    "--insecure-noise-seed",
+    type=int,
+    metavar="SEED",
+    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
+)
+@click.option(
+    "--allow-private-bounds",
+    is_flag=True,
+    help="Serve a feature map fitted on private records: only where those records are public.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="INSECURE: plain text to other machines, and any learner that can reach the port.",
+)
+@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+def serve(
+    *,
+    settings: Path,
+    listen: str | None,
+    insecure_noise_seed: int | None,
+    allow_private_bounds: bool,
+    insecure: bool,
+    with_parent: bool,
+) -> None:
+    """Serve the records of OWNER.toml until told to stop (SIGTERM or Ctrl-C).
+
+    Prints one line with the port once it answers. Every response is charged to the
+    ledger before it leaves.
+
+    Example: copriv-owner serve mount-sinai.toml --listen 127.0.0.1:0
+    """
+    from owner.server import start_owner  # noqa: PLC0415 (gRPC reads its settings when imported)
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    running = start_owner(
+        settings,
+        listen=listen,
+        insecure_noise_seed=insecure_noise_seed,
+        allow_private_bounds=allow_private_bounds,
+        insecure=insecure,
+    )
+    click.echo(f"serving on port {running.port}")
+    sys.stdout.flush()
+    if with_parent:
+        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
+    stop.wait()
+    running.drain(grace=GRACE_SECONDS)
+
+
+@cli.command()
+@settings_argument
+@click.option("--learner", metavar="HOST:PORT", help="The learner, instead of attach.learner.")
+@click.option("--stay", is_flag=True, help="Wait for the next study when one is over.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="INSECURE: plain text to another machine; all on the way can read and change it.",
+)
+@click.option(
+    "--insecure-noise-seed",
+    type=int,
+    metavar="SEED",
+    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
+)
+@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+def attach(
+    settings: Path,
+    *,
+    learner: str | None,
+    stay: bool,
+    insecure: bool,
+    insecure_noise_seed: int | None,
+    allow_private_bounds: bool,
+    with_parent: bool,
+) -> None:
+    """Go to a listening learner and answer it there: no port is opened on this side.
+
+    The owner's own Poisson clock says when it asks for an update. A line that breaks is opened
+    again, until the learner says that the study is over: then the command ends with status 0,
+    or waits for the next study with --stay.
+
+    Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
+    """
+    from owner.attaching import open_attachment  # noqa: PLC0415 (as in serve)
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    attached = open_attachment(
+        settings,
+        learner=learner,
+        stay=stay,
+        insecure=insecure,
+        insecure_noise_seed=insecure_noise_seed,
+        allow_private_bounds=allow_private_bounds,
+    )
+    click.echo(f"attaching to the learner at {attached.address}")
+    sys.stdout.flush()
+    if with_parent:
+        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
+    attached.run(stop)
+
+
+@cli.command()
+@settings_argument
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="STUDY.toml",
+    help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
+)
+@click.option("--loss", help="The study's loss.")
+@click.option("--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1.")
+@click.option("--responses", type=int, metavar="M", help="Responses promised; 1000.")
+@click.option("--epsilon", metavar="NUMBER", help="The study's budget; all that the policy allows.")
+@click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient.")
+@click.option("--kappa", type=int, metavar="K", help="In how many shards one record may be.")
+@click.option(
+    "--features",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A feature map, where the settings name none.",
+)
+@click.option(
+    "--public",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="TABLE",
+    help="Public records, to measure a typical gradient on.",
+)
+@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+def check(
+    *,
+    settings: Path,
+    study: Path | None,
+    features: Path | None,
+    public: Path | None,
+    allow_private_bounds: bool,
+    **options: Any,
+) -> None:
+    """Show what OWNER.toml would promise, and how much noise that is; nothing is spent.
+
+    Reads settings, records, feature map and ledger as serve does, and writes nothing. Exit
+    status 2: something cannot be used. 3: the policy or the budget would refuse the study.
+
+    Example: copriv-owner check mount-sinai.toml --study hospitals.toml
+    """
+    # Here, because loading tables and feature maps would make --help slow.
+    from common.config import load_settings  # noqa: PLC0415
+    from owner.checking import dry_run, read_proposal  # noqa: PLC0415
+    from owner.policy import OwnerSettings  # noqa: PLC0415
+
+    loaded = load_settings(OwnerSettings, settings)
+    found = dry_run(
+        loaded,
+        base=settings.parent,
+        proposal=read_proposal(study, owner=loaded.name, options=options),
+        features=features,
+        public=public,
+        allow_private_bounds=allow_private_bounds,
+    )
+    for line in found.lines(loaded):
+        click.echo(line)
+
+
+@cli.command()
+@click.option("--trials", type=click.IntRange(min=100), default=4000, show_default=True)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 1, min_open=True, max_open=True),
+    default=0.99,
+    show_default=True,
+    help="Probability that all lower bounds hold together.",
+)
+def audit(trials: int, confidence: float) -> None:
+    """Attack the mechanism of this installation, and bound its true epsilon from below.
+
+    Serves neighbouring worst-case shards over real ledgers in a temporary folder, and prints
+    the Clopper-Pearson lower bound on epsilon beside the promise. Exit status 3: a bound is
+    above its promise, so the mechanism must not be used.
+
+    Example: copriv-owner audit --trials 20000
+    """
+    from owner.audit import audit as attack  # noqa: PLC0415 (keeps --help quick)
+
+    with tempfile.TemporaryDirectory(prefix="copriv-audit-") as folder:
+        findings = attack(Path(folder), trials=trials, confidence=confidence)
+    table = Table(title=f"{trials} responses of each shard", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("study")
+    table.add_column("attack on")
+    for head in ("promised", f"at least ({confidence:.4g})"):
+        table.add_column(head, justify="right")
+    for finding in findings:
+        promised = f"{float(finding.promised):.3f}"
+        table.add_row(finding.case.name, finding.attack, promised, f"{finding.lower_bound:.3f}")
+    _console().print(table)
+    broken = [finding for finding in findings if not finding.holds]
+    if broken:
+        raise RefusedError(
+            f"{len(broken)} of {len(findings)} attacks broke the promise "
+            f"(first: {broken[0].case.name}, {broken[0].attack}); do not serve with this program"
+        )
+    click.echo("no attack broke the promise")
+
+
+@cli.command()
+@click.argument("learner")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the token goes; the default is LEARNER.token.",
+)
+def token(learner: str, out: Path | None) -> None:
+    """Make a token for a learner, and print the line of OWNER.toml that admits it.
+
+    The file goes to the learner over a channel that keeps it secret; the line holds only the
+    token's SHA-256.
+
+    Example: copriv-owner token bank-a --out bank-a.token
+    """
+    from owner.access import new_token_line  # noqa: PLC0415 (keeps --help quick)
+
+    target = out or Path(f"{learner}.token")
+    secret = secrets.token_urlsafe(32)
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be made ({error.strerror}); give --out FILE") from None
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(secret + "\n")
+    click.echo("[policy.tokens]")
+    click.echo(new_token_line(learner, secret))
+
+
+@cli.group()
+def ledger() -> None:
+    """Read the budget: what the records have promised and spent. Changes nothing."""
+
+
+ledger_argument = click.argument(
+    "path", metavar="LEDGER", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+@ledger.command()
+@ledger_argument
+def show(path: Path) -> None:
+    """Show every study of a ledger as a table; the owner may be serving.
+
+    Example: copriv-owner ledger show ledger.sqlite
+    """
+    meta, studies = read_studies(path)
+    table = Table(title=f"ledger of {meta['owner']}", box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("study", "learner", "epsilon", "spent", "responses", "noise", "opened", "closed"):
+        table.add_column(head, no_wrap=True)
+    for entry in studies:
+        answered = f"{entry.account.answered} of {entry.account.promised}"
+        spent = f"{float(entry.epsilon_spent):.6g}"
+        table.add_row(
+            entry.study_id,
+            entry.learner,
+            str(entry.epsilon),
+            spent,
+            answered,
+            "INSECURE" if entry.insecure_noise else "secure",
+            entry.opened,
+            entry.closed or "open",
+        )
+    _console().print(table)
+    held = exact_sum(entry.epsilon_held for entry in studies)
+    click.echo(f"of the lifetime budget {in_short(held)} is spent or reserved")
+    if any(entry.insecure_noise for entry in studies):
+        click.echo("INSECURE: some noise came from a seed; those responses protected nobody")
+
+
+@ledger.command()
+@ledger_argument
+def export(path: Path) -> None:
+    """Print a ledger as JSON, amounts as exact rationals.
+
+    Example: copriv-owner ledger export ledger.sqlite > ledger.json
+    """
+    meta, studies = read_studies(path)
+    exported = [
+        {
+            "study_id": entry.study_id,
+            "learner": entry.learner,
+            "epsilon": str(entry.epsilon),
+            "epsilon_spent": str(entry.epsilon_spent),
+            "epsilon_held": str(entry.epsilon_held),
+            "promised": entry.account.promised,
+            "answered": entry.account.answered,
+            "noise_scale": entry.noise_scale,
+            "insecure_noise": entry.insecure_noise,
+            "opened": entry.opened,
+            "closed": entry.closed,
+            "terms": json.loads(entry.terms),
+        }
+        for entry in studies
+    ]
+    click.echo(json.dumps({"meta": meta, "studies": exported}, indent=2))
+
+
+@ledger.command()
+@ledger_argument
+def verify(path: Path) -> None:
+    """Check that every charge is counted once; exit status 3 if not.
+
+    Example: copriv-owner ledger verify ledger.sqlite
+    """
+    findings = verify_ledger(path)
+    if findings:
+        raise RefusedError(f"{path}: " + "; ".join(findings))
+    click.echo(f"{path}: sound")
+
+
+def _console() -> Console:
+    """Standard output; a file or a pipe gets lines wide enough for the tables."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _watch_input(stop: threading.Event) -> None:
+    """Standard input ends when the parent process does."""
+    sys.stdin.read()
+    stop.set()
+
+
+def main() -> None:
+    """Run the command; an error of ours is one sentence and its exit status."""
+    # gRPC's own log lines would stand beside our one sentence.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # gRPC would log a traceback for every message that is none.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    show_leaks("copriv-owner")
+    try:
+        cli(prog_name="copriv-owner")
+    except CoprivError as error:
+        click.echo(f"copriv-owner: {error}", err=True)
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The Laplace mechanism: OpenDP's integer sampler, drawn ahead of the queries it will serve."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The plain modules: opendp.prelude would load pandas, scipy and scikit-learn too.
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_laplace
+from opendp.metrics import l1_distance
+from opendp.mod import Measurement, enable_features
+
+from common.privacy import NoisePlan
+from owner.core import seeded_noise
+
+__all__ = [
+    "DrawnAhead",
+    "NoiseFactory",
+    "NoiseSource",
+    "SecureNoise",
+    "SeededNoise",
+    "secure_noise",
+    "seeded_noise_factory",
+]
+
+Units = NDArray[np.int64]
+
+# Memory for noise drawn ahead in one study, and the number of vectors in any case.
+AHEAD_BYTES = 8 * 2**20
+AHEAD_VECTORS = 256
+# Draws at once: about 30 ms of work.
+BLOCK_DRAWS = 5_000
+
+enable_features("contrib")
+
+
+class NoiseSource(Protocol):
+    """Where an owner's noise comes from."""
+
+    def draw(self, count: int) -> Units:
+        """The noise of ``count`` responses in grid units, shape (count, p), never given twice."""
+
+    def epsilon(self, *, responses: int) -> Fraction:
+        """What so many responses spend together; never less than they do."""
+
+
+class SecureNoise:
+    r"""Integer Laplace noise from the operating system's entropy, through OpenDP.
+
+    Guarantees:
+      * Each coordinate is a draw of the discrete Laplace distribution of the plan's scale,
+        sampled exactly in integers; no floating-point number is drawn.
+      * ``epsilon`` is OpenDP's own privacy map at the plan's sensitivity, in exact rationals.
+      * The draws depend on no data: drawing ahead tells nothing.
+    """
+
+    def __init__(self, plan: NoisePlan) -> None:
+        self._plan = plan
+        self._measurements: dict[int, Measurement] = {}
+
+    def draw(self, count: int) -> Units:
+        """The noise of ``count`` responses in grid units, shape (count, p)."""
+        size = count * self._plan.dimension
+        draws = np.array(self._measurement(size)([0] * size), dtype=np.int64)
+        return draws.reshape(count, self._plan.dimension)
+
+    def epsilon(self, *, responses: int) -> Fraction:
+        """What so many responses spend together, by OpenDP's privacy map."""
+        measurement = self._measurement(self._plan.dimension)
+        spent = measurement.map(self._plan.sensitivity_units)  # type: ignore[no-untyped-call]
+        return Fraction(spent) * responses
+
+    def _measurement(self, size: int) -> Measurement:
+        """OpenDP's mechanism for vectors of this length: it would accept any other too."""
+        if size not in self._measurements:
+            self._measurements[size] = make_laplace(
+                vector_domain(atom_domain(T="i64"), size=size),
+                l1_distance(T="i64"),
+                scale=self._plan.scale_units,
+            )
+        return self._measurements[size]
+
+
+class SeededNoise:
+    """Repeatable noise for experiments. Insecure: who knows the seed removes the noise."""
+
+    def __init__(self, plan: NoisePlan, *, rng: np.random.Generator) -> None:
+        self._plan = plan
+        self._rng = rng
+
+    def draw(self, count: int) -> Units:
+        """The noise of ``count`` responses in grid units, shape (count, p)."""
+        return np.stack([seeded_noise(self._plan, rng=self._rng) for _ in range(count)])
+
+    def epsilon(self, *, responses: int) -> Fraction:
+        """What so many responses would spend if the noise were secure."""
+        return self._plan.epsilon_per_response * responses
+
+
+class DrawnAhead:
+    """One vector of noise at a time, drawn in blocks by a background thread.
+
+    Guarantees:
+      * Every vector is handed out once.
+      * At most ``vectors`` and one block are held; the thread ends at :meth:`stop`.
+
+    Args:
+      source: Where the noise comes from.
+      vectors: How many vectors to hold ready.
+      block: How many to draw at once; the more, the less drawing disturbs answering. The
+        first blocks are smaller, so that the first response does not wait for many.
+    """
+
+    def __init__(self, source: NoiseSource, *, vectors: int, block: int) -> None:
+        self._source = source
+        self._vectors = vectors
+        self._block = block
+        self._ready: deque[Units] = deque()
+        self._failure: Exception | None = None
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._fill, name="noise", daemon=True)
+        self._thread.start()
+
+    def draw(self) -> Units:
+        """The next response's noise, shape (p,); waits only when none is ready."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
+            if self._failure is not None:
+                raise self._failure
+            if self._stopping:
+                raise RuntimeError("noise was asked for after the study had stopped")
+            noise = self._ready.popleft()
+            if len(self._ready) <= self._vectors // 2:
+                self._changed.notify_all()
+            return noise
+
+    def epsilon(self, *, responses: int) -> Fraction:
+        """What so many responses spend together."""
+        return self._source.epsilon(responses=responses)
+
+    def stop(self) -> None:
+        """End the background thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _fill(self) -> None:
+        """Fill up whenever half is gone; a failure is handed to the one who asks."""
+        count = 1
+        while self._wait_for_room():
+            try:
+                block = self._source.draw(count)
+            except Exception as error:
+                with self._changed:
+                    self._failure = error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._ready.extend(block)
+                self._changed.notify_all()
+            count = min(2 * count, self._block)
+
+    def _wait_for_room(self) -> bool:
+        """Wait until there is something to draw; False when it is over."""
+        with self._changed:
+            if len(self._ready) >= self._vectors:
+                self._changed.wait_for(
+                    lambda: self._stopping or len(self._ready) <= self._vectors // 2
+                )
+            return not self._stopping
+
+
+NoiseFactory = Callable[[NoisePlan], DrawnAhead]
+
+
+def secure_noise(plan: NoisePlan) -> DrawnAhead:
+    """Noise from the operating system's entropy, drawn ahead."""
+    vectors = max(2, min(AHEAD_VECTORS, AHEAD_BYTES // (8 * plan.dimension)))
+    block = max(1, min(vectors // 2, BLOCK_DRAWS // plan.dimension))
+    return DrawnAhead(SecureNoise(plan), vectors=vectors, block=block)
+
+
+def seeded_noise_factory(seed: int) -> NoiseFactory:
+    """Insecure noise that repeats with the seed, the same for every study of equal terms."""
+    return lambda plan: DrawnAhead(
+        SeededNoise(plan, rng=np.random.default_rng(seed)), vectors=64, block=16
+    )

@@ -1,0 +1,233 @@
+"""What this owner agrees to: its settings file, and the checks a study must pass."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from common.config import Epsilon, Positive, Settings
+from common.errors import MalformedError, PolicyError
+from common.features import FeatureMap
+from common.losses import LOSSES
+from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
+from common.tables import TableSource
+from common.terms import StudyTerms
+from common.tls import TlsSettings
+from owner.listening import ListeningSettings
+
+__all__ = [
+    "ANONYMOUS",
+    "AttachSettings",
+    "OwnerSettings",
+    "Policy",
+    "check_learner",
+    "check_map",
+    "check_policy",
+    "check_terms",
+]
+
+ANONYMOUS = "anonymous"
+_STUDY_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_LEARNER = re.compile(r"[A-Za-z0-9._@-]{1,64}", re.ASCII)
+_TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
+LARGEST_COUNT = 10**9
+# Sums of budgets stay short enough to compute and to print.
+LARGEST_EPSILON_PART = 10**18
+RELEASES = ("gradient", "moments")
+
+
+class Policy(Settings):
+    """What the owner agrees to.
+
+    Args:
+      epsilon_per_study: The most it spends on one study.
+      epsilon_lifetime: The most its records ever spend, over all studies and learners.
+      losses: The losses it answers for.
+      min_num_records: It answers only for a shard of at least so many records.
+      kappa: In how many shards one of its records may be; it spends epsilon/kappa.
+      learners: The learners it serves, by the name in their certificate; empty for any.
+      tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
+      queries_per_second: How many requests of one learner it takes; None for any number.
+      enrollments_per_hour: How many new studies of one learner it takes.
+      max_features: The largest model; a shard takes 8 bytes for each record and feature.
+    """
+
+    epsilon_per_study: Epsilon
+    epsilon_lifetime: Epsilon
+    losses: tuple[str, ...] = tuple(LOSSES)
+    min_num_records: int = Field(default=1, ge=1)
+    kappa: int = Field(default=1, ge=1)
+    learners: tuple[str, ...] = ()
+    tokens: dict[str, str] = Field(default_factory=dict)
+    queries_per_second: Annotated[float, Field(gt=0)] | None = None
+    enrollments_per_hour: int = Field(default=100, ge=1)
+    max_features: int = Field(default=1000, ge=1)
+
+    @field_validator("losses")
+    @classmethod
+    def _losses_exist(cls, losses: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = sorted(set(losses) - set(LOSSES))
+        if unknown or not losses:
+            raise ValueError(f"expected losses among {', '.join(LOSSES)}")
+        return losses
+
+    @field_validator("tokens")
+    @classmethod
+    def _tokens_are_digests_or_files(cls, tokens: dict[str, str]) -> dict[str, str]:
+        for learner, where in tokens.items():
+            if not _LEARNER.fullmatch(learner) or learner == ANONYMOUS:
+                raise ValueError("expected names of learners: letters, digits, dots, @ or dashes")
+            if not _TOKEN.fullmatch(where):
+                raise ValueError(f'{learner}: expected "sha256:HEX" of the token, or "file:PATH"')
+        return tokens
+
+
+class AttachSettings(Settings):
+    """The table ``[attach]``: the learner that ``copriv-owner attach`` goes to.
+
+    Args:
+      learner: Its address, HOST:PORT.
+      clock_rate: How often this owner asks for an update, in ticks per unit of virtual time.
+      seed: Seed of this owner's clock, for experiments that must repeat; ticks are no secret.
+    """
+
+    learner: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
+    clock_rate: Positive = 1.0
+    seed: int | None = Field(default=None, ge=0)
+
+
+class OwnerSettings(Settings):
+    """An owner's settings file, OWNER.toml.
+
+    Args:
+      name: The owner's name.
+      listen: Address to serve on, HOST:PORT; port 0 takes a free one.
+      ledger: The file of its budget.
+      features: The only feature map it accepts; without it, any that bounds every record.
+      data: Its table.
+      policy: What it agrees to.
+      listening: Which offers of a broadcasting learner it accepts.
+      attach: The learner it goes to, instead of serving on a port.
+      tls: Its certificate; required off loopback unless plain text is typed.
+      health: Address of a plain-text port that tells only whether it serves, for probes.
+      metrics: Address of a plain HTTP port with Prometheus metrics.
+      reflection: Whether tools may ask which calls there are.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    listen: str = Field(default="127.0.0.1:0", pattern=r"^.+:[0-9]{1,5}$")
+    ledger: Path = Path("ledger.sqlite")
+    features: Path | None = None
+    data: TableSource
+    policy: Policy
+    listening: ListeningSettings = ListeningSettings()
+    attach: AttachSettings = AttachSettings()
+    tls: TlsSettings | None = None
+    health: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
+    metrics: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
+    reflection: bool = False
+
+
+def check_terms(terms: StudyTerms) -> None:
+    """Refuse terms that are not a study at all.
+
+    Raises:
+      MalformedError: A value no study can have; the sentence names it.
+    """
+    if not _STUDY_ID.fullmatch(terms.study_id):
+        raise MalformedError("study_id needs 1 to 128 letters, digits, dots, colons or dashes")
+    if terms.loss not in LOSSES:
+        raise MalformedError(f"loss must be one of {', '.join(LOSSES)}")
+    if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:
+        raise MalformedError(f"theta_max must be from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}")
+    if not 1 <= terms.responses <= terms.horizon <= LARGEST_COUNT:
+        raise MalformedError("responses and horizon must satisfy 1 <= responses <= horizon <= 1e9")
+    if not terms.epsilon > 0:
+        raise MalformedError("epsilon must be greater than 0")
+    if max(terms.epsilon.numerator, terms.epsilon.denominator) > LARGEST_EPSILON_PART:
+        raise MalformedError("epsilon must have at most 18 digits above and below")
+    if terms.clip is not None and not 0 < terms.clip < math.inf:
+        raise MalformedError("clip must be a finite number greater than 0")
+    _check_release(terms)
+    if not 1 <= terms.kappa <= LARGEST_COUNT:
+        raise MalformedError("kappa must be a whole number of at least 1")
+
+
+def _check_release(terms: StudyTerms) -> None:
+    """Moments are told once, and are bounded by the domain."""
+    if terms.release not in RELEASES:
+        raise MalformedError(f"release must be one of {', '.join(RELEASES)}")
+    if terms.release == "moments" and not (
+        terms.loss == "squared" and terms.responses == 1 and terms.clip is None
+    ):
+        raise MalformedError("moments need squared loss, one response and no clip")
+
+
+def check_policy(
+    policy: Policy, terms: StudyTerms, *, learner: str, num_records: int, pinned_map: str | None
+) -> None:
+    """Refuse a study that this owner does not agree to.
+
+    Args:
+      policy: The owner's policy.
+      terms: Well-formed terms.
+      learner: The identity of who asks.
+      num_records: The owner's n_i.
+      pinned_map: The text of the only feature map accepted, or None.
+
+    Raises:
+      PolicyError: The policy forbids it; the sentence says what it allows.
+    """
+    check_learner(policy, learner)
+    if terms.loss not in policy.losses:
+        raise PolicyError(f"this owner answers only for the losses {', '.join(policy.losses)}")
+    if num_records < policy.min_num_records:
+        raise PolicyError("this owner has fewer records than it answers for")
+    if terms.epsilon > policy.epsilon_per_study:
+        raise PolicyError(
+            f"the study asks for epsilon {in_short(terms.epsilon)}, this owner spends at most "
+            f"{in_short(policy.epsilon_per_study)} on one study"
+        )
+    if terms.kappa < policy.kappa:
+        raise PolicyError(
+            f"the study counts on kappa {terms.kappa}, this owner's records may be in "
+            f"{policy.kappa} shards; ask with kappa = {policy.kappa}"
+        )
+    if pinned_map is not None and terms.feature_map != pinned_map:
+        raise PolicyError(
+            "the study's feature map is not the one this owner was given; "
+            "give owner and learner the same file"
+        )
+
+
+def check_map(policy: Policy, feature_map: FeatureMap, *, allow_private_bounds: bool) -> None:
+    """Refuse a feature map that this owner does not work with.
+
+    Raises:
+      PolicyError: It is too large, or its bounds were taken from private records.
+    """
+    if feature_map.num_features > policy.max_features:
+        raise PolicyError(
+            f"the study has {feature_map.num_features} features, this owner answers for at most "
+            f"{policy.max_features}"
+        )
+    if feature_map.source_kind == "private" and not allow_private_bounds:
+        raise PolicyError(
+            "the study's feature map was fitted on private records, so its bounds tell about "
+            "them; fit it on public records"
+        )
+
+
+def check_learner(policy: Policy, learner: str) -> None:
+    """Refuse a learner that this owner does not serve.
+
+    Raises:
+      PolicyError: It is not on the list.
+    """
+    served = {*policy.learners, *policy.tokens}
+    if served and learner not in served:
+        raise PolicyError("this owner does not serve this learner; ask it to add your name")

@@ -1,0 +1,95 @@
+"""An owner's private table, and the shards that feature maps make of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+
+import numpy as np
+import pandas as pd
+
+from common.errors import PolicyError
+from common.features import FeatureMap
+from owner.core import Shard
+
+__all__ = ["PrivateTable", "fingerprint"]
+
+KEPT_SHARDS = 4
+
+
+def fingerprint(table: pd.DataFrame) -> str:
+    """SHA-256 over column names and values: a ledger belongs to exactly these records.
+
+    >>> a = fingerprint(pd.DataFrame({"x": [1, 2]}))
+    >>> a == fingerprint(pd.DataFrame({"x": [1, 3]})), a == fingerprint(pd.DataFrame({"x": [1, 2]}))
+    (False, True)
+    """
+    digest = hashlib.sha256()
+    for name, column in table.items():
+        digest.update(f"{name}\x1e{len(column)}\x1e".encode())
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+            cells = column.to_numpy()
+            digest.update(cells.dtype.kind.encode())
+            digest.update(cells.astype(cells.dtype.newbyteorder("<")).tobytes())
+        else:
+            missing = column.isna()
+            digest.update(np.packbits(missing.to_numpy(dtype=bool)).tobytes())
+            texts = [str(cell).encode("utf-8", "surrogatepass") for cell in column[~missing]]
+            # With the lengths, so that no two columns of cells make the same bytes.
+            digest.update(np.array([len(text) for text in texts], dtype="<u8").tobytes())
+            digest.update(b"".join(texts))
+    return digest.hexdigest()
+
+
+class PrivateTable:
+    """The raw records of one owner; only feature maps applied to them leave this object."""
+
+    def __init__(self, table: pd.DataFrame, *, where: str) -> None:
+        self._table = table
+        self._where = where
+        self._shards: OrderedDict[str, Shard] = OrderedDict()
+
+    @property
+    def num_records(self) -> int:
+        """The owner's n_i, which is public."""
+        return len(self._table)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column names, which are public."""
+        return tuple(str(name) for name in self._table.columns)
+
+    def check(self, feature_map: FeatureMap) -> None:
+        """Apply the owner's own feature map, for the operator's eyes.
+
+        Raises:
+          InputError: A column is missing or a target is not a number; the sentence tells.
+        """
+        self._keep(feature_map, Shard(feature_map.apply(self._table, where=self._where)))
+
+    def shard(self, feature_map: FeatureMap) -> Shard:
+        """The shard under a learner's feature map.
+
+        A target that cannot be read is filled with the map's public value: an error
+        here would be an answer about a record.
+
+        Raises:
+          PolicyError: The map needs a column this owner has not; names of columns are public.
+        """
+        kept = self._shards.get(feature_map.digest)
+        if kept is not None:
+            self._shards.move_to_end(feature_map.digest)
+            return kept
+        missing = [name for name in feature_map.columns_needed if name not in self._table.columns]
+        if missing:
+            raise PolicyError(
+                f"this owner has no column {missing[0][:80]!r}; see Describe for its columns"
+            )
+        records = feature_map.apply(self._table, where=self._where, fill_target=True)
+        return self._keep(feature_map, Shard(records))
+
+    def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
+        self._shards[feature_map.digest] = shard
+        if len(self._shards) > KEPT_SHARDS:
+            self._shards.popitem(last=False)
+        return shard

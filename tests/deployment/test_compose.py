@@ -1,0 +1,251 @@
+"""The stack of docker-compose.yml for real: up, and then one trouble after another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.config import read_toml
+
+ROOT = Path(__file__).resolve().parents[2]
+OWNERS = ("mount-sinai", "nyu-langone", "montefiore")
+PROJECT = "copriv-test"
+HORIZON = 1500
+# Real seconds for one unit of virtual time, of which three owners make three ticks: some 25 s.
+TIME_SCALE = 0.05
+
+pytestmark = pytest.mark.docker
+
+
+def compose_command() -> list[str]:
+    plugin = ["docker", "compose"]
+    found = subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0
+    return plugin if found else ["docker-compose"]
+
+
+def docker(*arguments: object, check: bool = True) -> str:
+    result = subprocess.run(
+        ["docker", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+    )
+    if check:
+        assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+class Stack:
+    """The stack under a project name of its own, with runs in a folder of the test's."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+        self.command = [*compose_command(), "-p", PROJECT]
+        self.study = ROOT / "deploy/compose/study.toml"
+
+    def compose(
+        self, *arguments: str, run: str = "compose", timeout: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {
+            "COPRIV_RUNS": str(self.runs),
+            "COPRIV_RUN": run,
+            "COPRIV_STUDY": str(self.study),
+        }
+        return subprocess.run(
+            [*self.command, *arguments],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    def up(self, run: str) -> None:
+        """Everything in the background."""
+        result = self.compose("up", "-d", "--no-build", run=run)
+        assert result.returncode == 0, result.stderr
+
+    def container(self, service: str) -> str:
+        return docker(
+            *("ps", "-aq", "--filter", f"label=com.docker.compose.project={PROJECT}"),
+            *("--filter", f"label=com.docker.compose.service={service}"),
+        )
+
+    def lived(self, run: str) -> int:
+        path = self.runs / run / "journal.sqlite"
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+                return int(db.execute("SELECT count(*) FROM ticks").fetchone()[0])
+        except sqlite3.OperationalError:
+            return -1
+
+    def wait_until(self, run: str, ticks: int, *, seconds: float = 120) -> None:
+        give_up = time.monotonic() + seconds
+        while self.lived(run) < ticks:
+            assert time.monotonic() < give_up, self.compose("logs").stdout[-3000:]
+            time.sleep(0.05)
+
+    def wait_for_learner(self, *, seconds: float = 240) -> int:
+        give_up = time.monotonic() + seconds
+        container = self.container("learner")
+        while docker("inspect", "-f", "{{.State.Running}}", container) == "true":
+            assert time.monotonic() < give_up, docker("logs", "--tail", 30, container)
+            time.sleep(0.2)
+        return int(docker("inspect", "-f", "{{.State.ExitCode}}", container))
+
+    def ledger(self, owner: str) -> dict[str, Any]:
+        """An owner's ledger, by its own tool, while it serves or not."""
+        shown = subprocess.run(
+            [
+                *("docker", "run", "--rm", "--network", "none", "--user", "10001:10001"),
+                *("-v", f"{PROJECT}_ledger-{owner}:/ledger", "copriv-owner:latest"),
+                *("ledger", "export", "/ledger/ledger.sqlite"),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        told: dict[str, Any] = json.loads(shown.stdout)
+        return told
+
+    def check(self, run: str) -> dict[str, Any]:
+        """The run has ended, and every ledger agrees with its journal."""
+        told: dict[str, Any] = json.loads((self.runs / run / "summary.json").read_text())
+        horizon = told["ticks"]
+        assert horizon == told["horizon"]
+        path = self.runs / run / "journal.sqlite"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            journal = dict(db.execute("SELECT owner, count(*) FROM responses GROUP BY owner"))
+            highest = dict(db.execute("SELECT owner, max(sequence) FROM responses GROUP BY owner"))
+        assert sum(journal.values()) == horizon
+        for index, owner in enumerate(told["owners"]):
+            entries = {e["study_id"]: e for e in self.ledger(owner["name"])["studies"]}
+            entry = entries[told["study_id"]]
+            assert entry["answered"] == owner["responses"] == journal[index] == highest[index]
+            assert entry["answered"] <= entry["promised"] <= horizon
+            assert entry["closed"] is not None
+            assert entry["insecure_noise"] is False
+        return told
+
+
+def longer_study(target: Path) -> Path:
+    """The shipped study, long enough for trouble in the middle of it."""
+    text = (ROOT / "deploy/compose/study.toml").read_text()
+    longer = f"[algorithm]\nhorizon = {HORIZON}\ntime_scale = {TIME_SCALE}"
+    text = text.replace("[algorithm]", longer)
+    # Every missed tick is made up for, so that the run must reach its horizon.
+    text = text.replace("[privacy]", '[privacy]\nsplit = "horizon"')
+    target.write_text(text)
+    assert read_toml(target)["algorithm"]["time_scale"] == TIME_SCALE
+    return target
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    if shutil.which("docker") is None or not docker("version", "-f", "{{.Server}}", check=False):
+        pytest.skip("NO DOCKER ENGINE: the stack of docker-compose.yml WAS NOT TESTED")
+    folder = tmp_path_factory.mktemp("compose")
+    made = Stack(folder / "runs")
+    made.runs.mkdir()
+    made.compose("down", "-v", "--remove-orphans")
+    yield made
+    made.compose("down", "-v", "--remove-orphans")
+
+
+def test_up_trains_and_leaves_the_run_folder_on_the_host(stack: Stack) -> None:
+    began = time.monotonic()
+    result = stack.compose("up", "--no-build", "--exit-code-from", "learner", run="first")
+    seconds = time.monotonic() - began
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr
+    print(f"docker compose up: {seconds:.1f} s to a finished run")  # noqa: T201
+    told = json.loads((stack.runs / "first" / "summary.json").read_text())
+    assert [owner["name"] for owner in told["owners"]] == list(OWNERS)
+    for name in ("ticks.png", "report.html", "model.json", "trace.parquet"):
+        assert (stack.runs / "first" / name).stat().st_size > 0
+    stack.check("first")
+
+
+def test_containers_are_confined_and_owners_are_alone(stack: Stack) -> None:
+    stack.study = longer_study(stack.runs.parent / "study.toml")
+    stack.up("confined")
+    stack.wait_until("confined", 10)
+    addresses = {}
+    for service in (*OWNERS, "learner"):
+        told = json.loads(docker("inspect", stack.container(service)))[0]
+        assert told["Config"]["User"] == "10001:10001"
+        assert told["HostConfig"]["ReadonlyRootfs"]
+        assert told["HostConfig"]["CapDrop"] == ["ALL"]
+        assert not told["HostConfig"]["PortBindings"]
+        networks = told["NetworkSettings"]["Networks"]
+        assert len(networks) == (3 if service == "learner" else 1)
+        addresses[service] = [network["IPAddress"] for network in networks.values()]
+    reach = (
+        "import socket,sys\n"
+        "for host in sys.argv[1:]:\n"
+        "    try: socket.create_connection((host, 50051), 2); print(host, 'reached')\n"
+        "    except OSError: print(host, 'cut off')\n"
+    )
+    for owner in OWNERS:
+        others = [address for other in OWNERS if other != owner for address in addresses[other]]
+        said = docker("exec", stack.container(owner), "python3", "-c", reach, *others, "127.0.0.1")
+        assert said.count("cut off") == 2, said
+        assert "127.0.0.1 reached" in said
+        missing = (
+            "import importlib.util as u, shutil\n"
+            "print([m for m in ('learner', 'matplotlib', 'scipy', 'pip') if u.find_spec(m)],"
+            "[t for t in ('cc', 'gcc', 'copriv', 'apt') if shutil.which(t)])"
+        )
+        python = "/opt/copriv/bin/python"
+        assert docker("exec", stack.container(owner), python, "-c", missing) == "[] []"
+    assert stack.wait_for_learner() == 0
+    stack.check("confined")
+
+
+def trouble_kill(stack: Stack, run: str) -> None:
+    docker("kill", stack.container("montefiore"))
+    time.sleep(3)
+    docker("start", stack.container("montefiore"))
+
+
+def trouble_pause(stack: Stack, run: str) -> None:
+    docker("pause", stack.container("nyu-langone"))
+    time.sleep(8)
+    docker("unpause", stack.container("nyu-langone"))
+
+
+def trouble_network(stack: Stack, run: str) -> None:
+    network, container = f"{PROJECT}_mount-sinai", stack.container("mount-sinai")
+    docker("network", "disconnect", network, container)
+    time.sleep(4)
+    docker("network", "connect", "--alias", "mount-sinai", network, container)
+
+
+def trouble_learner(stack: Stack, run: str) -> None:
+    docker("kill", stack.container("learner"))
+    before = stack.lived(run)
+    docker("start", stack.container("learner"))
+    stack.wait_until(run, before + 10)
+    docker("restart", "-t", 1, stack.container("learner"))
+
+
+@pytest.mark.parametrize("trouble", [trouble_kill, trouble_pause, trouble_network, trouble_learner])
+def test_a_run_survives(stack: Stack, trouble: Any) -> None:
+    stack.study = longer_study(stack.runs.parent / "study.toml")
+    run = trouble.__name__
+    stack.up(run)
+    stack.wait_until(run, 200)
+    trouble(stack, run)
+    assert stack.lived(run) < HORIZON, "the trouble came after the run"
+    assert stack.wait_for_learner() == 0, docker("logs", "--tail", 20, stack.container("learner"))
+    told = stack.check(run)
+    # Everybody took part again after the trouble.
+    assert min(owner["responses"] for owner in told["owners"]) > 200

@@ -1,0 +1,275 @@
+"""Owners and learner on hosts of their own, over IPv4 and IPv6, on lines as bad as they come."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+
+from learner.certificates import Party, make_certificates
+from owner.ledger_rows import read_studies, verify_ledger
+
+pytestmark = pytest.mark.trouble
+
+NAMES = ("owner-a", "owner-b", "owner-c")
+DISTURBANCES = 60
+
+
+def tls(folder: Path) -> dict[str, str]:
+    return {
+        "ca": str(folder / "ca.pem"),
+        "certificate": str(folder / "certificate.pem"),
+        "key": str(folder / "key.pem"),
+    }
+
+
+class Federation:
+    """Three owners and a learner, each on its own host."""
+
+    def __init__(
+        self, folder: Path, table: pd.DataFrame, network: Any, stack: ExitStack, **study: Any
+    ) -> None:
+        self.folder, self.network, self.stack = folder, network, stack
+        self.version = study.pop("version", 4)
+        hosts = [network.address(index, self.version) for index in range(3)]
+        make_certificates(
+            folder / "certs",
+            [
+                *(
+                    Party(name=n, role="owner", hosts=(h,))
+                    for n, h in zip(NAMES, hosts, strict=True)
+                ),
+                Party(name="learner", role="learner"),
+            ],
+            study="test",
+            days=90,
+            ca_days=90,
+            renew=False,
+        )
+        table.to_parquet(folder / "public.parquet")
+        addresses = [f"[{h}]:50051" if ":" in h else f"{h}:50051" for h in hosts]
+        for index, name in enumerate(NAMES):
+            (folder / name).mkdir()
+            table.iloc[100 * index : 100 * (index + 1)].to_parquet(folder / name / "shard.parquet")
+            settings = {
+                "name": name,
+                "listen": addresses[index],
+                "data": {"path": "shard.parquet"},
+                "policy": {
+                    "epsilon_per_study": "10",
+                    "epsilon_lifetime": "100",
+                    "learners": ["learner"],
+                },
+                "tls": tls(folder / "certs" / name),
+            }
+            (folder / name / "owner.toml").write_text(tomli_w.dumps(settings))
+        deadline = study.pop("deadline", 3)
+        algorithm = {"horizon": 200, "rho": 1e-3} | study.pop("algorithm", {})
+        settings = {
+            "name": "apart",
+            "seed": 1,
+            "features": {"public": {"path": "public.parquet"}, "target": "y"},
+            "model": {"loss": "squared", "theta_max": 2.0},
+            "algorithm": algorithm,
+            "privacy": {"epsilon": 10, "split": "horizon"},
+            "network": {"deadline": deadline, "patience": 120},
+            "tls": tls(folder / "certs" / "learner"),
+            "owners": [{"name": n, "address": a} for n, a in zip(NAMES, addresses, strict=True)],
+        }
+        self.horizon: int = algorithm["horizon"]
+        (folder / "study.toml").write_text(tomli_w.dumps(settings))
+        self.run = folder / "run"
+        self.owners = [self.start_owner(index) for index in range(3)]
+        self.learner: subprocess.Popen[bytes] | None = None
+        stack.callback(self.stop)
+
+    def start_owner(self, index: int, *, wait: bool = True) -> subprocess.Popen[bytes]:
+        settings = self.folder / NAMES[index] / "owner.toml"
+        with (self.folder / NAMES[index] / "owner.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.network.inside(
+                    self.network.owners[index],
+                    *(sys.executable, "-m", "owner.cli", "serve", settings),
+                ),
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert process.stdout is not None
+        if wait:
+            assert b"serving" in process.stdout.readline()
+        return process
+
+    def start_learner(self) -> None:
+        with (self.folder / "learner.log").open("ab") as log:
+            self.learner = subprocess.Popen(
+                self.network.inside(
+                    self.network.learner,
+                    *(sys.executable, "-m", "learner.cli", "train", self.folder / "study.toml"),
+                    *("--resume", self.run),
+                ),
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+    def finish(self, *, seconds: float) -> None:
+        assert self.learner is not None
+        status = self.learner.wait(seconds)
+        assert status == 0, (self.folder / "learner.log").read_text()[-2000:]
+
+    def stop(self) -> None:
+        for process in (*self.owners, self.learner):
+            if process is None:
+                continue
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def check(self) -> dict[str, Any]:
+        """The run ended, nothing was lost or charged twice, and ledgers equal the journal."""
+        told: dict[str, Any] = json.loads((self.run / "summary.json").read_text())
+        assert told["ticks"] == self.horizon
+        with closing(sqlite3.connect(self.run / "journal.sqlite")) as db:
+            rows = db.execute("SELECT owner, sequence FROM responses ORDER BY position").fetchall()
+        assert len(rows) == self.horizon
+        for index, owner in enumerate(told["owners"]):
+            numbers = [sequence for who, sequence in rows if who == index]
+            assert numbers == list(range(1, len(numbers) + 1))
+            ledger = self.folder / NAMES[index] / "ledger.sqlite"
+            assert verify_ledger(ledger) == []
+            (entry,) = read_studies(ledger)[1]
+            assert entry.account.answered == len(numbers) == owner["responses"]
+            assert entry.account.answered <= entry.account.promised
+        return told
+
+
+@pytest.fixture
+def federation(
+    make_network: Callable[[int], Any],
+    table_maker: Callable[..., pd.DataFrame],
+    tmp_path: Path,
+) -> Any:
+    with ExitStack() as stack:
+        yield lambda **study: Federation(
+            tmp_path, table_maker(600, seed=9), make_network(3), stack, **study
+        )
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_three_hosts_over_a_slow_and_lossy_line(
+    federation: Callable[..., Federation], version: int
+) -> None:
+    made = federation(version=version, deadline=15, algorithm={"horizon": 60})
+    for line in made.network.carrier.lines:
+        line.delay, line.loss = 0.05, 0.05
+    made.start_learner()
+    made.finish(seconds=240)
+    made.check()
+
+
+class Chaos:
+    """One trouble after another; each leaves the federation as it found it."""
+
+    def __init__(self, made: Federation, rng: random.Random) -> None:
+        self.made, self.rng = made, rng
+        self.done: Counter[str] = Counter()
+
+    def one(self) -> None:
+        kind = self.rng.choice(
+            ["kill owner", "pause owner", "cut", "loss", "delay", "kill learner", "all at once"]
+        )
+        getattr(self, kind.replace(" ", "_"))(self.rng.randrange(3))
+        self.done[kind] += 1
+        time.sleep(self.rng.uniform(0.0, 0.3))
+
+    def rest(self) -> None:
+        time.sleep(self.rng.uniform(0.2, 1.2))
+
+    def kill_owner(self, index: int) -> None:
+        self.made.owners[index].kill()
+        self.made.owners[index].wait()
+        self.rest()
+        self.again(index)
+
+    def again(self, index: int) -> None:
+        old = self.made.owners[index]
+        assert old.stdout is not None
+        old.stdout.close()
+        self.made.owners[index] = self.made.start_owner(index)
+
+    def pause_owner(self, index: int) -> None:
+        self.made.owners[index].send_signal(signal.SIGSTOP)
+        self.rest()
+        self.made.owners[index].send_signal(signal.SIGCONT)
+
+    def cut(self, index: int) -> None:
+        line = self.made.network.carrier.lines[index]
+        line.cut = True
+        self.rest()
+        line.cut = False
+
+    def loss(self, index: int) -> None:
+        line = self.made.network.carrier.lines[index]
+        line.loss = 0.1
+        self.rest()
+        line.loss = 0.0
+
+    def delay(self, index: int) -> None:
+        line = self.made.network.carrier.lines[index]
+        line.delay = 0.2
+        self.rest()
+        line.delay = 0.0
+
+    def kill_learner(self, _: int) -> None:
+        assert self.made.learner is not None
+        assert self.made.learner.poll() is None, "the run ended before the troubles did"
+        self.made.learner.kill()
+        self.made.learner.wait()
+        self.made.start_learner()
+        self.rest()
+
+    def all_at_once(self, index: int) -> None:
+        """A learner dies while one owner dies and another is cut off."""
+        other = (index + 1) % 3
+        self.made.network.carrier.lines[other].cut = True
+        self.made.owners[index].kill()
+        self.made.owners[index].wait()
+        self.kill_learner(index)
+        self.made.network.carrier.lines[other].cut = False
+        self.again(index)
+
+
+def test_chaos(federation: Callable[..., Federation]) -> None:
+    # Three ticks for each unit of virtual time: at least 150 s, longer than the troubles take.
+    made = federation(algorithm={"horizon": 4500, "time_scale": 0.1})
+    made.start_learner()
+    chaos = Chaos(made, random.Random(7))
+    give_up = time.monotonic() + 60
+    while not (made.run / "journal.sqlite").exists():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    began = time.monotonic()
+    while sum(chaos.done.values()) < DISTURBANCES:
+        chaos.one()
+    troubled = time.monotonic() - began
+    assert made.learner is not None
+    assert made.learner.poll() is None, "the run ended before the troubles did"
+    made.finish(seconds=600)
+    told = made.check()
+    print(f"{DISTURBANCES} disturbances in {troubled:.0f} s: {dict(chaos.done)}")  # noqa: T201
+    print("responses:", [owner["responses"] for owner in told["owners"]])  # noqa: T201

@@ -1,0 +1,242 @@
+"""Every algorithm and loss through the settings, over gRPC and in memory, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.tables import TableSource
+from common.terms import Records
+from learner.grpc_owner import GrpcOwner
+from learner.journal import Journal
+from learner.memory_owner import MemoryOwner
+from learner.owners import Owner
+from learner.plan import PublicSide
+from learner.runner import Applied
+from learner.settings import StudySettings
+from learner.study import Outcome, train
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner
+
+NAMES = ("north", "south", "west")
+SIZES = (200, 300, 100)
+
+
+class World:
+    """Three owners twice: behind sockets and in memory."""
+
+    def __init__(
+        self,
+        loss: str,
+        folder: Path,
+        owner_folder: Callable[..., Path],
+        serve_owner: Callable[..., RunningOwner],
+        table_maker: Callable[..., pd.DataFrame],
+    ) -> None:
+        self.classes, self.folder = loss != "squared", folder
+        public = self._table(table_maker, 400, seed=0)
+        self.feature_map: FeatureMap = fit_feature_map(
+            public,
+            FeatureSettings(
+                target="y", public=TableSource(), positive="yes" if self.classes else None
+            ),
+            source="public.parquet",
+        )
+        self.public = PublicSide(
+            feature_map=self.feature_map, records=self.feature_map.apply(public, where="public")
+        )
+        tables = [self._table(table_maker, n, seed=7 + i) for i, n in enumerate(SIZES)]
+        self.shards = [self.feature_map.apply(table, where="owner") for table in tables]
+        self.running = [
+            serve_owner(
+                owner_folder(name, table=table, pinned=self.feature_map, epsilon_lifetime="1000"),
+                insecure_noise_seed=i,
+            )
+            for i, (name, table) in enumerate(zip(NAMES, tables, strict=True))
+        ]
+
+    def _table(self, make: Callable[..., pd.DataFrame], n: int, *, seed: int) -> pd.DataFrame:
+        table = make(n, seed=seed)
+        if self.classes:
+            table["y"] = np.where(table["y"] > 0.2, "yes", "no")
+        return table
+
+    def settings(
+        self, loss: str, algorithm: dict[str, Any], privacy: dict[str, Any], seed: int = 5
+    ) -> StudySettings:
+        return check_settings(
+            StudySettings,
+            {
+                "name": "study",
+                "seed": seed,
+                "features": {"map": "features.json"},
+                "model": {"loss": loss, "theta_max": 2.0},
+                "algorithm": algorithm,
+                "privacy": {"epsilon": 5} | privacy,
+                "owners": [{"name": name} for name in NAMES],
+            },
+            where="study.toml",
+        )
+
+    def remote(self) -> list[Owner]:
+        return [
+            GrpcOwner(name, f"127.0.0.1:{one.port}", deadline=20)
+            for name, one in zip(NAMES, self.running, strict=True)
+        ]
+
+    def local(self) -> list[Owner]:
+        return [
+            MemoryOwner(name, shard, seed=i)
+            for i, (name, shard) in enumerate(zip(NAMES, self.shards, strict=True))
+        ]
+
+    def train(
+        self, settings: StudySettings, owners: list[Owner], name: str
+    ) -> tuple[Outcome, bytes]:
+        journal = Journal(self.folder / f"{name}.sqlite")
+        models: list[np.ndarray] = []
+        outcome = train(
+            settings,
+            self.public,
+            owners,
+            journal=journal,
+            on_applied=lambda now: models.append(now.central_model),
+        )
+        journal.close()
+        return outcome, np.array(models).tobytes()
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    table_maker: Callable[..., pd.DataFrame],
+) -> Callable[[str], World]:
+    return lambda loss: World(loss, tmp_path, owner_folder, serve_owner, table_maker)
+
+
+NUMBERS = {"horizon": 24, "rho": 2e-5}
+ROUNDS = {"name": "synchronous-1", "horizon": 8, "rho": 20.0}
+AVERAGE = {"name": "synchronous-2", "horizon": 8, "initial_step": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("loss", "algorithm", "privacy"),
+    [
+        ("squared", NUMBERS, {"sensitivity": "domain", "split": "horizon"}),
+        ("squared", NUMBERS | {"average": "last", "rule": "corrected"}, {"clip": 1.5}),
+        ("squared", {"horizon": 20}, {}),
+        ("squared", ROUNDS, {"clip": 1.5}),
+        ("squared", AVERAGE, {"sensitivity": "domain"}),
+        ("squared", {"name": "moments"}, {}),
+        ("hinge", NUMBERS, {"clip": 1.5}),
+        ("hinge", AVERAGE, {"sensitivity": "domain"}),
+        ("logistic", NUMBERS, {"sensitivity": "domain"}),
+        ("logistic", ROUNDS, {"clip": 1.5}),
+    ],
+)
+def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(
+    world: Callable[[str], World], loss: str, algorithm: dict[str, Any], privacy: dict[str, Any]
+) -> None:
+    here = world(loss)
+    settings = here.settings(loss, algorithm, privacy)
+    outcome, over_grpc = here.train(settings, here.remote(), "grpc")
+    twin, in_memory = here.train(settings, here.local(), "memory")
+    assert over_grpc == in_memory
+    assert outcome.theta.tobytes() == twin.theta.tobytes()
+    assert np.any(outcome.theta)
+    assert outcome.responses == twin.responses
+    assert outcome.ticks == outcome.plan.horizon
+    # What was promised was given: nobody reserves more than it spends.
+    if settings.privacy.split == "schedule" or settings.algorithm.name != "asynchronous":
+        assert outcome.responses == tuple(e.responses for e in outcome.enrollments)
+    for one, responses in zip(here.running, outcome.responses, strict=True):
+        (entry,) = read_studies(one.owner._ledger._path)[1]
+        assert entry.account.answered == responses
+        assert entry.epsilon_spent == entry.epsilon * responses / entry.account.promised
+
+
+def test_a_schedule_needs_less_noise_for_the_same_epsilon(world: Callable[[str], World]) -> None:
+    here = world("squared")
+    privacy = {"sensitivity": "domain"}
+    papers, _ = here.train(
+        here.settings("squared", NUMBERS, privacy | {"split": "horizon"}), here.local(), "papers"
+    )
+    ahead, _ = here.train(
+        here.settings("squared", NUMBERS, privacy | {"split": "schedule"}), here.local(), "ahead"
+    )
+    assert papers.responses == ahead.responses  # the same clocks
+    for count, sized, scheduled in zip(
+        ahead.responses, papers.enrollments, ahead.enrollments, strict=True
+    ):
+        assert scheduled.epsilon == sized.epsilon
+        ratio = scheduled.noise_scale / sized.noise_scale
+        assert ratio == pytest.approx(count / 24, rel=1e-9)
+
+
+def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
+    world: Callable[[str], World],
+) -> None:
+    here = world("squared")
+    short = {"horizon": 2, "rho": 1e-7}
+    outcome, _ = here.train(here.settings("squared", short, {"clip": 1.0}), here.remote(), "short")
+    assert sum(outcome.responses) == 2
+    idle = [i for i, responses in enumerate(outcome.responses) if responses == 0]
+    assert idle
+    for index, (one, enrollment) in enumerate(zip(here.running, outcome.enrollments, strict=True)):
+        assert (enrollment.responses == 0) == (index in idle)
+        assert len(read_studies(one.owner._ledger._path)[1]) == (index not in idle)
+
+
+def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
+    from common.losses import LOSSES, Regulariser  # noqa: PLC0415
+    from learner.evaluation import Evaluation  # noqa: PLC0415
+
+    here = world("squared")
+    owners = [MemoryOwner(n, s, seed=None) for n, s in zip(NAMES, here.shards, strict=True)]
+    settings = here.settings("squared", {"name": "moments"}, {})
+    outcome, _ = here.train(settings, owners, "moments")
+    evaluation = Evaluation(
+        shards=here.shards,
+        loss=LOSSES["squared"],
+        regulariser=Regulariser(coefficient=1e-5),
+        theta_max=2.0,
+    )
+    # The grid that responses are rounded to is all that is lost.
+    assert evaluation.relative_fitness(outcome.theta[None])[0] < 1e-9
+
+
+def test_a_study_that_stopped_goes_on_with_what_it_decided_first(
+    world: Callable[[str], World],
+) -> None:
+    here = world("squared")
+    settings = here.settings("squared", {"horizon": 20}, {})
+    twin, in_memory = here.train(settings, here.local(), "memory")
+    path = here.folder / "run.sqlite"
+
+    def stop(now: Applied) -> None:
+        if now.k == 7:
+            raise KeyboardInterrupt
+
+    journal = Journal(path)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, here.public, here.remote(), journal=journal, on_applied=stop)
+    journal.close()
+    # Other public records would choose otherwise; the decision is the first start's.
+    records = here.public.records
+    assert records is not None
+    louder = Records(features=records.features, targets=np.sign(records.targets))
+    here.public = replace(here.public, records=louder)
+    again, both = here.train(settings, here.remote(), "run")
+    assert again.plan.decision == twin.plan.decision
+    assert both == in_memory
+    assert again.responses == twin.responses

@@ -1,0 +1,50 @@
+"""An owner that is killed, and one that is sent nonsense: a short run of the tools beside this.
+
+`python tests/tools/kill_owner.py --kills 220` and `python tests/tools/fuzz_owner.py --messages
+100000` do the same for as long as an auditor likes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
+
+
+def run_tool(name: str, *options: str) -> Any:
+    result = subprocess.run(
+        [sys.executable, str(TOOLS / name), *options],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return json.loads(result.stdout)
+
+
+def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None:
+    told = run_tool("kill_owner.py", "--kills", "24")
+    assert told["kills"] == 24
+    steps = {"before_charge", "in_transaction", "at_commit", "after_commit", "before_send"}
+    assert steps | {"after_send", "random"} == set(told["by_step"])
+    assert told["responses"] == told["charged"] == told["promised"]
+    assert told["most_different_answers_to_one_number"] == 1
+
+
+def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
+    told = run_tool("fuzz_owner.py", "--messages", "3000")
+    assert told["messages"] >= 3000
+    assert set(told["statuses"]) == {
+        "INVALID_ARGUMENT",
+        "FAILED_PRECONDITION",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+    }
+    # One leaked kilobyte for each message would be 1.4 MB; gRPC alone used to keep 16.
+    assert told["megabytes_grown_spent"] < 12
+    assert told["megabytes_grown_open"] < 24

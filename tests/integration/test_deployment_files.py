@@ -1,0 +1,175 @@
+"""The files for deployment hold together: validated offline, without an engine or a cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from common.config import check_settings, load_settings
+from learner.settings import StudySettings
+from owner.policy import OwnerSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+OWNERS = ("mount-sinai", "nyu-langone", "montefiore")
+KUBERNETES = ROOT / "deploy/kubernetes"
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
+    for name in kustomization["resources"]:
+        yield from yaml.safe_load_all((KUBERNETES / name).read_text())
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [manifest for manifest in manifests() if manifest["kind"] == kind]
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    for manifest in (*of_kind("StatefulSet"), *of_kind("Job")):
+        yield manifest["spec"]["template"]
+
+
+@pytest.mark.parametrize(
+    "manifest", list(manifests()), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
+)
+def test_manifests_are_what_kubernetes_knows(manifest: dict[str, Any]) -> None:
+    kubernetes_validate.validate(manifest, "1.30", strict=True)
+
+
+def test_every_pod_is_confined() -> None:
+    for pod in pods():
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["automountServiceAccountToken"] is False
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            templates = {"ledger"} if "copriv/owner" in pod["metadata"]["labels"] else set()
+            assert mounted == {volume["name"] for volume in spec["volumes"]} | templates
+
+
+def test_each_owner_keeps_one_ledger_and_answers_probes() -> None:
+    configs = {m["metadata"]["name"]: m["data"] for m in of_kind("ConfigMap")}
+    for stateful in of_kind("StatefulSet"):
+        name = stateful["metadata"]["name"]
+        assert stateful["spec"]["replicas"] == 1
+        (claim,) = stateful["spec"]["volumeClaimTemplates"]
+        assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+        settings = check_settings(
+            OwnerSettings, tomllib.loads(configs[name]["owner.toml"]), where=name
+        )
+        assert settings.name == name
+        (container,) = stateful["spec"]["template"]["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert settings.listen.endswith(f":{ports['grpc']}")
+        assert settings.tls is not None
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["grpc"]["port"] == ports["health"]
+            assert str(settings.health).endswith(f":{ports['health']}")
+    assert sorted(configs) == sorted(OWNERS)
+
+
+def test_network_policies_let_only_the_learner_reach_owners() -> None:
+    policies = {m["metadata"]["name"]: m["spec"] for m in of_kind("NetworkPolicy")}
+    assert policies["nobody"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (ingress,) = policies["learner-to-owners"]["ingress"]
+    assert ingress["from"] == [{"podSelector": {"matchLabels": {"copriv/role": "learner"}}}]
+    owners = {"matchLabels": {"copriv/role": "owner"}}
+    assert policies["learner-to-owners"]["podSelector"] == owners
+    assert "egress" not in policies["learner-to-owners"]
+
+
+def test_the_learners_study_names_the_services() -> None:
+    study = load_settings(StudySettings, KUBERNETES / "study.toml")
+    services = {service["metadata"]["name"] for service in of_kind("Service")}
+    hosts = {str(owner.address) for owner in study.owners}
+    assert hosts == {f"{name}.copriv.svc.cluster.local:50051" for name in services}
+    assert services == set(OWNERS)
+
+
+def test_compose_confines_everybody_and_publishes_no_owner() -> None:
+    services = COMPOSE["services"]
+    ours = [*OWNERS, "learner", "certs", "prepare"]
+    for name in ours:
+        service = services[name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["user"] == ("0:0" if name == "prepare" else "10001:10001")
+        assert "ports" not in service
+        assert not service.get("privileged")
+    assert services["prepare"]["cap_add"] == ["CHOWN"]
+    for owner in OWNERS:
+        assert services[owner]["networks"] == [owner]
+        assert COMPOSE["networks"][owner] == {"internal": True}
+        condition = services["learner"]["depends_on"][owner]["condition"]
+        assert condition == "service_healthy"
+    assert sorted(services["learner"]["networks"]) == sorted(OWNERS)
+    # Today's tool warns about a version, and old ones take its absence for the newest format.
+    assert "version" not in COMPOSE
+
+
+def test_the_settings_of_the_stack_are_valid_and_fit_each_other() -> None:
+    study = load_settings(StudySettings, ROOT / "deploy/compose/study.toml")
+    for entry in study.owners:
+        settings = load_settings(OwnerSettings, ROOT / f"deploy/compose/{entry.name}.toml")
+        assert settings.name == entry.name
+        assert entry.address == f"{entry.name}:50051"
+        assert settings.listen == "0.0.0.0:50051"
+        asked = entry.epsilon or study.privacy.epsilon
+        assert asked <= settings.policy.epsilon_per_study
+        assert f"--owner={entry.name}={entry.name}" in COMPOSE["services"]["certs"]["command"]
+    shipped = tomllib.loads((ROOT / "examples/hospitals.toml").read_text())
+    ours = tomllib.loads((ROOT / "deploy/compose/study.toml").read_text())
+    for table in ("features", "model", "privacy"):
+        assert ours[table] == shipped[table]
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    dashboard = json.loads((ROOT / "deploy/grafana/dashboards/copriv.json").read_text())
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"copriv_[a-z_]+", target["expr"])
+    }
+    sources = "".join(
+        (ROOT / path).read_text() for path in ("owner/metrics.py", "learner/metrics.py")
+    )
+    for name in asked:
+        assert f'"{name.removesuffix("_bucket")}"' in sources, name
+    documented = (ROOT / "docs/deployment.md").read_text()
+    for name in re.findall(r'"(copriv_[a-z_]+)"', sources):
+        assert f"`{name}`" in documented, name
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    targets = [t for job in scraped["scrape_configs"] for t in job["static_configs"][0]["targets"]]
+    assert sorted(targets) == sorted(f"{name}:9464" for name in (*OWNERS, "learner"))
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="NO systemd-analyze: UNITS WERE NOT VERIFIED"
+)
+def test_systemd_knows_every_word_of_the_units(tmp_path: Path) -> None:
+    for unit in (ROOT / "deploy/systemd").glob("*.service"):
+        text = unit.read_text()
+        # The program is not installed where the unit expects it, on this machine.
+        copy = tmp_path / unit.name.replace("@", "@instance")
+        copy.write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", text))
+        result = subprocess.run(
+            ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
+        )
+        assert copy.name not in result.stderr, result.stderr
+        assert result.returncode == 0, result.stderr

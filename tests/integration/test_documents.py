@@ -1,0 +1,82 @@
+"""What the documents tell a reader to type does run; what they promise of files is so."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def commands_of(document: Path) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "runs").mkdir()
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    commands = commands_of(ROOT / "README.md")
+    assert len(commands) >= 4
+    for command in commands:
+        result = subprocess.run(
+            command.replace(".venv/bin/", ""),
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert result.returncode == 0, f"{command}\n{result.stderr}"
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_no_other_distribution_claims_our_import_names() -> None:
+    owners = importlib.metadata.packages_distributions()
+    for name in ("common", "learner", "owner"):
+        assert set(owners.get(name, ["copriv"])) == {"copriv"}
+
+
+@pytest.mark.parametrize("example", ["hospitals.toml", "lending.toml", "creditcard.toml"])
+def test_examples_are_valid_studies(example: str) -> None:
+    from common.config import load_settings  # noqa: PLC0415
+    from learner.settings import StudySettings  # noqa: PLC0415
+
+    assert len(load_settings(StudySettings, ROOT / "examples" / example).owners) == 3
+
+
+def test_the_summary_of_a_run_keeps_its_schema(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "learner.cli", "simulate", ROOT / "examples/hospitals.toml"),
+            *("--out", out, "--set", "algorithm.horizon=40"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    told = json.loads((out / "summary.json").read_text())
+    schema = json.loads((ROOT / "learner/summary.schema.json").read_text())
+    jsonschema.validate(told, schema)
+    documented = set(re.findall(r"[a-z_]+", (ROOT / "docs/summary.md").read_text()))
+    for part in (schema, schema["properties"]["owners"]["items"]):
+        assert set(part["properties"]) <= documented

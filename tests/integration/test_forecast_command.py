@@ -1,0 +1,186 @@
+"""``copriv forecast``: from public records to a verdict, and one clear sentence for bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from rich.console import Console
+
+from common.config import check_settings, load_settings
+from common.errors import InputError
+from learner.forecast.command import candidate_of, run_forecast, sentences
+from learner.forecast.verdict import ask, questions, verdict
+from learner.plan import decide
+from learner.settings import StudySettings
+
+
+def make_table(rows, seed, region=None):
+    rng = np.random.default_rng(seed)
+    regions = rng.choice(["north", "south"], rows) if region is None else np.full(rows, region)
+    x = rng.normal(size=(rows, 3))
+    y = x @ [1.0, -0.5, 0.25] + np.where(regions == "south", 0.5, 0.0) + 0.3 * rng.normal(size=rows)
+    table = pd.DataFrame(x, columns=["a", "b", "c"])
+    return table.assign(region=regions, y=y)
+
+
+@pytest.fixture
+def study(tmp_path: Path):
+    make_table(800, 1).to_parquet(tmp_path / "public.parquet")
+    make_table(1500, 2, "north").to_parquet(tmp_path / "north.parquet")
+    table = {
+        "name": "small",
+        "seed": 1,
+        "features": {
+            "public": {"path": "public.parquet"},
+            "target": "y",
+            "columns": ["a", "b", "c"],
+        },
+        "model": {"theta_max": 2.0},
+        "algorithm": {"name": "moments"},
+        "privacy": {"epsilon": "2"},
+        "forecast": {
+            "group_column": "region",
+            "groups": {"beta": "south"},
+            "records": {"beta": 1200, "gamma": 60},
+            "runs": 24,
+            "worlds": 4,
+        },
+        "owners": [
+            {"name": "alpha", "data": {"path": "north.parquet", "where": {"region": "north"}}},
+            {"name": "beta"},
+            {"name": "gamma", "epsilon": "0.02"},
+        ],
+    }
+
+    def write(**changes):
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps(table | changes))
+        return path
+
+    return write
+
+
+def copriv(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "learner.cli", "forecast", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def forecast_here(path, out, *, compare=(), curves=False, public=None):
+    """The command without a process of its own."""
+    run_forecast(
+        load_settings(StudySettings, path),
+        base=path.parent,
+        public=public,
+        out=out,
+        compare=compare,
+        curves=curves,
+        jobs=1,
+        cluster=None,
+        console=Console(file=io.StringIO()),
+    )
+    return json.loads((out / "forecast.json").read_text())
+
+
+def test_a_forecast_tells_who_gains_and_who_harms_and_can_be_resumed(study, tmp_path):
+    path = study()
+    out = tmp_path / "out"
+    options = ("--out", out, "--jobs", "1", "--compare", "moments,published")
+    result = copriv(path, *options)
+    assert result.returncode == 0, result.stderr
+    told = json.loads((out / "forecast.json").read_text())
+    assert (out / "forecast.png").stat().st_size > 10_000
+    alpha, beta, gamma = told["owners"]
+    assert [owner["records"] for owner in told["owners"]] == [1500, 1200, 60]
+    # The small and conservative one makes it worse for the others, and only that one.
+    assert gamma["harms"]
+    assert not alpha["harms"]
+    assert not beta["harms"]
+    assert "gamma makes things worse for the others" in result.stdout
+    assert set(told["algorithms"]) == {"moments", "published"}
+    for curve in ("epsilon", "size", "owners"):
+        assert len(told["curves"][curve]) >= 5
+    falling = [row["relative_fitness"] for row in told["curves"]["epsilon"].values()]
+    assert falling[0] > falling[-1]
+    assert told["failures"] == {}
+    # Again: every point is there, nothing is computed, the verdict is the same.
+    points = {p.name: p.stat().st_mtime_ns for p in (out / "points").iterdir()}
+    again = copriv(path, *options)
+    assert again.returncode == 0, again.stderr
+    assert {p.name: p.stat().st_mtime_ns for p in (out / "points").iterdir()} == points
+    assert json.loads((out / "forecast.json").read_text()) == told
+
+
+def test_the_verdict_is_made_of_public_facts_only(study, tmp_path):
+    path = study()
+    first = forecast_here(path, tmp_path / "a")
+    other = make_table(1500, 77, "north")
+    other["y"] = 9.0  # another shard of the same size
+    other.to_parquet(tmp_path / "north.parquet")
+    assert forecast_here(path, tmp_path / "b") == first
+
+
+def test_more_of_an_epsilon_is_worth_most_where_it_is_scarce(study, tmp_path):
+    table = {**tomllib.loads(study().read_text())}
+    settings = check_settings(StudySettings, table, where="study")
+    candidate = candidate_of(settings, base=tmp_path, public=None)
+    base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
+    asked = questions(candidate, compare=(), curves=False, base=base)
+    told = verdict(candidate, {name: ask(question) for name, question in asked.items()})
+    worth = [owner["one_more_epsilon_is_worth"] for owner in told["owners"]]
+    assert worth[2] == max(worth) > 0
+    assert worth[2] > 3 * abs(worth[0])
+    assert any("gamma" in sentence for sentence in sentences(told))
+    assert any("no public group stands for gamma" in warning for warning in told["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda t, tmp: make_table(800, 1).drop(columns="b").to_parquet(tmp / "public.parquet"),
+         "no column 'b' among the public records"),
+        (lambda t, tmp: make_table(3, 1).to_parquet(tmp / "public.parquet"), "public records"),
+        (lambda t, tmp: t["privacy"].update(epsilon="0"), "privacy.epsilon: got '0', expected"),
+        (lambda t, tmp: t["forecast"].update(records={"beta": 0, "gamma": 1}),
+         "forecast.records.beta: got 0"),
+        (lambda t, tmp: t["forecast"].update(group_column="county"), "no column 'county'"),
+        (lambda t, tmp: t["forecast"].update(groups={"beta": "west"}), "of group 'west'"),
+        (lambda t, tmp: t["forecast"].update(groups={"delta": "north"}), "'delta' is no owner"),
+        (lambda t, tmp: t["forecast"].update(records={}), "number of records of beta is not known"),
+        (lambda t, tmp: t["features"].update(public={"path": "nowhere.parquet"}), "no such file"),
+        (lambda t, tmp: t["forecast"].update(availability=0.0), "forecast.availability"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_sentence(study, tmp_path, break_it, said):
+    path = study()
+    table = tomllib.loads(path.read_text())
+    break_it(table, tmp_path)
+    path.write_text(tomli_w.dumps(table))
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        forecast_here(path, tmp_path / "out")
+    assert caught.value.exit_status == 2
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "forecast.json").exists()
+
+
+def test_another_file_of_public_records_may_be_given(study, tmp_path):
+    make_table(400, 5).to_csv(tmp_path / "other.csv", index=False)
+    told = forecast_here(study(), tmp_path / "out", public=tmp_path / "other.csv")
+    assert told["public_records"] == 400
+    result = copriv(study(), "--compare", "magic")
+    assert result.returncode == 2
+    assert result.stderr.startswith("copriv: --compare magic: expected one of")

@@ -1,0 +1,643 @@
+"""Broadcasts and owners that come by themselves, over real sockets, against the same in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.errors import CoprivError, PolicyError, UnreachableError
+from common.features import FeatureMap
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from common.terms import Query, Response
+from learner.clocks import Tick
+from learner.grpc_owner import GrpcOwner
+from learner.journal import Journal
+from learner.line import OwnerLine
+from learner.listening import ListeningLearner
+from learner.memory_owner import MemoryOwner, OwnShard
+from learner.owners import Owner
+from learner.plan import PublicSide
+from learner.runner import Applied, Pace, run
+from learner.settings import StudySettings
+from learner.study import Outcome, train
+from owner.attaching import Attachment, open_attachment
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner
+
+NAMES = ("owner-a", "owner-b", "owner-c")
+HORIZON = 40
+
+
+class CrashError(Exception):
+    """The learner dies here."""
+
+
+@pytest.fixture
+def settings_files(owner_folder: Callable[..., Path]) -> list[Path]:
+    return [
+        owner_folder(name, seed=10 + i, num_records=200 + 50 * i) for i, name in enumerate(NAMES)
+    ]
+
+
+@pytest.fixture
+def public(feature_map: FeatureMap) -> PublicSide:
+    return PublicSide(feature_map=feature_map, records=None)
+
+
+def study(
+    initiative: str,
+    *,
+    horizon: int = HORIZON,
+    groups: Sequence[Sequence[str]] = (),
+    learner: Mapping[str, Any] | None = None,
+    **algorithm: Any,
+) -> StudySettings:
+    table = {
+        "name": "initiatives",
+        "seed": 7,
+        "profile": "published",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": horizon, "rho": 1e-3, "initiative": initiative} | algorithm,
+        "privacy": {"epsilon": 5},
+        "network": {"deadline": 10, "patience": 10},
+        "owners": [{"name": name} for name in NAMES],
+        "groups": groups,
+        "learner": learner or {},
+    }
+    return check_settings(StudySettings, table, where="test")
+
+
+class Attached:
+    """Owners in threads of this process that go to a learner, and bind no port."""
+
+    def __init__(self, paths: Sequence[Path], address: str, *, stay: bool = False) -> None:
+        self.stops = [threading.Event() for _ in paths]
+        self.attachments = [
+            open_attachment(
+                path,
+                learner=address,
+                stay=stay,
+                insecure=False,
+                insecure_noise_seed=i,
+            )
+            for i, path in enumerate(paths)
+        ]
+        self.failures: list[BaseException] = []
+        self.threads = [
+            threading.Thread(target=self._serve, args=(one, stop))
+            for one, stop in zip(self.attachments, self.stops, strict=True)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def _serve(self, attachment: Attachment, stop: threading.Event) -> None:
+        try:
+            attachment.run(stop)
+        except CoprivError as error:
+            self.failures.append(error)
+
+    def join(self) -> None:
+        """Wait for owners that end by themselves."""
+        for thread in self.threads:
+            thread.join(15)
+            assert not thread.is_alive()
+
+    def stop(self) -> None:
+        for stop in self.stops:
+            stop.set()
+        self.join()
+
+
+@contextmanager
+def attached(paths: Sequence[Path], address: str, *, stay: bool = False) -> Iterator[Attached]:
+    owners = Attached(paths, address, stay=stay)
+    try:
+        yield owners
+    finally:
+        owners.stop()
+
+
+def listening(port: int = 0) -> ListeningLearner:
+    return ListeningLearner(NAMES, f"127.0.0.1:{port}", deadline=10, patience=10)
+
+
+def go(
+    settings: StudySettings,
+    public: PublicSide,
+    owners: Sequence[Owner],
+    journal: Path,
+    *,
+    requests: ListeningLearner | None = None,
+    die_at: int | None = None,
+) -> tuple[list[Applied], Outcome | None]:
+    """Train; ``die_at`` crashes the learner after so many communications."""
+    rows: list[Applied] = []
+
+    def applied(row: Applied) -> None:
+        rows.append(row)
+        if row.k == die_at:
+            raise CrashError
+
+    kept = Journal(journal)
+    try:
+        outcome = train(
+            settings, public, owners, journal=kept, requests=requests, on_applied=applied
+        )
+    except CrashError:
+        return rows, None
+    finally:
+        kept.close()
+    return rows, outcome
+
+
+def trajectory(rows: Sequence[Applied]) -> bytes:
+    return np.array([row.central_model for row in rows]).tobytes()
+
+
+def spoke(rows: Sequence[Applied]) -> list[int]:
+    return [next(iter(row.entry.responses)) for row in rows]
+
+
+def in_memory(
+    rows: Sequence[Applied], outcome: Outcome, paths: Sequence[Path], feature_map: FeatureMap
+) -> bytes:
+    """The trajectory of the same owner sequence and insecure seeds, without a network."""
+    owners = [
+        MemoryOwner(
+            name,
+            feature_map.apply(pd.read_parquet(path.parent / "shard.parquet"), where=name),
+            seed=i,
+        )
+        for i, (name, path) in enumerate(zip(NAMES, paths, strict=True))
+    ]
+    terms = outcome.plan.terms(feature_map, study_id="again")
+    lines = [OwnerLine(owner, own) for owner, own in zip(owners, terms, strict=True)]
+    for line in lines:
+        line.enroll()
+    again: list[Applied] = []
+    run(
+        outcome.plan.algorithm,
+        [Tick(row.entry.time, tuple(row.entry.responses)) for row in rows],
+        lines,
+        journal=None,
+        horizon=outcome.plan.horizon,
+        pace=Pace(time_scale=0.0, patience=10.0),
+        on_applied=again.append,
+    )
+    return trajectory(again)
+
+
+def ledger_counts(paths: Sequence[Path]) -> list[int]:
+    counts = []
+    for path in paths:
+        _, studies = read_studies(path.parent / "ledger.sqlite")
+        counts.append(sum(entry.account.answered for entry in studies))
+    return counts
+
+
+# Owner-requested updates
+
+
+@pytest.mark.parametrize("correction", ["none", "counted"])
+def test_owner_requested_updates_equal_in_memory_bit_for_bit(
+    settings_files: list[Path], public: PublicSide, tmp_path: Path, correction: str
+) -> None:
+    settings = study("owner", correction=correction)
+    with (
+        listening() as learner,
+        attached(settings_files, f"127.0.0.1:{learner.port}") as owners,
+    ):
+        journal = tmp_path / "journal.sqlite"
+        rows, outcome = go(settings, public, learner.owners, journal, requests=learner)
+        owners.join()  # the learner said goodbye
+        assert not owners.failures
+    assert outcome is not None
+    assert len(rows) == HORIZON
+    assert set(spoke(rows)) == {0, 1, 2}
+    times = [row.entry.time for row in rows]
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+    assert ledger_counts(settings_files) == list(np.bincount(spoke(rows), minlength=3))
+
+
+def test_seeded_clocks_of_the_owners_repeat(
+    owner_folder: Callable[..., Path], public: PublicSide, tmp_path: Path
+) -> None:
+    sequences = []
+    for attempt in range(2):
+        paths = []
+        for i, name in enumerate(NAMES):
+            path = owner_folder(name, seed=10 + i)
+            (path.parent / "ledger.sqlite").unlink(missing_ok=True)
+            (path.parent / "ledger.sqlite.lock").unlink(missing_ok=True)
+            path.write_text(path.read_text() + f"\n[attach]\nseed = {i}\n")
+            paths.append(path)
+        with listening() as learner, attached(paths, f"127.0.0.1:{learner.port}"):
+            journal = tmp_path / f"journal{attempt}.sqlite"
+            rows, _ = go(study("owner"), public, learner.owners, journal, requests=learner)
+        sequences.append([(*row.entry.responses, row.entry.time) for row in rows])
+    assert sequences[0] == sequences[1]
+
+
+def test_owners_find_a_learner_that_was_killed_and_go_on_bit_for_bit(
+    settings_files: list[Path], public: PublicSide, tmp_path: Path
+) -> None:
+    settings, journal = study("owner"), tmp_path / "journal.sqlite"
+    with ExitStack() as stack:
+        first = listening()
+        owners = stack.enter_context(attached(settings_files, f"127.0.0.1:{first.port}"))
+        with first:
+            before, nothing = go(settings, public, first.owners, journal, requests=first, die_at=15)
+            assert nothing is None
+        second = stack.enter_context(listening(first.port))
+        rows, outcome = go(settings, public, second.owners, journal, requests=second)
+        owners.join()
+    assert outcome is not None
+    assert [row.replayed for row in rows] == [True] * 15 + [False] * (HORIZON - 15)
+    assert trajectory(rows).startswith(trajectory(before))
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+    assert sum(ledger_counts(settings_files)) == HORIZON
+
+
+def test_a_query_that_was_charged_when_the_learner_died_is_asked_again_not_lost(
+    settings_files: list[Path],
+    public: PublicSide,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, path = study("owner"), tmp_path / "journal.sqlite"
+    append, appended = Journal.append, 0
+
+    def dies(self: Journal, entry: Any) -> None:
+        nonlocal appended
+        appended += 1
+        if appended == 12:
+            raise CrashError  # the owner was charged; the response is not in the journal
+        append(self, entry)
+
+    with ExitStack() as stack:
+        first = listening()
+        owners = stack.enter_context(attached(settings_files, f"127.0.0.1:{first.port}"))
+        with first, monkeypatch.context() as patch:
+            patch.setattr(Journal, "append", dies)
+            before, _ = go(settings, public, first.owners, path, requests=first)
+        assert len(before) == 11
+        assert sum(ledger_counts(settings_files)) == 12
+        second = stack.enter_context(listening(first.port))
+        rows, outcome = go(settings, public, second.owners, path, requests=second)
+        owners.join()
+    assert outcome is not None
+    assert sum(ledger_counts(settings_files)) == HORIZON
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+
+
+def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
+    settings_files: list[Path], public: PublicSide, tmp_path: Path
+) -> None:
+    settings = study("owner", horizon=400)
+    with ExitStack() as stack:
+        learner = stack.enter_context(listening())
+        address = f"127.0.0.1:{learner.port}"
+        stack.enter_context(attached(settings_files[:2], address))
+        leaves = Attached(settings_files[2:], address)
+        restarted: list[Attached] = []
+        stack.callback(lambda: [one.stop() for one in restarted])
+
+        def on_applied(row: Applied) -> None:
+            if row.k == 50:
+                leaves.stop()
+            if row.k == 150:
+                restarted.append(Attached(settings_files[2:], address))
+                until = time.monotonic() + 10
+                while learner.owners[2].stream is None and time.monotonic() < until:
+                    time.sleep(0.01)
+            rows.append(row)
+
+        rows: list[Applied] = []
+        journal = Journal(tmp_path / "journal.sqlite")
+        train(
+            settings,
+            public,
+            learner.owners,
+            journal=journal,
+            requests=learner,
+            on_applied=on_applied,
+        )
+        journal.close()
+    who = spoke(rows)
+    assert len(who) == 400
+    assert 2 in who[:50]
+    assert 2 not in who[51:150]
+    assert 2 in who[151:]
+    assert sum(ledger_counts(settings_files)) == 400
+
+
+def test_owners_that_stay_wait_for_the_next_study(
+    settings_files: list[Path], public: PublicSide, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        first = listening()
+        owners = stack.enter_context(attached(settings_files, f"127.0.0.1:{first.port}", stay=True))
+        with first:
+            rows, _ = go(
+                study("owner"), public, first.owners, tmp_path / "1.sqlite", requests=first
+            )
+        assert len(rows) == HORIZON
+        with listening(first.port) as second:
+            rows, _ = go(
+                study("owner"), public, second.owners, tmp_path / "2.sqlite", requests=second
+            )
+        assert len(rows) == HORIZON
+        assert all(thread.is_alive() for thread in owners.threads)
+    for path in settings_files:
+        _, studies = read_studies(path.parent / "ledger.sqlite")
+        assert [bool(entry.closed) for entry in studies] == [True, True]
+
+
+def test_real_time_requests_are_taken_as_they_arrive(
+    settings_files: list[Path], public: PublicSide, tmp_path: Path
+) -> None:
+    settings = study("owner", time_scale=0.005)
+    with (
+        listening() as learner,
+        attached(settings_files, f"127.0.0.1:{learner.port}") as owners,
+    ):
+        journal = tmp_path / "journal.sqlite"
+        rows, outcome = go(settings, public, learner.owners, journal, requests=learner)
+        owners.join()
+    assert outcome is not None
+    times = [row.entry.time for row in rows]
+    assert times == sorted(times)
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+
+
+def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(
+    owner_folder: Callable[..., Path], make_terms: Callable[..., Any]
+) -> None:
+    token = "a-token-of-enough-length"  # noqa: S105
+    path = owner_folder(
+        tokens={"bank": f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"},
+        queries_per_second=5.0,
+    )
+    for sent, known in ((token, True), ("another-token-of-enough-length", False), (None, False)):
+        with (
+            ListeningLearner(
+                ["owner-a"], "127.0.0.1:0", deadline=10, patience=10, tokens=[sent]
+            ) as learner,
+            attached([path], f"127.0.0.1:{learner.port}"),
+        ):
+            owner = learner.owners[0]
+            if not known:
+                with pytest.raises(PolicyError, match="token"):
+                    owner.enroll(make_terms())
+                continue
+            owner.enroll(make_terms())
+            began = time.monotonic()
+            for k in range(1, 8):
+                owner.answer(Query(study_id="study-1", sequence=k, theta=np.zeros(4)))
+            # Five at once, then one every fifth of a second: it waited and was not refused.
+            assert time.monotonic() - began > 0.3
+    _, studies = read_studies(path.parent / "ledger.sqlite")
+    assert [(entry.learner, entry.account.answered) for entry in studies] == [("bank", 7)]
+
+
+def test_a_stranger_is_turned_away_and_told_why(settings_files: list[Path]) -> None:
+    with ListeningLearner(["somebody-else"], "127.0.0.1:0", deadline=5, patience=5) as learner:
+        attachment = open_attachment(
+            settings_files[0],
+            learner=f"127.0.0.1:{learner.port}",
+            stay=False,
+            insecure=False,
+            insecure_noise_seed=None,
+        )
+        with pytest.raises(PolicyError, match="this study names no such owner"):
+            attachment.run(threading.Event())
+
+
+def test_a_visitor_that_says_nothing_is_cut_off(settings_files: list[Path]) -> None:
+    del settings_files
+    silent = threading.Event()
+    with (
+        ListeningLearner(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
+        grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
+    ):
+
+        def nothing() -> Iterator[pb.OwnerMessage]:
+            silent.wait(20)
+            yield from ()
+
+        call = pb_grpc.LearnerStub(channel).Attach(nothing())
+        with pytest.raises(grpc.RpcError):
+            next(call)
+        silent.set()
+
+
+def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back() -> None:
+    with (
+        ListeningLearner(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
+        grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
+    ):
+        over = threading.Event()
+
+        def hello_only() -> Iterator[pb.OwnerMessage]:
+            yield pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
+            over.wait(20)
+
+        call = pb_grpc.LearnerStub(channel).Attach(hello_only())
+        owner = learner.owners[0]
+        with pytest.raises(UnreachableError, match="did not answer in time"):
+            owner.answer(Query(study_id="s", sequence=1, theta=np.zeros(4)))
+        with pytest.raises(UnreachableError, match="is not attached"):
+            owner.answer(Query(study_id="s", sequence=1, theta=np.zeros(4)))
+        assert next(call).HasField("query")
+        over.set()
+
+
+# Broadcast
+
+
+def remote(running: Sequence[RunningOwner]) -> list[Owner]:
+    return [
+        GrpcOwner(name, f"127.0.0.1:{one.port}", deadline=10)
+        for name, one in zip(NAMES, running, strict=True)
+    ]
+
+
+def test_broadcast_equals_in_memory_and_losers_spend_nothing(
+    settings_files: list[Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
+    settings = study("broadcast")
+    rows, outcome = go(settings, public, remote(running), tmp_path / "journal.sqlite")
+    assert outcome is not None
+    assert len(rows) == HORIZON
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+    # Every offer went to all three; only the winners were charged.
+    assert ledger_counts(settings_files) == list(np.bincount(spoke(rows), minlength=3))
+    for path, spent in zip(settings_files, np.bincount(spoke(rows), minlength=3), strict=True):
+        _, studies = read_studies(path.parent / "ledger.sqlite")
+        assert studies[0].epsilon_spent == Fraction(5) * int(spent) / HORIZON
+
+
+def test_an_offer_spends_nothing_and_a_full_or_deaf_owner_declines(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., Any],
+) -> None:
+    path = owner_folder()
+    running = serve_owner(path)
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=10)
+    owner.enroll(make_terms(responses=1))
+    assert all(owner.offer("study-1") for _ in range(20))
+    assert ledger_counts([path]) == [0]
+    owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+    assert not owner.offer("study-1")
+    with pytest.raises(CoprivError, match="enrol first"):
+        owner.offer("another")
+    owner.disconnect()
+
+
+def test_who_seldom_listens_seldom_speaks_and_nobody_waits_for_the_deaf(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC)
+    hours = f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M}"
+    paths = []
+    for i, (name, listens) in enumerate(
+        zip(NAMES, ("probability = 0.02", f'hours = ["{hours}"]', ""), strict=True)
+    ):
+        path = owner_folder(name, seed=i)
+        path.write_text(path.read_text() + f"\n[listening]\n{listens}\n")
+        paths.append(path)
+    running = [serve_owner(path) for path in paths]
+    rows, _ = go(study("broadcast"), public, remote(running), tmp_path / "journal.sqlite")
+    counts = np.bincount(spoke(rows), minlength=3)
+    assert counts[0] <= 12  # at most 40 offers at 2 %, or a few more that nobody else took
+    assert counts[1] == 0
+    assert counts[2] >= 28
+
+
+def test_a_broadcast_run_goes_on_after_a_crash_with_the_winners_it_had(
+    settings_files: list[Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
+    settings, journal = study("broadcast", correction="counted"), tmp_path / "journal.sqlite"
+    before, _ = go(settings, public, remote(running), journal, die_at=15)
+    rows, outcome = go(settings, public, remote(running), journal)
+    assert outcome is not None
+    assert trajectory(rows).startswith(trajectory(before))
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+    assert sum(ledger_counts(settings_files)) == HORIZON
+    assert outcome.ticks == HORIZON
+
+
+# Groups, and the own shard
+
+
+class LosesOneAnswer:
+    """An owner whose fifth response is charged and then lost on the way."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._asked = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._owner, name)
+
+    def answer(self, query: Query) -> Response:
+        self._asked += 1
+        response = self._owner.answer(query)
+        if self._asked == 5:
+            raise UnreachableError("the line broke")
+        return response
+
+
+def test_a_group_goes_on_without_an_absent_member_and_loses_none_of_its_charged_answers(
+    settings_files: list[Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
+    owners = remote(running)
+    settings = study("learner", horizon=300, groups=[["owner-a", "owner-b"]])
+    flaky = [owners[0], LosesOneAnswer(owners[1]), owners[2]]
+    rows, outcome = go(settings, public, flaky, tmp_path / "journal.sqlite")  # type: ignore[arg-type]
+    assert outcome is not None
+    answered = [tuple(sorted(row.entry.responses)) for row in rows]
+    assert set(answered) == {(0, 1), (0,), (2,)}
+    first_alone = answered.index((0,))
+    assert answered[:first_alone].count((0, 1)) == 4
+    assert (0, 1) in answered[first_alone:]  # it came back
+    # Every charged response was applied once, in the order of its number.
+    for owner, count in enumerate(ledger_counts(settings_files)):
+        applied = [row.entry.responses[owner][0] for row in rows if owner in row.entry.responses]
+        assert applied == list(range(1, count + 1))
+
+
+def test_a_grouped_run_over_grpc_equals_in_memory_bit_for_bit(
+    settings_files: list[Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
+    settings = study("learner", groups=[["owner-c", "owner-a"]], correction="rates")
+    rows, outcome = go(settings, public, remote(running), tmp_path / "journal.sqlite")
+    assert outcome is not None
+    assert {tuple(row.entry.responses) for row in rows} == {(0, 2), (1,)}
+    assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
+
+
+def test_a_run_with_an_own_shard_goes_on_after_a_crash_bit_for_bit(
+    settings_files: list[Path],
+    serve_owner: Callable[..., RunningOwner],
+    public: PublicSide,
+    tmp_path: Path,
+) -> None:
+    running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
+    table = pd.read_parquet(settings_files[1].parent / "shard.parquet")
+    records = public.feature_map.apply(table, where="own")
+    settings = study("learner", learner={"own": "owner-b", "shows_model": True})
+
+    def owners() -> list[Owner]:
+        others = remote(running)
+        return [others[0], OwnShard("owner-b", records), others[2]]
+
+    whole, _ = go(settings, public, owners(), tmp_path / "whole.sqlite")
+    # The noise of a new study of equal terms begins again.
+    journal = tmp_path / "journal.sqlite"
+    before, _ = go(settings, public, owners(), journal, die_at=15)
+    rows, outcome = go(settings, public, owners(), journal)
+    assert outcome is not None
+    assert trajectory(rows).startswith(trajectory(before))
+    assert trajectory(rows) == trajectory(whole)
+    asked = np.bincount(spoke(rows), minlength=3)
+    assert outcome.responses == tuple(asked)
+    assert ledger_counts(settings_files[::2]) == [2 * asked[0], 2 * asked[2]]
+    assert ledger_counts(settings_files[1:2]) == [0]

@@ -1,0 +1,179 @@
+"""A ledger that cannot be written or trusted: the owner refuses and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import OwnerFailedError
+from common.terms import Query, StudyTerms
+from learner.grpc_owner import GrpcOwner
+from owner.ledger_rows import LedgerError, read_studies
+from owner.server import RunningOwner, start_owner
+from owner.service import FAILED
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tests" / "tools" / "full_disk_owner.py"
+OPEN = (
+    "import sys; from pathlib import Path; from owner.ledger import Ledger\n"
+    "Ledger(Path(sys.argv[1]), owner='a', fingerprint='f').close()"
+)
+
+
+def small_file_system(folder: Path, command: list[str]) -> list[str]:
+    """The command, with a file system of its own of 500 kB over the folder."""
+    mount = 'cp -r "$0" "$0.kept" && mount -t tmpfs -o size=500k none "$0" && cp "$0.kept"/* "$0"'
+    return ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', str(folder), *command]
+
+
+def may_mount(tmp_path: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    (probe / "file").touch()
+    command = small_file_system(probe, ["true"])
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["disk", "limit"])
+def test_a_full_disk_stops_answers_and_charges_and_room_brings_them_back(
+    owner_folder: Callable[..., Path], tmp_path: Path, mode: str
+) -> None:
+    settings = owner_folder()
+    command = [sys.executable, str(TOOL), str(settings), mode]
+    if mode == "disk":
+        if not may_mount(tmp_path):
+            pytest.skip("no file system may be mounted here; the limit on file sizes is tested")
+        command = small_file_system(settings.parent, command)
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    given = told["given_before_it_was_full"]
+    assert told["refusals"] == [FAILED]
+    assert told["counted_while_full"] == given >= 3
+    assert told["replayed_while_full"]
+    assert told["replayed_after"]
+    assert told["answered_after"] == told["different"] == given + 2
+    assert told["findings"] == []
+    assert "check the disk's space" in told["start_on_a_full_disk"]
+
+
+def open_as_a_user(path: Path) -> subprocess.CompletedProcess[str]:
+    """Open a ledger under the files' permissions, which do not stop root otherwise."""
+    command = [sys.executable, "-c", OPEN, str(path)]
+    if os.geteuid() == 0:
+        bounded = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        command = [*bounded, *command]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_read_only_ledger_is_refused_before_anything_is_promised(
+    tmp_path: Path, what: str
+) -> None:
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    path = folder / "ledger.sqlite"
+    first = open_as_a_user(path)
+    assert first.returncode == 0, first.stderr
+    if what == "file":
+        path.chmod(0o400)
+    else:
+        path.with_name("ledger.sqlite.lock").unlink()
+        folder.chmod(0o500)
+    refused = open_as_a_user(path)
+    path.chmod(0o600)
+    folder.chmod(0o700)
+    assert "cannot be written (Permission denied); make it writable" in refused.stderr
+    assert open_as_a_user(path).returncode == 0
+
+
+def test_a_ledger_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    assert subprocess.run([sys.executable, "-c", OPEN, path], cwd=ROOT, check=False).returncode == 0
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_one_ledger_under_two_names_is_held_once(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    settings = owner_folder()
+    serve_owner(settings)
+    ledger = settings.parent / "ledger.sqlite"
+    for kind, link in (("symbolic", os.symlink), ("hard", os.link)):
+        other = tmp_path / f"{kind}.sqlite"
+        link(ledger, other)
+        changed = settings.with_name(f"{kind}.toml")
+        changed.write_text(settings.read_text().replace("ledger.sqlite", str(other)))
+        with pytest.raises(LedgerError, match="another process holds this ledger"):
+            start_owner(changed, listen=None, insecure_noise_seed=None)
+
+
+def test_damage_under_a_running_owner_is_told_to_nobody_but_its_log(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = owner_folder()
+    running = serve_owner(settings)
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    owner.enroll(make_terms())
+    ledger = settings.parent / "ledger.sqlite"
+    with sqlite3.connect(ledger) as db:
+        db.execute("DROP TABLE charges")
+    db.close()
+    with pytest.raises(OwnerFailedError) as told:
+        owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+    owner.disconnect()
+    assert str(told.value).endswith(FAILED)
+    assert not any(word in str(told.value) for word in ("sqlite", "charges", str(settings.parent)))
+    assert "no such table: charges" in caplog.text
+    assert read_studies(ledger)[1][0].account.answered == 0
+
+
+def test_serving_says_what_to_do_about_a_damaged_ledger(
+    owner_folder: Callable[..., Path], make_terms: Callable[..., StudyTerms]
+) -> None:
+    settings = owner_folder()
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    running.owner.enroll(make_terms(epsilon=Fraction(1)), learner="anonymous")
+    running.owner.answer(
+        Query(study_id="study-1", sequence=1, theta=np.zeros(4)), learner="anonymous"
+    )
+    running.drain(grace=0.1)
+    ledger = settings.parent / "ledger.sqlite"
+    whole = ledger.read_bytes()
+    with sqlite3.connect(ledger) as db:
+        db.execute("DELETE FROM charges")
+    db.close()
+    damaged = {"counts": ledger.read_bytes(), "truncated": whole[: len(whole) // 2]}
+    damaged["header"] = b"\0" * 100 + whole[100:]
+    for content in damaged.values():
+        ledger.write_bytes(content)
+        with pytest.raises(LedgerError, match=r"restore (the ledger|it) from a copy"):
+            start_owner(settings, listen=None, insecure_noise_seed=None)
+    command = [sys.executable, "-m", "owner.cli", "serve", str(settings)]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert result.returncode == 2, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr

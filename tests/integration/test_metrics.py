@@ -1,0 +1,183 @@
+"""Seen from outside: metrics on both sides, JSON log lines, the health port, reflection."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from common.config import read_toml
+from common.errors import InputError, UnreachableError
+from common.features import FeatureMap
+from common.terms import Query, StudyTerms
+from learner.grpc_owner import GrpcOwner
+from learner.line import OwnerLine
+from learner.memory_owner import MemoryOwner
+from learner.metrics import LearnerMetrics, MeasuredOwner
+from owner.server import RunningOwner, ask_health
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Sample name with labels -> value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}
+
+
+def settings_with(path: Path, **more: Any) -> Path:
+    path.write_text(tomli_w.dumps(read_toml(path) | more))
+    return path
+
+
+def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    port = free_port()
+    path = settings_with(owner_folder(epsilon_lifetime="4"), metrics=f"127.0.0.1:{port}")
+    running = serve_owner(path)
+    remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    remote.enroll(make_terms())
+    for sequence in (1, 2, 2):
+        remote.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
+    with pytest.raises(Exception, match="out of order"):
+        remote.answer(Query(study_id="study-1", sequence=9, theta=np.zeros(4)))
+    remote.disconnect()
+    told = scrape(port)
+    assert told["copriv_responses_total"] == 3
+    assert told["copriv_charges"] == 2
+    assert told["copriv_epsilon_held"] == 1
+    assert told["copriv_epsilon_left"] == 3
+    assert told['copriv_refusals_total{status="FAILED_PRECONDITION"}'] == 1
+    assert told["copriv_answer_seconds_count"] == 4
+    names = {re.split(r"[{ ]", name)[0] for name in told}
+    assert {re.sub(r"_(total|created|bucket|count|sum)$", "", name) for name in names} == {
+        *("copriv_responses", "copriv_charges", "copriv_epsilon_held", "copriv_epsilon_left"),
+        *("copriv_refusals", "copriv_answer_seconds"),
+    }
+
+
+def test_a_metrics_address_that_is_taken_is_named(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"metrics = '{address}'"):
+            serve_owner(settings_with(owner_folder(), metrics=address))
+
+
+def test_the_learner_tells_how_the_run_goes_and_who_is_away(
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    records = feature_map.apply(table_maker(50, seed=1), where="test")
+
+    class Lost(MemoryOwner):
+        def answer(self, query: Query) -> Any:
+            raise UnreachableError("lost")
+
+    metrics = LearnerMetrics()
+    metrics.horizon.set(7)
+    owners = [MemoryOwner("here", records, seed=1), Lost("gone", records, seed=1)]
+    lines = [OwnerLine(MeasuredOwner(owner, metrics), make_terms(), retries=0) for owner in owners]
+    metrics.watch(lines)
+    port = free_port()
+    with metrics.served(f"127.0.0.1:{port}"):
+        for line in lines:
+            line.enroll()
+            line.ask(np.zeros(4))
+            line.stop()
+        told = scrape(port)
+    assert told["copriv_horizon"] == 7
+    assert told['copriv_owner_away{owner="here"}'] == 0
+    assert told['copriv_owner_away{owner="gone"}'] == 1
+    assert told['copriv_responses{owner="here"}'] == 1
+    assert told['copriv_query_failures_total{owner="gone"}'] == 1
+    assert told['copriv_query_seconds_count{owner="here"}'] == 1
+    with pytest.raises(OSError, match="refused"):
+        scrape(port)
+
+
+def test_the_health_port_tells_whether_it_serves_and_nothing_else(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    port = free_port()
+    running = serve_owner(settings_with(owner_folder(), health=f"127.0.0.1:{port}"))
+    ask_health(f"127.0.0.1:{port}", seconds=5)
+    elsewhere = GrpcOwner("owner-a", f"127.0.0.1:{port}", deadline=5)
+    with pytest.raises(Exception, match="not found"):
+        elsewhere.describe()
+    elsewhere.disconnect()
+    running.server.stop(None).wait()
+    running.health.enter_graceful_shutdown()
+    with pytest.raises(UnreachableError, match="does not serve"):
+        ask_health(f"127.0.0.1:{port}", seconds=5)
+    with pytest.raises(UnreachableError, match="no answer"):
+        ask_health(f"127.0.0.1:{free_port()}", seconds=5)
+
+
+@pytest.mark.parametrize("reflected", [False, True])
+def test_reflection_is_off_unless_the_settings_say_so(
+    reflected: bool, owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    running = serve_owner(settings_with(owner_folder(), reflection=reflected))
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        if reflected:
+            (told,) = stub.ServerReflectionInfo(iter([asked]), timeout=5)
+            services = {service.name for service in told.list_services_response.service}
+            assert "copriv.v1.DataOwner" in services
+        else:
+            with pytest.raises(grpc.RpcError) as refusal:
+                list(stub.ServerReflectionInfo(iter([asked]), timeout=5))
+            assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_log_lines_are_json_when_asked_for(owner_folder: Callable[..., Path]) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "owner.cli", "--log-format", "json", "serve", owner_folder()),
+            *("--insecure-noise-seed", "1"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("serving on port")
+    time.sleep(0.1)
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 0
+    (line,) = said.strip().splitlines()
+    told = json.loads(line)
+    assert told["level"] == "warning"
+    assert "INSECURE" in told["message"]
+    assert set(told) == {"time", "level", "logger", "message"}

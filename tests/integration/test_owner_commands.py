@@ -1,0 +1,233 @@
+"""copriv-owner check, audit and token, and private bounds, as people type them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+from click.testing import CliRunner
+
+from common.errors import CoprivError
+from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.losses import LOSSES
+from common.tables import TableSource
+from common.terms import StudyTerms
+from owner.checking import typical_gradient
+from owner.cli import cli
+from owner.ledger_rows import read_studies
+from owner.server import start_owner
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit status."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def owner_command(*arguments: object) -> Said:
+    """The command in this process, which is much quicker than one of its own."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    told = [str(warning.message) for warning in caught]
+    if isinstance(result.exception, CoprivError):
+        return Said(result.exception.exit_status, result.stdout, str(result.exception))
+    assert result.exception is None, result.exception
+    return Said(result.exit_code, result.stdout, "\n".join(told))
+
+
+def refused(result: Said, status: int) -> str:
+    assert result.returncode == status, result
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Callable[..., Path]:
+    def write(**privacy: Any) -> Path:
+        table = {
+            "model": {"loss": "squared", "theta_max": 2.0},
+            "algorithm": {"horizon": 10, "step": "auto"},
+            "privacy": {"epsilon": 1} | privacy,
+            "owners": [{"name": "owner-a"}, {"name": "other", "epsilon": 9}],
+        }
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps(table))
+        return path
+
+    return write
+
+
+def test_check_tells_the_noise_that_an_enrolment_then_promises(
+    owner_folder: Callable[..., Path],
+    study: Callable[..., Path],
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+) -> None:
+    settings = owner_folder()
+    checked = owner_command("check", settings, "--study", study())
+    assert checked.returncode == 0, checked.stderr
+    assert not (settings.parent / "ledger.sqlite").exists()
+    told = float(re.findall(r"noise scale on each coordinate: (\S+)", checked.stdout)[0])
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    promised = running.owner.enroll(make_terms(), learner="anonymous").noise_scale
+    running.drain(grace=0.1)
+    assert told == pytest.approx(promised, rel=1e-5)
+    typical = typical_gradient(feature_map, loss="squared", records=None)
+    ratio = float(re.findall(r"noise is (\S+) times a typical gradient", checked.stdout)[0])
+    assert ratio == pytest.approx(4 * promised / typical, rel=0.01)
+    for words in ("200 records", "promised epsilon 1", "confirms 1,", "nothing was charged"):
+        assert words in checked.stdout
+    again = owner_command("check", settings, "--epsilon", "1/3", "--clip", "0.5")
+    assert "1 studies, 9 of the lifetime epsilon 10 is left" in again.stdout
+    assert "at most 0.5, by the clip" in again.stdout
+    assert "epsilon 1/3" in again.stdout
+    _, (entry,) = read_studies(settings.parent / "ledger.sqlite")
+    assert (entry.account.answered, entry.epsilon) == (0, Fraction(1))
+
+
+def test_check_measures_a_typical_gradient_on_public_records(
+    owner_folder: Callable[..., Path],
+    public_table: pd.DataFrame,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+) -> None:
+    public_table.to_parquet(tmp_path / "public.parquet")
+    checked = owner_command("check", owner_folder(), "--public", tmp_path / "public.parquet")
+    told = float(re.findall(r"theta = 0, L1: (\S+) \(measured", checked.stdout)[0])
+    records = feature_map.apply(public_table, where="test")
+    exact = sum(
+        abs(-2.0 * (records.features[:, j] * records.targets).mean())
+        for j in range(feature_map.num_features)
+    )
+    assert told == pytest.approx(exact, rel=1e-4)
+    # What the bounds alone say is an upper bound of the right size.
+    assert exact <= typical_gradient(feature_map, loss="squared", records=None) < 10 * exact
+    assert set(LOSSES) == {"squared", "hinge", "logistic"}
+
+
+def test_check_refuses_what_an_enrolment_would_refuse(
+    owner_folder: Callable[..., Path], study: Callable[..., Path]
+) -> None:
+    settings = owner_folder(epsilon_per_study="2", max_features=4, kappa=2)
+    assert "at most 2 on one study" in refused(
+        owner_command("check", settings, "--epsilon", "3"), 3
+    )
+    assert "kappa = 2" in refused(owner_command("check", settings, "--kappa", "1"), 3)
+    assert "target" in refused(owner_command("check", settings, "--loss", "hinge"), 3)
+    assert "responses" in refused(owner_command("check", settings, "--responses", "0"), 2)
+    assert "epsilon" in refused(owner_command("check", settings, "--epsilon", "much"), 2)
+    assert "cannot be read" in refused(owner_command("check", settings, "--study", "absent"), 2)
+    small = owner_folder(max_features=3)
+    assert "at most 3" in refused(owner_command("check", small), 3)
+    few = owner_folder(min_num_records=201)
+    assert "fewer records" in refused(owner_command("check", few), 3)
+
+
+def test_check_finds_a_ledger_of_other_records(
+    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    settings = owner_folder()
+    start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+    table_maker(200, seed=99).to_parquet(settings.parent / "shard.parquet")
+    assert "other records" in refused(owner_command("check", settings), 2)
+
+
+def test_private_bounds_are_named_by_check_and_serve(
+    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    records = table_maker(300, seed=7)
+    own = fit_feature_map(
+        records, FeatureSettings(target="y", public=TableSource()), source="x", private=True
+    )
+    settings = owner_folder(table=records, pinned=own)
+    process = [sys.executable, "-m", "owner.cli"]
+    served = subprocess.run(
+        [*process, "serve", str(settings)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert served.returncode == 2
+    for said in (refused(owner_command("check", settings), 2), served.stderr):
+        assert "column-0, column-1, column-2, of the target y" in said
+        assert "--allow-private-bounds" in said
+    allowed = subprocess.run(
+        [*process, "check", str(settings), "--allow-private-bounds"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert allowed.returncode == 0
+    assert allowed.stderr.startswith("copriv-owner: warning: ")
+    assert "no epsilon holds" in allowed.stderr
+
+
+def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(
+    tmp_path: Path, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table_maker(600, seed=4).to_csv(tmp_path / "records.csv", index=False)
+    path = tmp_path / "study.toml"
+    settings = {
+        "name": "leaky",
+        "data": {"path": "records.csv"},
+        "features": {"public": {"rows": "-301:"}, "target": "y"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": 10, "rho": 1e-6},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": "north", "data": {"rows": ":300"}}],
+    }
+    path.write_text(tomli_w.dumps(settings))
+
+    def simulate(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "learner.cli", "simulate", str(path), *options]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=90, cwd=tmp_path, check=False
+        )
+
+    stopped = simulate("--out", "a")
+    assert stopped.returncode == 2
+    assert "warning: features.public: 1 of its records are also owner north's" in stopped.stderr
+    assert "owner north did not start" in stopped.stderr
+    allowed = simulate("--out", "b", "--allow-private-bounds")
+    assert allowed.returncode == 0, allowed.stderr
+
+
+def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path: Path) -> None:
+    target = tmp_path / "bank.token"
+    made = owner_command("token", "bank-a", "--out", target)
+    assert made.returncode == 0, made.stderr
+    token = target.read_text().strip()
+    assert len(token) >= 40
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    assert made.stdout == f'[policy.tokens]\nbank-a = "sha256:{digest}"\n'
+    assert "cannot be made" in refused(owner_command("token", "bank-a", "--out", target), 2)
+    assert target.read_text().strip() == token
+
+
+def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Path("/dev/shm")  # noqa: S108
+    monkeypatch.setattr(tempfile, "tempdir", str(memory) if memory.is_dir() else None)
+    result = owner_command("audit", "--trials", "300")
+    assert result.returncode == 0, result.stderr
+    assert "no attack broke the promise" in result.stdout
+    row = r"(squared|hinge|logistic), (domain|clip|moments) +one response +1\.000 +(\S+)"
+    rows = re.findall(row, result.stdout)
+    assert len(rows) == 7
+    assert all(float(bound) <= 1 for _, _, bound in rows)
+    assert sum(float(bound) > 0.1 for _, _, bound in rows) >= 6

@@ -1,0 +1,276 @@
+"""Codes and public words of every refusal, tokens and limits, over real sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+from common import codec
+from common.errors import PolicyError, UnreachableError
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from common.terms import Query, StudyTerms
+from learner.grpc_owner import GrpcOwner
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner
+from owner.service import FAILED
+
+TOKEN = "a-token-for-the-tests-only"  # noqa: S105
+DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"
+Code = grpc.StatusCode
+
+
+def connect(running: RunningOwner, *, token: str | None = None, deadline: float = 20) -> GrpcOwner:
+    return GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=deadline, token=token)
+
+
+def status_of(call: Callable[[], Any]) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as refused:
+        call()
+    return refused.value.code(), refused.value.details()
+
+
+def test_every_refusal_has_its_code_its_words_and_charges_nothing(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    settings = owner_folder(epsilon_lifetime="1.5", losses=["squared"])
+    running = serve_owner(settings)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+
+        def enroll(**changes: Any) -> Any:
+            return stub.Enroll(codec.terms_to_pb(make_terms(**changes)), timeout=10)
+
+        def answer(sequence: int, theta: Any = (0.1, 0.1, 0.1, 0.1), study: str = "study-1") -> Any:
+            query = Query(study_id=study, sequence=sequence, theta=np.array(theta))
+            return stub.AnswerOnce(codec.query_to_pb(query), timeout=10)
+
+        enroll(responses=2)
+        first = answer(1)
+        outside = float(np.nextafter(2.0, 3.0))
+        close = pb.CloseRequest(study_id="none")
+        expected = [
+            (lambda: enroll(theta_max=-1.0), Code.INVALID_ARGUMENT, "theta_max must be"),
+            (lambda: enroll(study_id="new", clip=0.0), Code.INVALID_ARGUMENT, "clip must be"),
+            (lambda: answer(2, (0.0, 0.0, 0.0)), Code.INVALID_ARGUMENT, "agreed on 4"),
+            (lambda: answer(2, (0, 0, 0, outside)), Code.INVALID_ARGUMENT, "leaves the box"),
+            (lambda: answer(2, (0, 0, np.nan, 0)), Code.INVALID_ARGUMENT, "not a finite number"),
+            (lambda: answer(3), Code.FAILED_PRECONDITION, "the next one is 2"),
+            (lambda: answer(1, (0, 0, 0, 0)), Code.FAILED_PRECONDITION, "another theta"),
+            (lambda: answer(1, study="none"), Code.FAILED_PRECONDITION, "enrol first"),
+            (lambda: stub.Close(close), Code.FAILED_PRECONDITION, "enrol first"),
+            (lambda: enroll(loss="hinge"), Code.PERMISSION_DENIED, "with other terms"),
+            (
+                lambda: enroll(study_id="new", loss="hinge"),
+                Code.PERMISSION_DENIED,
+                "only for the losses squared",
+            ),
+            (
+                lambda: enroll(study_id="new", epsilon=Fraction(11)),
+                Code.PERMISSION_DENIED,
+                "at most 10 on one study",
+            ),
+            (
+                lambda: enroll(study_id="new", epsilon=Fraction(2, 3)),
+                Code.RESOURCE_EXHAUSTED,
+                "but 1/2 of the lifetime budget is left",
+            ),
+        ]
+        ledger = settings.parent / "ledger.sqlite"
+        before = read_studies(ledger)[1]
+        for call, code, words in expected:
+            status, sentence = status_of(call)
+            assert (status, words in sentence) == (code, True), (status, sentence, words)
+            assert read_studies(ledger)[1] == before
+        assert answer(1) == first
+        answer(2)
+        status, sentence = status_of(lambda: answer(3))
+        assert (status, sentence) == (
+            Code.RESOURCE_EXHAUSTED,
+            "all 2 promised responses were given; 0 are left in this study",
+        )
+
+
+def test_an_unexpected_failure_says_one_fixed_sentence(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running = serve_owner(owner_folder())
+    owner = connect(running)
+    owner.enroll(make_terms())
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("record 17 of /secret/shard.csv is 3.14159")
+
+    monkeypatch.setattr("owner.answering.exact_answer", fails)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        query = codec.query_to_pb(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+        for call in (lambda: stub.AnswerOnce(query), lambda: next(stub.Answer(iter([query])))):
+            assert status_of(call) == (Code.INTERNAL, FAILED)
+    owner.disconnect()
+    assert "3.14159" in caplog.text
+
+
+def test_a_token_opens_the_owner_and_nothing_else_does(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    settings = owner_folder(tokens={"bank-a": DIGEST})
+    running = serve_owner(settings)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        terms = codec.terms_to_pb(make_terms())
+        query = codec.query_to_pb(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+        for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", DIGEST),)):
+            for call in (
+                lambda m=metadata: stub.Describe(pb.DescribeRequest(), metadata=m),
+                lambda m=metadata: stub.Enroll(terms, metadata=m),
+                lambda m=metadata: stub.AnswerOnce(query, metadata=m),
+                lambda m=metadata: next(stub.Answer(iter([query]), metadata=m)),
+                lambda m=metadata: stub.Close(pb.CloseRequest(study_id="s"), metadata=m),
+            ):
+                status, sentence = status_of(call)
+                assert status is Code.UNAUTHENTICATED
+                assert "token" in sentence
+                assert DIGEST[7:20] not in sentence
+    for token in (None, TOKEN[:-1]):
+        stranger = connect(running, token=token)
+        with pytest.raises(PolicyError, match="token"):
+            stranger.enroll(make_terms())
+        stranger.disconnect()
+    owner = connect(running, token=TOKEN)
+    owner.enroll(make_terms())
+    owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+    owner.close("study-1")
+    owner.disconnect()
+    assert read_studies(settings.parent / "ledger.sqlite")[1][0].learner == "bank-a"
+
+
+def test_a_busy_owner_is_asked_again_and_no_tick_is_lost(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    running = serve_owner(owner_folder(queries_per_second=20))
+    owner = connect(running)
+    owner.enroll(make_terms(responses=40, horizon=40))
+    began = time.monotonic()
+    answers = {
+        owner.answer(Query(study_id="study-1", sequence=k, theta=np.zeros(4))).gradient.tobytes()
+        for k in range(1, 41)
+    }
+    # The bucket holds a second's worth, so twenty more take at least most of a second.
+    assert time.monotonic() - began > 0.5
+    assert len(answers) == 40
+    owner.disconnect()
+
+
+def test_a_learner_that_will_not_wait_is_told_that_the_owner_is_busy(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    owner = connect(serve_owner(owner_folder(queries_per_second=0.02)), deadline=10)
+    owner.describe()
+    with pytest.raises(UnreachableError, match=r"takes no further query .* ask again then"):
+        owner.describe()
+    owner.disconnect()
+
+
+def test_too_many_enrolments_are_refused_with_the_time_to_come_back(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    running = serve_owner(owner_folder(enrollments_per_hour=2))
+    owner = connect(running)
+    for study in ("a", "b", "a", "b", "a"):
+        owner.enroll(make_terms(study_id=study))
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Enroll(codec.terms_to_pb(make_terms(study_id="c")))
+    assert refused.value.code() is Code.UNAVAILABLE
+    wait = dict(refused.value.trailing_metadata())["retry-after-ms"]
+    assert 1_700_000 < int(wait) <= 1_800_000
+    owner.disconnect()
+
+
+def test_training_sends_the_token_that_the_study_names(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    public_table: pd.DataFrame,
+    tmp_path: Path,
+) -> None:
+    running = serve_owner(owner_folder(tokens={"bank-a": DIGEST}, epsilon_per_study="10"))
+    public_table.to_parquet(tmp_path / "public.parquet")
+    (tmp_path / "bank.token").write_text(TOKEN + "\n")
+
+    def train(token: str | None) -> subprocess.CompletedProcess[str]:
+        study: dict[str, Any] = {
+            "name": "t",
+            "features": {"public": {"path": "public.parquet"}, "target": "y"},
+            "model": {"theta_max": 2.0},
+            "algorithm": {"horizon": 20, "rho": 1e-6},
+            "privacy": {"epsilon": 1},
+            "network": {"deadline": 5.0} | ({"token": token} if token else {}),
+            "owners": [{"name": "owner-a", "address": f"127.0.0.1:{running.port}"}],
+        }
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps(study))
+        out = tmp_path / f"run-{token is None}"
+        command = [sys.executable, "-m", "learner.cli", "train", str(path), "--out", str(out)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+    refused = train(None)
+    assert refused.returncode == 3, refused.stderr
+    assert "wants a token" in refused.stderr
+    trained = train("file:bank.token")
+    assert trained.returncode == 0, trained.stderr
+    told = json.loads((tmp_path / "run-False" / "summary.json").read_text())
+    assert told["ticks"] == 20
+    kept = "".join(p.read_text() for p in (tmp_path / "run-False").glob("*.toml"))
+    assert TOKEN not in kept
+
+
+def test_streams_of_two_learners_do_not_wait_for_each_other(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    running = serve_owner(owner_folder(queries_per_second=1000))
+    answered = []
+
+    def learner(study: str) -> None:
+        owner = connect(running)
+        owner.enroll(make_terms(study_id=study))
+        for k in range(1, 11):
+            owner.answer(Query(study_id=study, sequence=k, theta=np.zeros(4)))
+        answered.append(study)
+        owner.disconnect()
+
+    threads = [threading.Thread(target=learner, args=(f"s{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(answered) == 4

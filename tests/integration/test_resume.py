@@ -1,0 +1,509 @@
+"""The learner survives: whatever dies at whatever moment, the run ends and nobody pays twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+import learner.line
+import learner.runner
+from common.errors import BudgetSpentError, RefusedError, UnreachableError
+from common.features import FeatureMap
+from common.losses import Regulariser
+from common.terms import Enrollment, Query, Response, StudyTerms
+from learner.clocks import PoissonClocks, each_alone, synchronous_rounds
+from learner.core import Asynchronous
+from learner.journal import Journal, TickEntry
+from learner.line import OwnerLine
+from learner.memory_owner import MemoryOwner
+from learner.runner import Applied, Pace, run
+from learner.synchronous import SynchronousAverage
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner, start_owner
+
+NAMES = ("owner-a", "owner-b", "owner-c")
+WEIGHTS = np.array([0.5, 0.3, 0.2])
+KILLS = 5
+
+
+class Crash(BaseException):
+    """The learner dies here."""
+
+
+class FaultyOwner(MemoryOwner):
+    """Loses queries before or after they were charged, and is sometimes not there at all."""
+
+    def __init__(self, *arguments: Any, faults: random.Random, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.faults = faults
+        self.calm = False
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        self.sometimes(0.4, UnreachableError)
+        return super().enroll(terms)
+
+    def answer(self, query: Query) -> Response:
+        self.sometimes(0.1, UnreachableError)
+        response = super().answer(query)
+        self.sometimes(0.1, UnreachableError)
+        return response
+
+    def sometimes(self, share: float, error: type[BaseException]) -> None:
+        if not self.calm and self.faults.random() < share:
+            raise error("trouble")
+
+    @property
+    def answered(self) -> int:
+        assert self._study is not None
+        return self._study.account.answered
+
+
+class DyingJournal(Journal):
+    """The learner may die before and after each word it writes."""
+
+    def __init__(self, path: Path, faults: random.Random, share: float) -> None:
+        self.faults, self.share = faults, share
+        super().__init__(path)
+
+    def die(self) -> None:
+        if self.faults.random() < self.share:
+            raise Crash
+
+    def append(self, entry: TickEntry) -> None:
+        self.die()
+        super().append(entry)
+        self.die()
+
+    def note(self, key: str, value: str) -> None:
+        self.die()
+        super().note(key, value)
+        self.die()
+
+    def keep_unanswered(self, owner: int, **query: Any) -> None:
+        self.die()
+        super().keep_unanswered(owner, **query)
+        self.die()
+
+
+def start(
+    owners: list[FaultyOwner],
+    terms: StudyTerms,
+    journal: Journal,
+    agreed: list[Enrollment],
+    *,
+    rounds: bool,
+) -> list[Applied]:
+    """One start of the learner, as ``learner.study.train`` does it."""
+    rows: list[Applied] = []
+    answered = [0] * len(owners)
+    for entry in journal.entries():
+        for owner, (sequence, _) in entry.responses.items():
+            answered[owner] = sequence
+    left_open = {
+        owner: Query(study_id=terms.study_id, sequence=sequence, theta=theta)
+        for owner, (sequence, theta) in journal.unanswered().items()
+        if sequence == answered[owner] + 1
+    }
+
+    def keep(owner: int) -> Callable[[Query], None]:
+        return lambda query: journal.keep_unanswered(
+            owner, sequence=query.sequence, theta=query.theta
+        )
+
+    lines = [
+        OwnerLine(
+            owner,
+            terms,
+            answered=answered[index],
+            unanswered=left_open.get(index),
+            keep=keep(index),
+            retries=1,
+        )
+        for index, owner in enumerate(owners)
+    ]
+    rng = np.random.default_rng(5)
+    common: dict[str, Any] = {
+        "weights": WEIGHTS,
+        "num_features": 4,
+        "horizon": terms.horizon,
+        "theta_max": 2.0,
+        "regulariser": Regulariser(coefficient=1e-5),
+    }
+    algorithm: Any = (
+        SynchronousAverage(**common, initial_step=0.1)
+        if rounds
+        else Asynchronous(**common, rho=1e-3)
+    )
+    try:
+        for line, enrollment in zip(lines, agreed, strict=True):
+            line.take_up(enrollment)
+        run(
+            algorithm,
+            synchronous_rounds(3) if rounds else PoissonClocks(each_alone(3), np.ones(3), rng=rng),
+            lines,
+            journal=journal,
+            horizon=terms.horizon,
+            pace=Pace(time_scale=0.0, patience=60.0),
+            on_applied=rows.append,
+        )
+        assert [line.left for line in lines] == [None] * 3
+    finally:
+        for line in lines:
+            line.stop()
+    return rows
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
+    rounds: bool,
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learner.line, "SHORTEST_WAIT_SECONDS", 0.0002)
+    monkeypatch.setattr(learner.line, "LONGEST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(learner.runner, "IDLE_SECONDS", 0.0005)
+    terms = make_terms(horizon=25, responses=25)
+    records = feature_map.apply(table_maker(50, seed=1), where="test")
+    crashes = 0
+    for seed in range(20):
+        faults = random.Random(seed)
+        owners = [FaultyOwner(name, records, seed=1, faults=faults) for name in NAMES]
+        agreed = [MemoryOwner(name, records, seed=1).enroll(terms) for name in NAMES]
+        path = tmp_path / f"{seed}.sqlite"
+        rows: list[Applied] = []
+        while not rows:
+            journal = DyingJournal(path, faults, share=0.05)
+            try:
+                rows = start(owners, terms, journal, agreed, rounds=rounds)
+            except Crash:
+                crashes += 1
+            finally:
+                journal.close()
+        assert len(rows) == 25
+        with closing(Journal(path)) as journal:
+            entries = list(journal.entries())
+        for index, owner in enumerate(owners):
+            numbers = [e.responses[index][0] for e in entries if index in e.responses]
+            assert numbers == list(range(1, len(numbers) + 1))
+            # At most the one that was asked last, by an owner that is away at the end.
+            assert owner.answered - len(numbers) in (0, 1)
+        # The whole run once more from its journal: nothing is asked, the same models come out.
+        with closing(Journal(path)) as journal:
+            again = start(owners, terms, journal, agreed, rounds=rounds)
+        models = [[row.central_model.tobytes() for row in both] for both in (rows, again)]
+        assert models[0] == models[1]
+        assert all(row.replayed for row in again)
+    assert crashes > 40
+
+
+class Refuses:
+    """An owner that refuses from its second answer on."""
+
+    def __init__(self, owner: MemoryOwner) -> None:
+        self._owner, self._asked = owner, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._owner, name)
+
+    def answer(self, query: Query) -> Response:
+        self._asked += 1
+        if self._asked > 1:
+            raise BudgetSpentError("the budget is spent")
+        return self._owner.answer(query)
+
+
+def lines_of(
+    owners: list[Any], terms: StudyTerms, algorithm_horizon: int
+) -> tuple[list[OwnerLine], Asynchronous]:
+    lines = [OwnerLine(owner, terms) for owner in owners]
+    for line in lines:
+        line.enroll()
+    algorithm = Asynchronous(
+        weights=WEIGHTS,
+        num_features=4,
+        horizon=algorithm_horizon,
+        rho=1e-3,
+        theta_max=2.0,
+        regulariser=Regulariser(coefficient=1e-5),
+    )
+    return lines, algorithm
+
+
+@pytest.mark.parametrize("refusing", [1, 3])
+def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
+    refusing: int,
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    records = feature_map.apply(table_maker(50, seed=1), where="test")
+    owners: list[Any] = [MemoryOwner(name, records, seed=1) for name in NAMES]
+    owners[:refusing] = [Refuses(owner) for owner in owners[:refusing]]
+    terms = make_terms(horizon=30, responses=30)
+    lines, algorithm = lines_of(owners, terms, 30)
+    rows: list[Applied] = []
+
+    def train() -> None:
+        clocks = PoissonClocks(each_alone(3), np.ones(3), rng=np.random.default_rng(5))
+        pace = Pace(time_scale=0.0, patience=60.0)
+        run(algorithm, clocks, lines, journal=None, horizon=30, pace=pace, on_applied=rows.append)
+
+    if refusing == 3:
+        with pytest.raises(RefusedError, match="all owners have left the study"):
+            train()
+        assert len(rows) == 3
+        return
+    train()
+    assert len(rows) == 30
+    assert lines[0].answered == 1
+    assert lines[0].left is not None
+    assert "owner owner-a has left the study: the budget is spent" in caplog.text
+    assert lines[0].status == "owner-a has left"
+
+
+def test_a_number_is_asked_for_one_theta_only(
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A query that seemed lost may still arrive: asking its number anew would end the study."""
+    monkeypatch.setattr(learner.line, "SHORTEST_WAIT_SECONDS", 0.001)
+    records = feature_map.apply(table_maker(50, seed=1), where="test")
+
+    class Delayed(MemoryOwner):
+        """The first query arrives only after the owner has enrolled again."""
+
+        held: Query | None = None
+        enrolled = 0
+
+        def enroll(self, terms: StudyTerms) -> Enrollment:
+            told = super().enroll(terms)
+            self.enrolled += 1
+            if self.enrolled == 2 and self.held is not None:
+                super().answer(self.held)
+            return told
+
+        def answer(self, query: Query) -> Response:
+            if self.held is None:
+                self.held = query
+                raise UnreachableError("lost, or so it seems")
+            return super().answer(query)
+
+    line = OwnerLine(Delayed("owner-a", records, seed=1), make_terms(), retries=0)
+    line.enroll()
+    assert line.ask(np.full(4, 0.1)) is None
+    assert "owner-a away since" in line.status
+    give_up = time.monotonic() + 20
+    while (response := line.ask(np.full(4, 0.2))) is None and time.monotonic() < give_up:
+        time.sleep(0.002)
+    line.stop()
+    assert line.left is None
+    assert response is not None
+    assert response.sequence == line.answered == 1
+
+
+# --- real processes ---------------------------------------------------------------------------
+
+
+class Study:
+    """Three owners in real processes, and learners that are started and killed at will."""
+
+    def __init__(self, folder: Path, table: pd.DataFrame, stack: ExitStack, horizon: int) -> None:
+        self.folder, self.horizon = folder, horizon
+        table.to_parquet(folder / "public.parquet")
+        self.owners: dict[str, tuple[Path, int]] = {}
+        for index, name in enumerate(NAMES):
+            path = folder / name
+            path.mkdir()
+            table.iloc[100 * index : 100 * (index + 1)].to_parquet(path / "shard.parquet")
+            settings = {
+                "name": name,
+                "data": {"path": "shard.parquet"},
+                "policy": {"epsilon_per_study": "10", "epsilon_lifetime": "100"},
+            }
+            (path / "owner.toml").write_text(tomli_w.dumps(settings))
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "owner.cli", "serve", path / "owner.toml"),
+                    *("--insecure-noise-seed", str(index)),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            assert process.stdout is not None
+            stack.callback(process.stdout.close)
+            self.owners[name] = (path, int(process.stdout.readline().split()[-1]))
+        self.path = folder / "study.toml"
+        self.path.write_text(
+            tomli_w.dumps(
+                {
+                    "name": "killed",
+                    "seed": 1,
+                    "features": {"public": {"path": "public.parquet"}, "target": "y"},
+                    "model": {"loss": "squared", "theta_max": 2.0},
+                    "algorithm": {"horizon": horizon, "rho": 1e-3},
+                    "privacy": {"epsilon": 10},
+                    "owners": [
+                        {"name": name, "address": f"127.0.0.1:{port}"}
+                        for name, (_, port) in self.owners.items()
+                    ],
+                }
+            )
+        )
+
+    def start(self, run_folder: Path, *more: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-m", "learner.cli", "train", self.path),
+                *("--resume", run_folder, *map(str, more)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, run_folder: Path) -> dict[str, Any]:
+        process = self.start(run_folder)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        told: dict[str, Any] = json.loads((run_folder / "summary.json").read_text())
+        return told
+
+
+def lived(run_folder: Path) -> int:
+    """How many communications the journal holds; -1 before there is a journal."""
+    try:
+        with closing(
+            sqlite3.connect(f"file:{run_folder / 'journal.sqlite'}?mode=ro", uri=True, timeout=5)
+        ) as db:
+            return int(db.execute("SELECT count(*) FROM ticks").fetchone()[0])
+    except sqlite3.OperationalError:
+        return -1
+
+
+@pytest.fixture
+def start_study(
+    tmp_path: Path, table_maker: Callable[..., pd.DataFrame]
+) -> Iterator[Callable[..., Study]]:
+    with ExitStack() as stack:
+        yield lambda horizon: Study(tmp_path, table_maker(600, seed=9), stack, horizon)
+
+
+def killed_and_resumed(study: Study, kills: int, rng: random.Random) -> None:
+    """Kill at random moments, compare with an unbroken run, and the journals with the ledgers."""
+    whole = study.finish(study.folder / "whole")
+    broken = study.folder / "broken"
+    # A few in the seconds before the first tick, the others while ticks are lived.
+    for kill in range(kills):
+        process = study.start(broken)
+        if kill % 5 == 4:
+            time.sleep(rng.uniform(0.0, 1.5))
+        else:
+            share = (kill + rng.random()) / (kills + 1)
+            while lived(broken) < share * study.horizon and process.poll() is None:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0.0, 0.004))
+        process.kill()
+        process.communicate()
+    assert 0 < lived(broken) < study.horizon
+    told = study.finish(broken)
+    assert told["theta"] == whole["theta"]
+    assert told["ticks"] == whole["ticks"] == study.horizon
+    traces = [pd.read_parquet(run / "trace.parquet") for run in (study.folder / "whole", broken)]
+    for column in ("k", "owner", "sequence", "time"):
+        assert traces[0][column].tolist() == traces[1][column].tolist()
+    assert np.stack(traces[0]["theta"]).tobytes() == np.stack(traces[1]["theta"]).tobytes()
+    for owner in told["owners"]:
+        _, studies = read_studies(study.owners[owner["name"]][0] / "ledger.sqlite")
+        assert [entry.account.answered for entry in studies] == [owner["responses"]] * 2
+        assert all(entry.account.closed for entry in studies)
+    # A run that has finished is only shown.
+    assert study.finish(broken) == told
+
+
+def test_a_killed_learner_resumes_bit_for_bit_and_charges_nobody_twice(
+    start_study: Callable[..., Study],
+) -> None:
+    killed_and_resumed(start_study(400), KILLS, random.Random(20))
+
+
+@pytest.mark.trouble
+def test_forty_kills_later_the_model_is_the_same(start_study: Callable[..., Study]) -> None:
+    killed_and_resumed(start_study(3000), 40, random.Random(21))
+
+
+def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    table_maker: Callable[..., pd.DataFrame],
+    tmp_path: Path,
+) -> None:
+    settings_path = owner_folder("owner-a")
+    running = start_owner(settings_path, listen=None, insecure_noise_seed=1)
+    table_maker(300, seed=2).to_parquet(tmp_path / "public.parquet")
+    study = {
+        "name": "alone",
+        "seed": 1,
+        "features": {"map": str(settings_path.parent / "features.json")},
+        "model": {"loss": "squared", "theta_max": 2.0},
+        "algorithm": {"horizon": 3000, "rho": 1e-3},
+        "privacy": {"epsilon": 10, "sensitivity": "domain", "split": "horizon"},
+        "network": {"patience": 1, "deadline": 5},
+        "owners": [{"name": "owner-a", "address": f"127.0.0.1:{running.port}"}],
+    }
+    path, out = tmp_path / "study.toml", tmp_path / "run"
+    path.write_text(tomli_w.dumps(study))
+    command = [sys.executable, "-m", "learner.cli", "train"]
+    process = subprocess.Popen(
+        [*command, path, "--out", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while lived(out) < 100:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
+    running.drain(grace=0.1)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert "no owner answered for 1 seconds (owner-a away since" in said
+    assert f"copriv train --resume {out}" in said
+    again = subprocess.run(
+        [*command, "--resume", out], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert again.returncode == 4, again.stderr
+    # Another port: addresses may change between two starts of a run.
+    back = serve_owner(settings_path, insecure_noise_seed=1)
+    study["owners"] = [{"name": "owner-a", "address": f"127.0.0.1:{back.port}"}]
+    path.write_text(tomli_w.dumps(study))
+    last = subprocess.run(
+        [*command, path, "--resume", out], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert last.returncode == 0, last.stderr
+    assert json.loads((out / "summary.json").read_text())["ticks"] == 3000
+    # Another study does not go on with this run.
+    path.write_text(tomli_w.dumps(study | {"seed": 2}))
+    (out / "summary.json").unlink()
+    other = subprocess.run(
+        [*command, path, "--resume", out], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert other.returncode == 2
+    assert "begun with other settings" in other.stderr

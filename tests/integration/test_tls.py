@@ -1,0 +1,440 @@
+"""Mutual TLS on a real port: who is refused, what is said, and what the port speaks at all."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import tomli_w
+from cryptography import x509
+
+import learner.certificates
+from common.config import read_toml
+from common.errors import InputError, UnreachableError, UntrustedError
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from common.terms import StudyTerms
+from common.tls import Identity, TlsSettings, load_identity
+from learner.certificates import Party, hosts_of, make_certificates
+from learner.grpc_owner import GrpcOwner
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def tls_of(folder: Path) -> TlsSettings:
+    return TlsSettings(
+        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
+    )
+
+
+def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Path:
+    make_certificates(
+        out,
+        [
+            Party(name="owner-a", role="owner", hosts=hosts),
+            Party(name="learner", role="learner"),
+            Party(name="stranger", role="learner"),
+        ],
+        study="test",
+        ca_days=100,
+        **{"days": 90, "renew": False} | options,
+    )
+    return out
+
+
+def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Certificates of the folder's own CA that ran out an hour ago."""
+    certs(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
+        real = learner.certificates.timedelta
+        patch.setattr(learner.certificates, "timedelta", lambda days: real(hours=-1))
+        patch.setattr(learner.certificates, "_still_good", lambda *_: None)
+        return certs(out, days=1)
+
+
+def identity(folder: Path, *, check: bool = True) -> Identity:
+    paths = tls_of(folder)
+    if check:
+        return load_identity(paths, base=Path("/"), role="client")
+    # What a learner would show that does not look at its own files first.
+    return Identity(
+        paths=paths,
+        ca=paths.ca.read_bytes(),
+        certificate=paths.certificate.read_bytes(),
+        key=paths.key.read_bytes(),
+    )
+
+
+@pytest.fixture
+def serve_tls(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> Callable[..., RunningOwner]:
+    def serve(folder: Path, *, listen: str = "127.0.0.1:0", **policy: Any) -> RunningOwner:
+        path = owner_folder(**policy)
+        settings = read_toml(path) | {
+            "listen": listen,
+            "tls": tls_of(folder).model_dump(mode="json"),
+        }
+        path.write_text(tomli_w.dumps(settings))
+        return serve_owner(path)
+
+    return serve
+
+
+def reach(running: RunningOwner, who: Identity | None, host: str = "127.0.0.1") -> GrpcOwner:
+    return GrpcOwner("owner-a", f"{host}:{running.port}", deadline=5, identity=who)
+
+
+def told(running: RunningOwner, who: Identity | None, host: str = "127.0.0.1") -> str:
+    """The sentence of the refusal, after making sure that waiting is not the cure."""
+    remote = reach(running, who, host)
+    with pytest.raises(UntrustedError) as refusal:
+        remote.describe()
+    remote.disconnect()
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_both_sides_of_one_study_reach_each_other(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path, host: str
+) -> None:
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    remote = reach(running, identity(folder / "learner"), host)
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
+def test_the_certificates_name_is_who_asks(
+    serve_tls: Callable[..., RunningOwner],
+    tmp_path: Path,
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a", learners=["learner"])
+    for name, admitted in (("learner", True), ("stranger", False)):
+        remote = reach(running, identity(folder / name))
+        if admitted:
+            remote.enroll(make_terms())
+        else:
+            with pytest.raises(Exception, match="does not serve this learner"):
+                remote.enroll(make_terms())
+        remote.disconnect()
+    _, studies = read_studies(tmp_path / "owner-a" / "ledger.sqlite")
+    assert [entry.learner for entry in studies] == ["learner"]
+
+
+def test_an_owner_for_another_name_is_refused(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs", hosts=("elsewhere.example", "10.9.8.7"))
+    sentence = told(serve_tls(folder / "owner-a"), identity(folder / "learner"))
+    assert "is for elsewhere.example, 10.9.8.7, not for 127.0.0.1" in sentence
+    assert "copriv certs" in sentence
+
+
+def test_an_owner_of_another_ca_is_refused(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
+    running = serve_tls(theirs / "owner-a")
+    assert "its certificate is not of our CA" in told(running, identity(ours / "learner"))
+
+
+def test_a_self_signed_owner_is_refused(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-subj", "/CN=owner-a", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", forged / "key.pem", "-out", forged / "certificate.pem", "-days", "9"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (forged / "ca.pem").write_bytes((forged / "certificate.pem").read_bytes())
+    sentence = told(serve_tls(forged), identity(folder / "learner"))
+    assert "its certificate is self-signed" in sentence
+    assert "copriv certs" in sentence
+
+
+def test_an_expired_owner_is_refused_and_does_not_even_start(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = expired(tmp_path / "certs", monkeypatch)
+    with pytest.raises(InputError, match=r"has expired; renew it with copriv certs --renew"):
+        serve_tls(folder / "owner-a")
+    # One that expires while it serves.
+    monkeypatch.setattr("common.tls._check", lambda *_: None)
+    running = serve_tls(folder / "owner-a")
+    sentence = told(running, identity(folder / "learner", check=False))
+    assert "its certificate expired on 2" in sentence
+    assert "copriv certs --renew" in sentence
+
+
+def test_an_expired_learner_is_refused(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    owner_files = {path: path.read_bytes() for path in (folder / "owner-a").iterdir()}
+    expired(folder, monkeypatch)
+    for path, content in owner_files.items():
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"certificate\.pem has expired"):
+        identity(folder / "learner")
+    sentence = told(running, identity(folder / "learner", check=False))
+    assert "it refuses our certificate" in sentence
+    assert "copriv certs" in sentence
+
+
+def test_a_learner_of_another_ca_is_refused(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
+    mixed = theirs / "learner"
+    (mixed / "ca.pem").write_bytes((ours / "learner" / "ca.pem").read_bytes())
+    with pytest.raises(InputError, match=r"is not of the CA in tls\.ca"):
+        identity(mixed)
+    sentence = told(serve_tls(ours / "owner-a"), identity(mixed, check=False))
+    assert "it refuses our certificate" in sentence
+    assert "copriv certs" in sentence
+
+
+def test_an_owner_cannot_question_another_owner(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    with pytest.raises(InputError, match="was made for an owner, not for this side"):
+        identity(folder / "owner-a")
+    running = serve_tls(folder / "owner-a")
+    assert "it refuses our certificate" in told(running, identity(folder / "owner-a", check=False))
+
+
+def test_plain_text_meets_tls_and_the_other_way_round(
+    serve_tls: Callable[..., RunningOwner],
+    serve_owner: Callable[..., RunningOwner],
+    owner_folder: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    folder = certs(tmp_path / "certs")
+    assert "it asks for TLS and a certificate" in told(serve_tls(folder / "owner-a"), None)
+    plain = serve_owner(owner_folder("owner-b"))
+    assert "it does not speak TLS" in told(plain, identity(folder / "learner"))
+
+
+def test_nobody_there_is_not_a_matter_of_certificates(tmp_path: Path) -> None:
+    who = identity(certs(tmp_path / "certs") / "learner")
+    remote = GrpcOwner("owner-a", "127.0.0.1:1", deadline=5, identity=who)
+    with pytest.raises(UnreachableError, match="nobody listens there") as refusal:
+        remote.describe()
+    assert not isinstance(refusal.value, UntrustedError)
+
+
+def test_a_client_without_a_certificate_gets_nothing(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    ca = (folder / "learner" / "ca.pem").read_bytes()
+    with grpc.secure_channel(
+        f"127.0.0.1:{running.port}", grpc.ssl_channel_credentials(root_certificates=ca)
+    ) as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        for call in (
+            lambda: stub.Describe(pb.DescribeRequest(), timeout=5),
+            lambda: stub.Enroll(pb.StudyTerms(), timeout=5),
+            lambda: stub.AnswerOnce(pb.Query(), timeout=5),
+            lambda: next(stub.Answer(iter([pb.Query()]), timeout=5)),
+            lambda: stub.Close(pb.CloseRequest(), timeout=5),
+        ):
+            with pytest.raises(grpc.RpcError) as refusal:
+                call()
+            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def handshake(port: int, folder: Path | None, **limits: Any) -> ssl.SSLSocket:
+    """A handshake and the first bytes of HTTP/2, within limits; raises if it is refused."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    if folder is not None:
+        context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    if ciphers := limits.pop("ciphers", None):
+        context.set_ciphers(ciphers)
+    for name, value in limits.items():
+        setattr(context, name, value)
+    plain = socket.create_connection(("127.0.0.1", port), 5)
+    try:
+        secured = context.wrap_socket(plain, server_hostname="127.0.0.1")
+    except BaseException:
+        plain.close()
+        raise
+    try:
+        if not secured.recv(1):
+            raise ConnectionResetError
+    except BaseException:
+        secured.close()
+        raise
+    return secured
+
+
+@pytest.mark.filterwarnings("ignore:ssl:DeprecationWarning")
+def test_the_port_speaks_only_modern_authenticated_tls(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    port = serve_tls(folder / "owner-a").port
+    learner_files = folder / "learner"
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        with handshake(
+            port, learner_files, minimum_version=version, maximum_version=version
+        ) as secured:
+            assert secured.version() == version.name.replace("_", ".")
+            assert secured.cipher()[0].endswith(
+                ("GCM_SHA256", "GCM_SHA384", "POLY1305_SHA256")
+            ) or ("GCM" in secured.cipher()[0])
+    refused = (ssl.SSLError, ConnectionError)
+    tls12 = {"minimum_version": ssl.TLSVersion.TLSv1_2, "maximum_version": ssl.TLSVersion.TLSv1_2}
+    # Old versions, with OpenSSL's own caution switched off so that it is the port that refuses.
+    for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+        with pytest.raises(refused):
+            handshake(
+                port,
+                learner_files,
+                minimum_version=version,
+                maximum_version=version,
+                ciphers="ALL:@SECLEVEL=0",
+            )
+    # Anonymous, unencrypted, static-RSA, CBC and other old suites.
+    for ciphers in ("aNULL", "eNULL", "kRSA", "AES128-SHA", "ECDHE-ECDSA-AES128-SHA", "3DES"):
+        try:
+            with pytest.raises(refused):
+                handshake(port, learner_files, ciphers=f"{ciphers}:@SECLEVEL=0", **tls12)
+        except ssl.SSLError as error:
+            # The library at hand does not know the suite at all.
+            assert "NO_CIPHER_MATCH" in str(error)  # noqa: PT017
+    with pytest.raises(refused):
+        handshake(port, None)
+    with pytest.raises(refused):
+        handshake(port, None, **tls12)
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+
+    def serial() -> int:
+        with handshake(running.port, folder / "learner") as secured:
+            shown = secured.getpeercert(binary_form=True)
+        return x509.load_der_x509_certificate(shown or b"").serial_number
+
+    before = serial()
+    assert serial() == before
+    # Half of a renewal: the key alone does not fit, so the old certificate stays.
+    key, certificate = (folder / "owner-a" / name for name in ("key.pem", "certificate.pem"))
+    old_key = key.read_bytes()
+    certs(folder, renew=True)
+    new_key = key.read_bytes()
+    key.write_bytes(old_key)
+    assert serial() == before
+    key.write_bytes(new_key)
+    renewed = x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
+    assert serial() == renewed != before
+
+
+def test_off_loopback_plain_text_must_be_typed(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    path = owner_folder()
+    settings = read_toml(path) | {"listen": "0.0.0.0:0"}
+    path.write_text(tomli_w.dumps(settings))
+    with pytest.raises(InputError, match=r"leaves this machine without TLS.*--insecure"):
+        serve_owner(path)
+
+
+def run_certs(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "learner.cli", "certs", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
+    out = tmp_path / "certs"
+    arguments = ("--owner", "a=a.example,10.0.0.7,::1", "--owner", "b=b.example", "--out", out)
+    first = run_certs(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("new") == 3
+    assert "10.0.0.7" in first.stdout
+    expires = x509.load_pem_x509_certificate((out / "a" / "certificate.pem").read_bytes())
+    assert f"{expires.not_valid_after_utc:%Y-%m-%d}" in first.stdout
+    assert hosts_of(expires) == ("a.example", "10.0.0.7", "::1")
+    for key in out.glob("*/key.pem"):
+        assert key.stat().st_mode & 0o777 == 0o600
+    assert len(list(out.glob("*/key.pem"))) == 4
+    assert run_certs(*arguments).stdout.count("kept") == 3
+    assert run_certs(*arguments, "--renew").stdout.count("new") == 3
+    # Another address needs another certificate; the others stay.
+    moved = run_certs("--owner", "a=a2.example", "--owner", "b=b.example", "--out", out)
+    assert (moved.stdout.count("new"), moved.stdout.count("kept")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no owner is named"),
+        (("--owner", "a"), "expected NAME=HOST"),
+        (("--owner", "ca=h"), "'ca' is taken"),
+        (("--owner", "learner=h"), "'learner' is taken"),
+        (("--owner", "a=é.example"), "no DNS name"),
+    ],
+)
+def test_wrong_arguments_of_certs_are_one_sentence(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    result = run_certs(*arguments, "--out", tmp_path / "certs")
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda f: (f / "key.pem").unlink(), "tls.key: .* cannot be read"),
+        (lambda f: (f / "ca.pem").write_text("x"), "is no PEM certificate"),
+        (lambda f: (f / "certificate.pem").write_text("x"), "are not a PEM certificate"),
+        (
+            lambda f: (f / "key.pem").write_bytes((f.parent / "owner-a" / "key.pem").read_bytes()),
+            "is not the key of",
+        ),
+    ],
+)
+def test_wrong_files_are_named(spoil: Callable[[Path], object], words: str, tmp_path: Path) -> None:
+    folder = certs(tmp_path / "certs") / "learner"
+    spoil(folder)
+    with pytest.raises(InputError, match=words):
+        identity(folder)

@@ -1,0 +1,153 @@
+"""The audit finds no fault in the mechanism, and finds each of three broken ones."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import owner.core
+from common.privacy import NoisePlan
+from owner.audit import CASES, AuditCase, Finding, audit, clopper_pearson, epsilon_lower_bound
+from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
+
+SQUARED, CLIPPED = AuditCase("squared", False), AuditCase("squared", True)
+TRIALS = 2500
+# A true mechanism is accused once in a hundred thousand runs.
+CONFIDENCE = 0.99999
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
+        yield Path(made)
+
+
+def strongest(findings: list[Finding]) -> dict[str, float]:
+    """The largest lower bound of each attack, as a share of its promise."""
+    shares: dict[str, float] = {}
+    for finding in findings:
+        share = finding.lower_bound / float(finding.promised)
+        shares[finding.attack] = max(share, shares.get(finding.attack, 0.0))
+    return shares
+
+
+def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
+    folder: Path,
+) -> None:
+    gradients = [case for case in CASES if not case.moments]
+    findings = audit(folder, trials=TRIALS, confidence=CONFIDENCE, cases=gradients)
+    assert len(findings) == 3 * 6
+    assert all(finding.holds for finding in findings)
+    one_response = [finding for finding in findings if finding.attack == "one response"]
+    assert {finding.promised for finding in one_response} == {Fraction(1)}
+    assert all(finding.lower_bound > 0.6 for finding in one_response), one_response
+
+
+def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
+    (moments,) = (case for case in CASES if case.moments)
+    shares = strongest(audit(folder, trials=1000, confidence=0.99, cases=[moments]))
+    assert 0.3 < shares["one response"] <= 1
+    assert shares["its coordinates"] <= 1
+
+
+class NotChecked(DrawnAhead):
+    """A broken mechanism, which also forgot to ask the noise library."""
+
+    def epsilon(self, *, responses: int) -> Fraction:
+        return Fraction(0)
+
+
+def test_half_the_noise_is_caught(folder: Path) -> None:
+    def half(plan: NoisePlan) -> DrawnAhead:
+        return NotChecked(
+            SecureNoise(replace(plan, scale_units=plan.scale_units / 2)), vectors=64, block=32
+        )
+
+    shares = strongest(
+        audit(folder, trials=TRIALS, confidence=CONFIDENCE, cases=[SQUARED], noise=half)
+    )
+    assert 1 < shares["one response"] < 2
+
+
+@pytest.mark.parametrize("along", ["responses", "coordinates"])
+def test_a_noise_that_repeats_is_caught(folder: Path, along: str) -> None:
+    class Repeats:
+        def __init__(self, plan: NoisePlan) -> None:
+            self.source = SecureNoise(plan)
+
+        def draw(self, count: int) -> np.ndarray:
+            noise = self.source.draw(count)
+            if along == "responses":
+                return np.repeat(noise[: count // 2], 2, axis=0)
+            return np.repeat(noise[:, :1], noise.shape[1], axis=1)
+
+        def epsilon(self, *, responses: int) -> Fraction:
+            return self.source.epsilon(responses=responses)
+
+    shares = strongest(
+        audit(
+            folder,
+            trials=TRIALS,
+            confidence=CONFIDENCE,
+            cases=[SQUARED],
+            noise=lambda plan: DrawnAhead(Repeats(plan), vectors=64, block=32),
+        )
+    )
+    caught = {"responses": "two responses", "coordinates": "its coordinates"}[along]
+    assert shares[caught] > 1.5
+    # Neither shows in one response alone.
+    assert shares["one response"] <= 1
+
+
+def test_a_clip_that_is_not_applied_is_caught(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = owner.core.mean_gradient
+
+    def unclipped(shard: Any, theta: Any, *, loss: str, clip: float | None) -> Any:
+        return exact(shard, theta, loss=loss, clip=None)
+
+    monkeypatch.setattr(owner.core, "mean_gradient", unclipped)
+    shares = strongest(audit(folder, trials=TRIALS, confidence=CONFIDENCE, cases=[CLIPPED]))
+    assert shares["one response"] > 3
+
+
+def test_records_that_are_not_clamped_are_caught(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from common.features import FeatureMap  # noqa: PLC0415
+    from common.fitting import ColumnRule  # noqa: PLC0415
+
+    def unclamped(self: FeatureMap, features: np.ndarray) -> np.ndarray:
+        return np.clip(features, -30, 30)
+
+    monkeypatch.setattr(FeatureMap, "_bounded", unclamped)
+    monkeypatch.setattr(ColumnRule, "clamped", ColumnRule.raw)
+    shares = strongest(
+        audit(folder, trials=200, confidence=0.99, cases=[SQUARED], noise=secure_noise)
+    )
+    assert shares["one response"] > 1
+
+
+def test_clopper_pearson_bounds_cover_the_truth() -> None:
+    """Exact bounds: P(k or more) at the lower one is alpha, P(k or fewer) at the upper one too."""
+    for k, n in ((0, 10), (3, 10), (10, 10), (500, 1000)):
+        low, high = clopper_pearson(k, n, alpha=0.01)
+        at_least = sum(math.comb(n, i) * low**i * (1 - low) ** (n - i) for i in range(k, n + 1))
+        at_most = sum(math.comb(n, i) * high**i * (1 - high) ** (n - i) for i in range(k + 1))
+        assert low == 0 or at_least == pytest.approx(0.01)
+        assert high == 1 or at_most == pytest.approx(0.01)
+
+
+def test_equal_counts_bound_nothing() -> None:
+    same = np.arange(1000) % 2 == 0
+    assert epsilon_lower_bound(same, same, alpha=0.01) == 0.0

@@ -1,0 +1,125 @@
+"""What leaves an owner is the exact gradient plus Laplace noise of Theorem 1's scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from common.features import FeatureSettings, fit_feature_map
+from common.losses import LOSSES, Domain
+from common.privacy import plan_noise
+from common.tables import TableSource
+from common.terms import Query, StudyTerms
+from learner.grpc_owner import GrpcOwner
+from owner.mechanism import DrawnAhead, SecureNoise
+from owner.server import RunningOwner
+
+COORDINATES = 50_000
+# A right mechanism fails such a test once in ten thousand runs; its noise cannot be seeded.
+SIGNIFICANCE = 1e-4
+
+
+def p_value(noise: np.ndarray, scale: float) -> float:
+    return float(stats.kstest(noise, stats.laplace(scale=scale).cdf).pvalue)
+
+
+def test_what_leaves_an_owner_is_laplace_noise_of_theorem_1(
+    table_maker: Callable[..., pd.DataFrame],
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    table = table_maker(200, seed=1, num_columns=49)
+    feature_map = fit_feature_map(
+        table_maker(500, seed=0, num_columns=49),
+        FeatureSettings(target="y", public=TableSource()),
+        source="public",
+    )
+    responses = COORDINATES // feature_map.num_features
+    terms = make_terms(
+        responses=responses,
+        horizon=3000,
+        epsilon=Fraction(10),
+        feature_map=feature_map.to_json(),
+    )
+    running = serve_owner(owner_folder(table=table, pinned=feature_map))
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=30)
+    owner.enroll(terms)
+    theta = np.linspace(-1, 1, feature_map.num_features)
+    answers = np.array(
+        [
+            owner.answer(Query(study_id=terms.study_id, sequence=k, theta=theta)).gradient
+            for k in range(1, responses + 1)
+        ]
+    )
+    owner.disconnect()
+    # Theorem 1 and the exact gradient, computed here from the definitions alone.
+    records = feature_map.apply(table, where="test")
+    exact = LOSSES["squared"].mean_gradient(theta, records.features, records.targets)
+    radius = feature_map.domain.l1_radius or math.inf
+    bound = min(feature_map.domain.feature_bound.sum(), radius)
+    xi = 2 * (2.0 * bound + feature_map.domain.target_bound) * bound
+    scale = 2 * xi * responses / (200 * 10)
+    noise = (answers - exact).ravel()
+    assert noise.size == COORDINATES
+    assert p_value(noise, scale) > SIGNIFICANCE
+    assert p_value(noise, 1.1 * scale) < 1e-12
+    assert p_value(noise, 0.9 * scale) < 1e-12
+    # No draw is used twice, and one draw tells nothing of the next.
+    assert len({row.tobytes() for row in answers}) == responses
+    shifted = np.corrcoef(noise[: -answers.shape[1]], noise[answers.shape[1] :])[0, 1]
+    assert abs(shifted) < 5 / math.sqrt(COORDINATES)
+
+
+def test_integer_noise_is_discrete_laplace_of_the_plans_scale(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    domain = Domain(feature_bound=np.ones(COORDINATES), target_bound=1.0)
+    plan = plan_noise(make_terms(epsilon=Fraction(1, 3)), domain, num_records=100)
+    noise = SecureNoise(plan).draw(1)[0].astype(np.float64)
+    assert p_value(noise, plan.scale_units) > SIGNIFICANCE
+    assert p_value(noise, 1.1 * plan.scale_units) < 1e-12
+
+
+def test_a_mechanism_with_half_the_noise_is_rejected(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    domain = Domain(feature_bound=np.ones(COORDINATES), target_bound=1.0)
+    plan = plan_noise(make_terms(), domain, num_records=100)
+    half = SecureNoise(replace(plan, scale_units=plan.scale_units / 2)).draw(1)[0]
+    assert p_value(half.astype(np.float64), plan.scale_units) < 1e-12
+
+
+def test_noise_is_not_seeded(make_terms: Callable[..., StudyTerms]) -> None:
+    domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
+    plan = plan_noise(make_terms(), domain, num_records=100)
+    draws = []
+    for _ in range(4):
+        np.random.seed(7)  # noqa: NPY002 (nothing here may listen to it)
+        ahead = DrawnAhead(SecureNoise(plan), vectors=4, block=3)
+        draws += [ahead.draw() for _ in range(10)]
+        ahead.stop()
+    assert len({draw.tobytes() for draw in draws}) == 40
+
+
+@pytest.mark.parametrize("vectors", [1, 16])
+def test_noise_drawn_ahead_hands_on_a_failure(vectors: int) -> None:
+    class Broken:
+        def draw(self, count: int) -> np.ndarray:
+            raise RuntimeError("no entropy")
+
+        def epsilon(self, *, responses: int) -> Fraction:
+            return Fraction(responses)
+
+    ahead = DrawnAhead(Broken(), vectors=vectors, block=1)
+    with pytest.raises(RuntimeError, match="no entropy"):
+        ahead.draw()
+    ahead.stop()

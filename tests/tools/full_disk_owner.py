@@ -1,0 +1,100 @@
+"""Serve an owner whose disk fills up, and report what it answers before, meanwhile and after.
+
+Usage: full_disk_owner.py OWNER.toml {disk|limit}
+
+``disk`` fills the file system of the owner's folder, which must be a small one of its own;
+``limit`` takes the room away by the process's limit on the size of its files.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import CoprivError
+from common.terms import Query, StudyTerms
+from learner.grpc_owner import GrpcOwner
+from owner.ledger_rows import read_studies, verify_ledger
+from owner.server import start_owner
+
+
+def take_room(folder: Path, mode: str) -> None:
+    if mode == "limit":
+        size = (folder / "ledger.sqlite-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
+        return
+    with (folder / "ballast").open("wb", buffering=0) as ballast:
+        for size in (4096, 512, 1):
+            try:
+                while True:
+                    ballast.write(b"x" * size)
+            except OSError:
+                continue
+
+
+def give_room(folder: Path, mode: str) -> None:
+    if mode == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    else:
+        (folder / "ballast").unlink()
+
+
+def main(settings: Path, mode: str) -> None:
+    folder = settings.parent
+    told: dict[str, object] = {}
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    terms = StudyTerms(
+        study_id="s",
+        loss="squared",
+        theta_max=2.0,
+        feature_map=(folder / "features.json").read_text(),
+        horizon=5000,
+        responses=5000,
+        epsilon=Fraction(1),
+    )
+    owner.enroll(terms)
+
+    def ask(sequence: int) -> bytes:
+        query = Query(study_id="s", sequence=sequence, theta=np.full(4, sequence / 5000))
+        return owner.answer(query).gradient.tobytes()
+
+    answers = {sequence: ask(sequence) for sequence in (1, 2, 3)}
+    take_room(folder, mode)
+    sequence, refusals = 4, []
+    while len(refusals) < 5:
+        try:
+            answers[sequence] = ask(sequence)
+            sequence += 1
+        except CoprivError as error:
+            refusals.append(str(error).partition(": ")[2])
+    told["refusals"] = sorted(set(refusals))
+    told["given_before_it_was_full"] = sequence - 1
+    told["counted_while_full"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
+    told["replayed_while_full"] = ask(sequence - 1) == answers[sequence - 1]
+    give_room(folder, mode)
+    answers[sequence] = ask(sequence)
+    told["replayed_after"] = ask(sequence) == answers[sequence]
+    answers[sequence + 1] = ask(sequence + 1)
+    told["answered_after"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
+    told["different"] = len(set(answers.values()))
+    owner.disconnect()
+    running.drain(grace=0.2)
+    told["findings"] = verify_ledger(folder / "ledger.sqlite")
+    take_room(folder, mode)
+    try:
+        start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+        told["start_on_a_full_disk"] = "started"
+    except CoprivError as error:
+        told["start_on_a_full_disk"] = str(error)
+    give_room(folder, mode)
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,304 @@
+"""Kill an owner again and again while two learners train with it, and count what it gave.
+
+Usage: python tests/tools/kill_owner.py --kills 220 [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from common.errors import BudgetSpentError, UnreachableError
+from common.features import FeatureSettings, fit_feature_map
+from common.losses import Regulariser
+from common.tables import TableSource
+from common.terms import Query, Response, StudyTerms
+from learner.clocks import PoissonClocks, each_alone
+from learner.core import Asynchronous
+from learner.grpc_owner import GrpcOwner
+from learner.journal import Journal
+from learner.line import OwnerLine
+from learner.runner import Pace, run
+from owner.ledger_rows import read_studies, verify_ledger
+
+ROOT = Path(__file__).resolve().parents[2]
+MORTAL = ROOT / "tests" / "tools" / "mortal_owner.py"
+STEPS = (
+    "before_charge",
+    "in_transaction",
+    "at_commit",
+    "after_commit",
+    "before_send",
+    "after_send",
+)
+RESPONSES = 150
+LEARNERS = 2
+LONGEST_LIFE_SECONDS = 0.25
+
+
+def write_owner(folder: Path) -> tuple[Path, str]:
+    """An owner's folder; returns its settings and its feature map's text."""
+    rng = np.random.default_rng(3)
+    tables = []
+    for size in (500, 200):
+        table = pd.DataFrame(rng.normal(size=(size, 3)), columns=["a", "b", "c"])
+        table["y"] = table["a"] - table["b"] + 0.3 * rng.normal(size=size)
+        tables.append(table)
+    fitted = fit_feature_map(
+        tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
+    )
+    tables[1].to_parquet(folder / "shard.parquet")
+    settings = {
+        "name": "mortal",
+        "data": {"path": "shard.parquet"},
+        "policy": {
+            "epsilon_per_study": "1",
+            "epsilon_lifetime": "100000",
+            "enrollments_per_hour": 100000,
+        },
+    }
+    path = folder / "owner.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path, fitted.to_json()
+
+
+@dataclass
+class Lives:
+    """The owner's lives: starts one after another on one port, and kills them."""
+
+    settings: Path
+    choices: random.Random
+    kills: int = 0
+    port: int = 0
+    steps: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(MORTAL), str(self.settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def begin(self, step: str = "-", number: int = 0) -> int:
+        """Start a life; returns its process id."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{self.port} {step} {number}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline().split()
+        assert len(line) == 2, "the owner did not start again"
+        self.port = int(line[0])
+        return int(line[1])
+
+    def wait_for_death(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "dead\n"
+
+    def die_at(self, step: str, *, busy: Callable[[], bool]) -> None:
+        """One life that kills itself at a step of one of its first answers."""
+        pid = self.begin(step, self.choices.randint(1, 20))
+        while not select.select([self.process.stdout], [], [], 0.05)[0]:
+            if not busy():
+                # The learners finished before it came to that.
+                os.kill(pid, signal.SIGKILL)
+                self.wait_for_death()
+                return
+        self.wait_for_death()
+        self.kills += 1
+        self.steps[step] += 1
+
+    def die_at_random(self) -> None:
+        """One life that is killed at a random moment."""
+        pid = self.begin()
+        time.sleep(self.choices.uniform(0.0, LONGEST_LIFE_SECONDS))
+        os.kill(pid, signal.SIGKILL)
+        self.wait_for_death()
+        self.kills += 1
+        self.steps["random"] += 1
+
+    def end(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        self.wait_for_death()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Witness(GrpcOwner):
+    """An owner over the network that remembers every answer it ever gave."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("mortal", f"127.0.0.1:{port}", deadline=10)
+        self.seen: dict[int, set[bytes]] = defaultdict(set)
+
+    def answer(self, query: Query) -> Response:
+        response = super().answer(query)
+        self.seen[query.sequence].add(response.gradient.tobytes())
+        return response
+
+
+@dataclass
+class Run:
+    """One learner's run with the owner, from enrolment to its last response."""
+
+    study_id: str
+    feature_map: str
+    port: int
+    journal: Path
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.witness = Witness(self.port)
+        self.terms = StudyTerms(
+            study_id=self.study_id,
+            loss="squared",
+            theta_max=2.0,
+            feature_map=self.feature_map,
+            horizon=RESPONSES,
+            responses=RESPONSES,
+            epsilon=Fraction(1, 3),
+        )
+        self.thread = threading.Thread(target=self._go)
+        self.thread.start()
+
+    def _go(self) -> None:
+        journal = Journal(self.journal)
+        line = OwnerLine(self.witness, self.terms)
+        while True:
+            try:
+                line.enroll()
+                break
+            except Exception:  # The owner may be dead right now.
+                time.sleep(0.05)
+        run(
+            Asynchronous(
+                weights=np.ones(1),
+                num_features=4,
+                horizon=RESPONSES,
+                rho=1e-3,
+                theta_max=2.0,
+                regulariser=Regulariser(coefficient=1e-5),
+            ),
+            PoissonClocks(each_alone(1), np.ones(1), rng=np.random.default_rng(5)),
+            [line],
+            journal=journal,
+            horizon=RESPONSES,
+            pace=Pace(time_scale=0.0, patience=60.0),
+        )
+        line.stop()
+        self.journalled = {
+            entry.responses[0][0]: entry.responses[0][1].tobytes() for entry in journal.entries()
+        }
+        journal.close()
+        self.finished = True
+
+    def check(self) -> None:
+        """Every number was answered with one response, and the learner holds that one."""
+        assert self.finished, "the learner's run did not finish"
+        assert set(self.witness.seen) == set(range(1, RESPONSES + 1))
+        assert all(len(answers) == 1 for answers in self.witness.seen.values())
+        assert self.journalled == {k: next(iter(v)) for k, v in self.witness.seen.items()}
+        assert len(set(self.journalled.values())) == RESPONSES
+
+
+def kill(folder: Path, *, kills: int, seed: int) -> dict[str, Any]:
+    """Kill the owner ``kills`` times under load: at each step in turn, and at random moments."""
+    settings, feature_map = write_owner(folder)
+    lives = Lives(settings, random.Random(seed))
+    runs: list[Run] = []
+    began = time.monotonic()
+    # The first life only takes a port.
+    pid = lives.begin()
+    os.kill(pid, signal.SIGKILL)
+    lives.wait_for_death()
+    while lives.kills < kills:
+        batch = [
+            Run(f"s{len(runs) + i}", feature_map, lives.port, folder / f"{len(runs) + i}.sqlite")
+            for i in range(LEARNERS)
+        ]
+        runs += batch
+
+        def busy(batch: list[Run] = batch) -> bool:
+            return any(one.thread.is_alive() for one in batch)
+
+        while lives.kills < kills and busy():
+            turn = lives.kills
+            if turn % 2 == 0 and turn // 2 < 3 * len(STEPS):
+                lives.die_at(STEPS[turn // 2 % len(STEPS)], busy=busy)
+            else:
+                lives.die_at_random()
+        pid = lives.begin()
+        for one in batch:
+            one.thread.join(90)
+            one.check()
+        if lives.kills < kills:
+            os.kill(pid, signal.SIGKILL)
+            lives.wait_for_death()
+    for one in runs:
+        _refuses_more(one)
+        one.witness.disconnect()
+    lives.end(pid)
+    ledger = folder / "ledger.sqlite"
+    entries = read_studies(ledger)[1]
+    assert [entry.account.answered for entry in entries] == [RESPONSES] * len(runs)
+    assert all(entry.epsilon_spent == Fraction(1, 3) for entry in entries)
+    assert verify_ledger(ledger) == []
+    return {
+        "kills": lives.kills,
+        "by_step": dict(lives.steps),
+        "studies": len(runs),
+        "responses": sum(len(one.witness.seen) for one in runs),
+        "promised": RESPONSES * len(runs),
+        "charged": sum(entry.account.answered for entry in entries),
+        "most_different_answers_to_one_number": max(
+            len(answers) for one in runs for answers in one.witness.seen.values()
+        ),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _refuses_more(one: Run) -> None:
+    query = Query(study_id=one.study_id, sequence=RESPONSES + 1, theta=np.zeros(4))
+    for _ in range(100):
+        try:
+            one.witness.answer(query)
+        except BudgetSpentError:
+            return
+        except UnreachableError:
+            time.sleep(0.05)
+            continue
+        raise AssertionError("a response beyond the promised ones was given")
+    raise AssertionError("the owner did not come back")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=220)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        print(json.dumps(kill(Path(made), kills=options.kills, seed=options.seed), indent=2))

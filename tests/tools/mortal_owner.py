@@ -1,0 +1,100 @@
+"""An owner that can be killed at a named step of answering, and started again quickly.
+
+Reads lines "PORT STEP NUMBER" and for each starts one life of the owner of OWNER.toml: a forked
+process that serves on the port and kills itself with SIGKILL at the step of its NUMBER-th
+answer ("-" for no step). Prints "PORT PID" when it serves and "dead" when it is.
+
+Usage: mortal_owner.py OWNER.toml
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import owner.ledger
+from owner.answering import DataOwner
+from owner.ledger import Ledger
+from owner.server import start_owner
+from owner.service import OwnerService
+
+
+def arm(step: str, number: int) -> None:  # noqa: C901
+    """Wrap one step of answering, in this process only; the product has no such hooks."""
+    calls = iter(range(1, 10**9))
+
+    def reached() -> None:
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    charge, answer, send = Ledger.charge, DataOwner.answer, OwnerService.Answer
+    statement = {"in_transaction": "INSERT INTO charges", "at_commit": "COMMIT"}.get(step, "")
+
+    def traced(sql: str) -> None:
+        if sql.startswith(statement):
+            reached()
+
+    def killing_charge(self: Ledger, **values: Any) -> None:
+        if step == "before_charge":
+            reached()
+        if statement:
+            self._db.set_trace_callback(traced)
+        charge(self, **values)
+        self._db.set_trace_callback(None)
+
+    def killing_mark(lock: int, total: int) -> None:
+        # The last thing of a charge: it is committed, its caller does not know yet.
+        if sys._getframe(1).f_code is charge.__code__:
+            reached()
+        write_mark(lock, total)
+
+    def killing_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
+        response = answer(self, *arguments, **values)
+        reached()
+        return response
+
+    def killing_send(self: OwnerService, requests: Any, context: Any) -> Iterator[Any]:
+        for response in send(self, requests, context):
+            yield response
+            reached()
+
+    if step in {"before_charge", "in_transaction", "at_commit"}:
+        Ledger.charge = killing_charge  # type: ignore[method-assign]
+    elif step == "after_commit":
+        write_mark = owner.ledger._write_mark
+        owner.ledger._write_mark = killing_mark
+    elif step == "before_send":
+        DataOwner.answer = killing_answer  # type: ignore[method-assign]
+    elif step == "after_send":
+        OwnerService.Answer = killing_send  # type: ignore[method-assign]
+
+
+def live(settings: Path, port: int, step: str, number: int) -> None:
+    """One life, which ends by SIGKILL."""
+    arm(step, number)
+    running = start_owner(settings, listen=f"127.0.0.1:{port}", insecure_noise_seed=None)
+    print(running.port, os.getpid(), flush=True)
+    threading.Event().wait()
+
+
+def main() -> None:
+    settings = Path(sys.argv[1])
+    for line in sys.stdin:
+        port, step, number = line.split()
+        child = os.fork()
+        if child == 0:
+            try:
+                live(settings, int(port), step, int(number))
+            finally:
+                os._exit(1)
+        os.waitpid(child, 0)
+        print("dead", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+"""The feature map: fitted on public records, applied to anybody's, read from strangers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.errors import InputError
+from common.features import FeatureMap, FeatureSettings, fit_feature_map, load_feature_map
+from common.tables import read_table
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def loans(num_records: int = 300, *, seed: int = 0) -> pd.DataFrame:
+    """Texts as in a public file of loans, with a target that depends on them."""
+    rng = np.random.default_rng(seed)
+    grade = rng.integers(7, size=num_records)
+    amount = rng.integers(1, 35, size=num_records) * 1000
+    rate = 6 + 2 * grade + amount / 10000 + rng.normal(size=num_records)
+    return pd.DataFrame(
+        {
+            "grade": ["ABCDEFG"[g] for g in grade],
+            "amount": [f"{a:,}" for a in amount],
+            "term": rng.choice([" 36 months", " 60 months"], size=num_records),
+            "issued": rng.choice(["Dec-2011", "Jan-2010", "Jun-2009"], size=num_records),
+            "emp_length": rng.choice(["10+ years", "< 1 year", "3 years", ""], size=num_records),
+            "empty": "",
+            "plan": "n",
+            "int_rate": [f"{r:.2f}%" for r in rate],
+        }
+    )
+
+
+def fit(table: pd.DataFrame | None = None, **settings: Any) -> FeatureMap:
+    table = loans() if table is None else table
+    given = {"public": {}, "target": "int_rate", **settings}
+    checked = check_settings(FeatureSettings, given, where="study.toml")
+    return fit_feature_map(table, checked, source="/home/somebody/loans.csv")
+
+
+def test_it_notes_its_public_records_by_name_only() -> None:
+    feature_map = fit()
+    assert (feature_map.source, feature_map.num_public_records) == ("loans.csv", 300)
+    assert "somebody" not in feature_map.to_json()
+    assert feature_map.dropped == {"empty": "no values", "plan": "constant"}
+    assert feature_map.columns_needed == (
+        *("grade", "amount", "term", "issued", "emp_length"),
+        "int_rate",
+    )
+
+
+def test_public_features_are_standardised_and_end_with_the_constant() -> None:
+    feature_map = fit(coverage=1.0, l1_coverage=1.0)
+    records = feature_map.apply(loans(), where="public")
+    np.testing.assert_allclose(records.features[:, :-1].mean(axis=0), 0, atol=1e-7)
+    np.testing.assert_allclose(records.features[:, :-1].std(axis=0), 1, atol=1e-7)
+    assert np.all(records.features[:, -1] == 1)
+    assert feature_map.feature_names == (*feature_map.columns_needed[:-1], "constant")
+    assert abs(records.targets.mean()) < 1e-7
+    assert records.features.flags.c_contiguous
+
+
+def test_components_are_named_and_counted() -> None:
+    feature_map = fit(components=2, intercept=False)
+    assert feature_map.feature_names == ("component 1", "component 2")
+    assert feature_map.num_features == feature_map.domain.num_features == 2
+    white = fit(whiten=True, coverage=1.0, l1_coverage=1.0)
+    features = white.apply(loans(), where="public").features[:, :-1]
+    np.testing.assert_allclose(features.T @ features / 300, np.eye(5), atol=1e-6)
+
+
+def test_a_share_of_public_records_keeps_the_radius_unscaled() -> None:
+    box, radius = fit(l1_coverage=1.0), fit(l1_coverage=0.8)
+    assert box.l1_radius is None
+    assert radius.domain.feature_l1_bound < box.domain.feature_l1_bound
+    norms = np.abs(box.apply(loans(), where="public").features).sum(axis=1)
+    assert np.mean(norms <= radius.l1_radius) == pytest.approx(0.8, abs=0.01)
+
+
+def test_records_beyond_the_radius_are_scaled_and_others_are_not() -> None:
+    loose, tight = fit(l1_coverage=1.0), fit(l1_radius=5.0)
+    x = loose.apply(loans(), where="public").features
+    z = tight.apply(loans(), where="public").features
+    inside = np.abs(x).sum(axis=1) <= 4.999
+    assert 0 < inside.sum() < len(x)
+    np.testing.assert_array_equal(z[inside], x[inside])
+    norms = np.abs(z).sum(axis=1)
+    assert np.all(norms <= 5.0)
+    np.testing.assert_allclose(norms[~inside & (np.abs(x).sum(axis=1) > 5)], 5.0, rtol=1e-8)
+    assert np.all(z[:, -1] == 1)
+
+
+def test_an_owner_with_other_dtypes_gets_the_same_records() -> None:
+    feature_map, texts = fit(components=3), loans(seed=1)
+    typed = texts.assign(
+        amount=texts["amount"].str.replace(",", "").astype(np.int64),
+        term=texts["term"].str.extract(r"(\d+)")[0].astype(float),
+        issued=pd.to_datetime(texts["issued"], format="%b-%Y"),
+        int_rate=texts["int_rate"].str.rstrip("%").astype(float),
+    ).drop(columns=["empty", "plan"])
+    a, b = (feature_map.apply(table, where="owner") for table in (texts, typed))
+    np.testing.assert_array_equal(a.features, b.features)
+    np.testing.assert_array_equal(a.targets, b.targets)
+
+
+def test_equal_public_records_give_equal_text() -> None:
+    assert fit(components=3).to_json() == fit(components=3).to_json()
+    assert fit(components=3).digest != fit(components=2).digest
+    assert fit(loans(seed=2)).digest != fit().digest
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"components": 3, "whiten": True, "l1_radius": 4.0},
+        {"intercept": False, "l1_coverage": 1},
+        {"target": "grade", "positive": "A", "category_order": "name"},
+    ],
+)
+def test_text_and_map_are_the_same_thing(settings: dict[str, Any], tmp_path: Path) -> None:
+    feature_map = fit(**settings)
+    text = feature_map.to_json()
+    again = FeatureMap.from_json(text)
+    assert again == feature_map
+    assert (again.to_json(), again.digest) == (text, feature_map.digest)
+    assert FeatureMap.from_json(json.dumps(json.loads(text))).digest == feature_map.digest
+    (tmp_path / "map.json").write_text(text)
+    loaded = load_feature_map(tmp_path / "map.json")
+    a, b = (m.apply(loans(seed=3), where="owner") for m in (loaded, feature_map))
+    np.testing.assert_array_equal(a.features, b.features)
+
+
+def test_it_cannot_be_changed() -> None:
+    feature_map = fit()
+    with pytest.raises(ValueError, match="frozen"):
+        feature_map.intercept = False  # type: ignore[misc]
+    assert dataclasses.is_dataclass(feature_map.domain)
+
+
+def test_missing_columns_are_named() -> None:
+    feature_map = fit()
+    for name in ("amount", "int_rate"):
+        with pytest.raises(InputError, match=f"bank-1: no column '{name}'"):
+            feature_map.apply(loans().drop(columns=name), where="bank-1")
+
+
+def test_unreadable_targets_are_counted_or_filled() -> None:
+    table = loans()
+    table.loc[[3, 7], "int_rate"] = ["", "high"]
+    feature_map = fit()
+    with pytest.raises(InputError, match=r"bank-1: target 'int_rate': 2 of 300 records"):
+        feature_map.apply(table, where="bank-1")
+    filled = feature_map.apply(table, where="bank-1", fill_target=True)
+    np.testing.assert_array_equal(filled.targets[[3, 7]], [0.0, 0.0])
+    whole = feature_map.apply(loans(), where="bank-1")
+    np.testing.assert_array_equal(filled.features, whole.features)
+    np.testing.assert_array_equal(
+        np.delete(filled.targets, [3, 7]), np.delete(whole.targets, [3, 7])
+    )
+
+
+def test_public_records_without_a_target_do_not_count() -> None:
+    table = loans()
+    extra = table.iloc[:50].assign(int_rate="", amount="99,999,999")
+    assert fit(pd.concat([table, extra])) == fit(table)
+
+
+def test_classes_have_bound_one() -> None:
+    feature_map = fit(target="grade", positive="A")
+    records = feature_map.apply(loans(), where="public")
+    assert feature_map.is_classification
+    assert feature_map.domain.target_bound == 1.0
+    np.testing.assert_array_equal(records.targets == 1, loans()["grade"] == "A")
+    assert set(records.targets) == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"columns": ["grade", "garde"]}, "no column 'garde' among the public records"),
+        ({"drop": ["garde"]}, "no column 'garde'"),
+        ({"target": "rate"}, "no column 'rate'"),
+        ({"target": "term", "columns": ["empty"]}, "no input column varies"),
+        ({"components": 9}, "components: got 9, expected at most 5"),
+        ({"l1_radius": 1.0}, "l1_radius: got 1.0, expected more than 1"),
+        ({"coverage": 0.4}, "coverage: got 0.4"),
+        ({"componets": 3}, "componets is not a known key"),
+        ({"target": None}, "set public and target to fit"),
+        ({"public": None}, "set public and target to fit"),
+        ({"map": "m.json"}, "remove target"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence) as caught:
+        fit(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_fewer_public_records_than_features_are_refused() -> None:
+    with pytest.raises(InputError, match="4 public records for 5 features"):
+        fit(loans(4, seed=5), category_order="name")
+
+
+def broken(change: Any) -> str:
+    values = json.loads(fit(components=3).to_json())
+    change(values)
+    return json.dumps(values)
+
+
+def put(*path: Any, value: Any) -> Any:
+    def change(values: Any) -> None:
+        for key in path[:-1]:
+            values = values[key]
+        values[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "1", "[" * 100_000, '{"format": "copriv-feature-map"}', "\ud800"]
+    + [
+        broken(change)
+        for change in (
+            put("format", value="other"),
+            put("version", value=2),
+            put("extra", value=1),
+            put("num_public_records", value=0),
+            put("bounds", value=[]),
+            put("bounds", value=[1.0, 2.0]),
+            put("bounds", value=[1.0] * 10_001),
+            put("bounds", 0, value=-1.0),
+            put("bounds", 0, value=float("nan")),
+            put("bounds", 0, value=float("inf")),
+            put("bounds", 0, value="1.0"),
+            put("bounds", 0, value=True),
+            put("bounds", 0, value=10**400),
+            put("rotation", value=None),
+            put("rotation", 0, value=[1.0]),
+            put("rotation", 0, 0, value=float("-inf")),
+            put("columns", value=[]),
+            put("columns", 1, "name", value="grade"),
+            put("columns", 1, "name", value="int_rate"),
+            put("columns", 0, "kind", value="hash"),
+            put("columns", 0, "scale", value=0.0),
+            put("columns", 0, "scale", value=-1.0),
+            put("columns", 0, "low", value=1e9),
+            put("columns", 0, "codes", value={"A": "x"}),
+            put("columns", 0, "center", value=1e300),
+            put("target", "bound", value=0.0),
+            put("target", "bound", value=None),
+            put("target", "fill", value=1e9),
+            put("target", "positive", value="A"),
+            put("l1_radius", value=1.0),
+            put("l1_radius", value=-1.0),
+            put("l1_radius", value=float("nan")),
+            put("intercept", value=2),
+        )
+    ],
+    ids=range(41),
+)
+def test_a_strangers_map_is_checked(text: str) -> None:
+    with pytest.raises(InputError, match=r"^feature map: ") as caught:
+        FeatureMap.from_json(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_the_constant_counts_among_the_features() -> None:
+    def widen(values: Any) -> None:
+        del values["columns"][1:]
+        values.update(bounds=[1.0] * 10_000, rotation=[[1.0]] * 10_000)
+
+    with pytest.raises(InputError, match="more than 10000 features"):
+        FeatureMap.from_json(broken(widen))
+
+
+def test_a_giant_text_is_refused_unread() -> None:
+    with pytest.raises(InputError, match="longer than 64 MB"):
+        FeatureMap.from_json(" " * (64 * 2**20 + 1))
+    with pytest.raises(InputError, match="more than 2000000 numbers"):
+        FeatureMap.from_json("[" + "0," * 2_000_001 + "0]")
+
+
+def test_a_map_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"map\.json: cannot be read"):
+        load_feature_map(tmp_path / "map.json")
+    (tmp_path / "map.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"map\.json: not a feature map"):
+        load_feature_map(tmp_path / "map.json")
+
+
+def example(name: str) -> tuple[dict[str, Any], FeatureSettings]:
+    study = tomllib.loads((EXAMPLES / f"{name}.toml").read_text())
+    return study, check_settings(FeatureSettings, study["features"], where=name)
+
+
+def test_the_hospitals_model_predicts_on_each_owners_records() -> None:
+    study, settings = example("hospitals")
+    path = EXAMPLES / study["data"]["path"]
+    assert path.stat().st_size <= 2 * 2**20
+    assert settings.public is not None
+    public = read_table(settings.public, base=EXAMPLES, default_path=path)
+    feature_map = fit_feature_map(public, settings, source=str(path))
+    assert feature_map.dropped == {}
+    known = feature_map.apply(public, where="public")
+    theta = np.linalg.lstsq(known.features, known.targets, rcond=None)[0]
+    assert np.abs(theta).max() < study["model"]["theta_max"]
+    table = pd.read_parquet(path)[:-5000]
+    for owner in study["owners"]:
+        mine = table[table["Facility Name"] == owner["data"]["where"]["Facility Name"]]
+        assert len(mine) > 4000
+        records = feature_map.apply(mine, where=owner["name"])
+        errors = records.targets - records.features @ theta
+        assert errors.var() < 0.95 * records.targets.var()
+
+
+def test_the_lending_inputs_leave_out_what_comes_after_the_loan() -> None:
+    _, settings = example("lending")
+    assert settings.columns is not None
+    outcomes = (
+        "pymnt",
+        "recover",
+        "total_rec",
+        "out_prncp",
+        "settle",
+        "hardship",
+        "status",
+        "last_f",
+    )
+    allowed = {"verification_status", "initial_list_status"}
+    assert not [c for c in settings.columns if c not in allowed and any(o in c for o in outcomes)]
+    assert not {"id", "member_id", "url", "desc", "title", "emp_title"} & set(settings.columns)
+    assert {"grade", "sub_grade"} <= set(settings.columns)

@@ -1,0 +1,163 @@
+"""Column rules: what public records decide, and that owners' columns follow it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.fitting import ColumnRule, fit_column, fit_rotation, fit_target
+
+TARGETS = np.arange(100.0)
+
+
+def fit(cells: Any, **options: Any) -> ColumnRule | str:
+    defaults = {"coverage": 1.0, "order": "target", "max_categories": 60, "categorical": False}
+    column = pd.Series(cells, name="x")
+    return fit_column(column, TARGETS[: len(column)], **{**defaults, **options})
+
+
+def rule(cells: Any, **options: Any) -> ColumnRule:
+    fitted = fit(cells, **options)
+    assert isinstance(fitted, ColumnRule)
+    return fitted
+
+
+def test_public_records_decide_the_kind() -> None:
+    assert rule([" 36 months", " 60 months"] * 50).kind == "number"
+    assert rule(["Dec-2011", "Jan-2010"] * 50).kind == "date"
+    assert rule(["RENT", "OWN"] * 50).kind == "category"
+    assert rule([1, 2] * 50, categorical=True).kind == "category"
+    assert rule(["1"] * 48 + ["2"] * 48 + ["what?"] * 4).kind == "number"
+    assert rule(["1"] * 45 + ["2"] * 45 + ["what?"] * 10).kind == "category"
+
+
+@pytest.mark.parametrize("fit_on", [["36", "60"], [36, 60], [" 36 months", " 60 months"]])
+@pytest.mark.parametrize(
+    "owners",
+    [
+        ["36", "60"],
+        [36, 60],
+        [36.0, 60.0],
+        ["36.0", "60.0"],
+        [" 36 months", "60 months"],
+        [Decimal(36), Decimal(60)],
+    ],
+)
+def test_owners_columns_of_any_dtype_map_equally(fit_on: Any, owners: Any) -> None:
+    fitted = rule(fit_on * 50)
+    np.testing.assert_array_equal(fitted.standardised(pd.Series(owners)), [-1.0, 1.0])
+
+
+def test_columns_that_say_nothing_are_left_out_with_a_reason() -> None:
+    assert fit([None] * 100) == "no values"
+    assert fit(["", "n/a"] * 50) == "no values"
+    assert fit([1e300] * 100) == "no values"
+    assert fit([7] * 100) == "constant"
+    assert fit(["n"] * 100) == "constant"
+    assert fit([0] * 999 + [1], coverage=0.99) == "constant"
+    assert fit([f"word {i}" for i in range(100)]) == "free text"
+
+
+def test_numbers_are_clamped_to_the_central_public_values() -> None:
+    fitted = rule(np.arange(100.0), coverage=0.9)
+    assert (fitted.low, fitted.high, fitted.fill) == (4.95, 94.05, 49.5)
+    cells = pd.Series([-1e9, np.inf, np.nan, 50.0])
+    np.testing.assert_array_equal(fitted.clamped(cells), [4.95, 94.05, 49.5, 50.0])
+
+
+def test_public_records_are_standardised() -> None:
+    cells = np.random.default_rng(0).exponential(size=100)
+    z = rule(cells, coverage=0.95).standardised(pd.Series(cells))
+    assert abs(z.mean()) < 1e-7
+    assert abs(z.std() - 1) < 1e-7
+
+
+def test_codes_follow_the_mean_target() -> None:
+    fitted = rule(["z"] * 50 + ["a"] * 50)
+    assert fitted.codes == {"z": 0.0, "a": 3.0}
+    assert {fitted.unknown, fitted.fill} == {1.0, 2.0}
+
+
+def test_codes_follow_the_name_when_asked() -> None:
+    fitted = rule(["z"] * 50 + ["a"] * 50, order="name")
+    assert fitted.codes == {"a": 0.0, "z": 1.0}
+    assert (fitted.unknown, fitted.fill) == (2.0, 3.0)
+
+
+def test_unknown_and_missing_have_codes_of_their_own() -> None:
+    fitted = rule(["z"] * 40 + ["a"] * 40 + [None] * 20)
+    coded = fitted.clamped(pd.Series(["z", "a", "new", None, "Z"]))
+    assert len(set(coded)) == 4
+    assert coded[2] == coded[4] == fitted.unknown
+    # Missing public records have the highest targets, so their code is the highest.
+    assert coded[3] == fitted.fill == 3.0
+    assert coded.min() == fitted.low
+
+
+def test_a_rare_category_is_drawn_to_the_average() -> None:
+    # One record of the highest target does not outrank forty that are high.
+    fitted = rule(["low"] * 59 + ["high"] * 40 + ["rare"])
+    assert fitted.codes["low"] < fitted.codes["rare"] < fitted.codes["high"]
+
+
+def test_percent_signs_follow_the_public_column() -> None:
+    signed = rule(["10.65%", "7.51%"] * 50)
+    plain = rule([10.65, 7.51] * 50)
+    shares = rule([0.1065, 0.0751] * 50)
+    cells = pd.Series(["10.65%"])
+    assert signed.raw(cells) == signed.raw(pd.Series([10.65])) == plain.raw(cells) == 10.65
+    assert shares.raw(cells) == pytest.approx(0.1065)
+
+
+def test_target_has_mean_zero_and_unit_variance_within_its_bound() -> None:
+    column = pd.Series([f"{value}%" for value in range(100)], name="y")
+    fitted = fit_target(column, positive=None, coverage=0.9, where="public")
+    scaled = fitted.scaled(fitted.raw(column))
+    assert abs(scaled.mean()) < 1e-7
+    assert np.mean(np.abs(scaled) < fitted.bound) == pytest.approx(0.9, abs=0.011)
+    assert fitted.scaled(np.array([np.nan]))[0] == 0.0
+
+
+@pytest.mark.parametrize("positive", [1, "1", 1.0, True])
+def test_classes_are_minus_and_plus_one(positive: str | float) -> None:
+    column = pd.Series(["0", "1", "1.0", "2", None], name="y")
+    fitted = fit_target(column, positive=positive, coverage=0.9, where="public")
+    np.testing.assert_array_equal(fitted.raw(column), [-1, 1, 1, -1, np.nan])
+    np.testing.assert_array_equal(fitted.scaled(fitted.raw(column)), [-1, 1, 1, -1, -1])
+
+
+@pytest.mark.parametrize("cells", [["a", "b"], [1, 1], [None, None], [1e300, -1e300]])
+def test_targets_that_are_no_varying_numbers_are_refused(cells: Any) -> None:
+    with pytest.raises(InputError, match="target 'y': expected numbers that vary"):
+        fit_target(pd.Series(cells, name="y"), positive=None, coverage=0.9, where="public")
+
+
+@pytest.mark.parametrize("cells", [["a", "a"], ["b", "b"]])
+def test_classes_need_both_kinds(cells: Any) -> None:
+    with pytest.raises(InputError, match="some that equal 'a' and some that do not"):
+        fit_target(pd.Series(cells, name="y"), positive="a", coverage=0.9, where="public")
+
+
+def test_components_are_uncorrelated_and_ordered() -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(500, 4)) @ rng.normal(size=(4, 4))
+    z = (z - z.mean(axis=0)) / z.std(axis=0)
+    rotation = fit_rotation(z, components=3, whiten=False, where="public")
+    assert np.all(rotation.max(axis=1) == np.abs(rotation).max(axis=1))
+    plain = z @ rotation.T
+    covariance = plain.T @ plain / 500
+    assert np.all(np.diff(np.diag(covariance)) < 0)
+    np.testing.assert_allclose(covariance, np.diag(np.diag(covariance)), atol=1e-12)
+    white = z @ fit_rotation(z, components=None, whiten=True, where="public").T
+    np.testing.assert_allclose(white.T @ white / 500, np.eye(4), atol=1e-9)
+
+
+def test_more_components_than_directions_are_refused() -> None:
+    z = np.random.default_rng(1).normal(size=(50, 2))
+    with pytest.raises(InputError, match="components: got 3, expected at most 2"):
+        fit_rotation(np.c_[z, z.sum(axis=1)], components=3, whiten=True, where="public")

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.losses import LOSSES, Domain, Regulariser, domain_gradient_bound
+
+NUMBERS = st.floats(-3, 3, allow_subnormal=False)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_slopes_are_the_derivative_of_values(name: str) -> None:
+    loss = LOSSES[name]
+    z = np.linspace(-4.03, 4.01, 41)
+    y = np.where(np.arange(41) % 2 == 0, 1.0, -1.0)
+    h = 1e-6
+    numeric = (loss.values(z + h, y) - loss.values(z - h, y)) / (2 * h)
+    np.testing.assert_allclose(loss.slopes(z, y), numeric, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(
+    x=st.lists(NUMBERS, min_size=2, max_size=2),
+    theta=st.lists(NUMBERS, min_size=2, max_size=2),
+    target=NUMBERS,
+)
+def test_no_record_and_theta_in_the_domain_exceed_the_bound(
+    name: str, x: list[float], theta: list[float], target: float
+) -> None:
+    loss = LOSSES[name]
+    domain = Domain(feature_bound=np.array([3.0, 3.0]), target_bound=3.0)
+    y = np.array([target if loss.targets is None else (1.0 if target >= 0 else -1.0)])
+    gradient = loss.mean_gradient(np.array(theta), np.array([x]), y)
+    bound = domain_gradient_bound(loss, domain, theta_max=3.0)
+    assert np.abs(gradient).sum() <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_some_record_and_theta_reach_the_bound(name: str) -> None:
+    loss = LOSSES[name]
+    domain = Domain(feature_bound=np.array([0.5, 2.0, 1.0]), target_bound=3.0)
+    theta = np.full(3, -0.7)
+    y = np.array([3.0 if loss.targets is None else 1.0])
+    gradient = loss.mean_gradient(theta, domain.feature_bound[None, :], y)
+    bound = domain_gradient_bound(loss, domain, theta_max=0.7)
+    assert np.abs(gradient).sum() == pytest.approx(bound, rel=1e-12)
+
+
+def test_an_l1_radius_shrinks_the_bound_about_quadratically() -> None:
+    wide = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1)
+    narrow = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1, l1_radius=3.0)
+    ratio = domain_gradient_bound(LOSSES["squared"], wide, theta_max=1.0) / domain_gradient_bound(
+        LOSSES["squared"], narrow, theta_max=1.0
+    )
+    assert 90 < ratio <= 100
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_bounds_that_bound_nothing_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="feature_bound"):
+        Domain(feature_bound=np.array([bad]), target_bound=1.0)
+    with pytest.raises(ValueError, match="target_bound"):
+        Domain(feature_bound=np.ones(1), target_bound=bad)
+    with pytest.raises(ValueError, match="coefficient"):
+        Regulariser(coefficient=bad)
+
+
+def test_regulariser_gradient_is_its_derivative() -> None:
+    g = Regulariser(coefficient=0.3)
+    theta = np.array([1.0, -2.0])
+    step = np.array([1e-6, 0.0])
+    numeric = (g.value(theta + step) - g.value(theta - step)) / 2e-6
+    assert g.gradient(theta)[0] == pytest.approx(numeric, rel=1e-6)
+    assert g.strong_convexity == 0.6

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from common.losses import Domain
+from common.privacy import (
+    epsilon_per_response,
+    gradient_bound,
+    l1_sensitivity,
+    noise_scale,
+    plan_noise,
+)
+from common.terms import StudyTerms
+from owner.mechanism import SecureNoise
+
+DOMAIN = Domain(feature_bound=np.full(4, 3.0), target_bound=3.0)
+COUNTS = [1, 10, 99, 100, 1000]
+EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(1, 3), Fraction(100)]
+
+
+@pytest.mark.parametrize("responses", COUNTS)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_noise_scale_is_theorem_1(
+    make_terms: Callable[..., StudyTerms], responses: int, epsilon: Fraction
+) -> None:
+    terms = make_terms(responses=responses, horizon=1000, epsilon=epsilon)
+    plan = plan_noise(terms, DOMAIN, num_records=5_000)
+    xi = 2 * (2.0 * 12.0 + 3.0) * 12.0
+    theorem = 2 * xi * responses / (5_000 * float(epsilon))
+    # Never below the theorem; above it only by the grid (1e-6) and by rounding errors.
+    assert 1.0 <= plan.noise_scale / theorem <= 1 + 2e-6
+    # The noise library's own map confirms the budget, in exact rationals.
+    assert SecureNoise(plan).epsilon(responses=responses) <= epsilon
+
+
+def test_the_map_rejects_a_scale_a_millionth_too_small(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    terms = make_terms(epsilon=Fraction(1, 3))
+    plan = plan_noise(terms, DOMAIN, num_records=5_000)
+    small = replace(plan, scale_units=plan.scale_units * (1 - 1e-6))
+    assert SecureNoise(small).epsilon(responses=10) > terms.epsilon
+
+
+def test_sensitivity_counts_every_coordinates_rounding(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    plan = plan_noise(make_terms(), DOMAIN, num_records=100)
+    exact = l1_sensitivity(gradient_bound=gradient_bound(make_terms(), DOMAIN), num_records=100)
+    assert plan.sensitivity_units >= exact / 2.0**plan.grid_exponent + plan.dimension
+
+
+def test_kappa_divides_the_budget_of_each_response(make_terms: Callable[..., StudyTerms]) -> None:
+    one = plan_noise(make_terms(), DOMAIN, num_records=100)
+    three = plan_noise(make_terms(kappa=3), DOMAIN, num_records=100)
+    assert three.noise_scale == pytest.approx(3 * one.noise_scale, rel=1e-9)
+    assert epsilon_per_response(epsilon=Fraction(1), responses=4, kappa=3) == Fraction(1, 12)
+
+
+def test_a_clip_below_the_domains_bound_sets_the_sensitivity(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    assert gradient_bound(make_terms(clip=0.5), DOMAIN) == 0.5
+    assert gradient_bound(make_terms(clip=1e9), DOMAIN) == gradient_bound(make_terms(), DOMAIN)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_sensitivity_that_is_not_positive_and_finite_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="gradient_bound"):
+        l1_sensitivity(gradient_bound=bad, num_records=1)
+    with pytest.raises(ValueError, match="l1_sensitivity"):
+        noise_scale(l1_sensitivity=bad, epsilon=Fraction(1), responses=1)
+    with pytest.raises(ValueError, match="num_records"):
+        l1_sensitivity(gradient_bound=1.0, num_records=0)
+
+
+def test_terms_whose_noise_integers_cannot_hold_are_refused(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    terms = make_terms(responses=10**9, horizon=10**9, epsilon=Fraction(1, 10**9))
+    with pytest.raises(ValueError, match="epsilon"):
+        plan_noise(terms, DOMAIN, num_records=100)

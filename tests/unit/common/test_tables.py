@@ -1,0 +1,112 @@
+"""Tables on disk: what is read, and one clear sentence for what cannot be."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.errors import InputError
+from common.tables import TableSource, read_table
+
+FRAME = pd.DataFrame({"bank": ["a", "b", "a", "b"], "term": [36, 60, 60, 36]})
+
+
+@pytest.fixture(params=["t.csv", "t.csv.gz", "t.parquet"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / request.param
+    FRAME.to_parquet(path) if path.suffix == ".parquet" else FRAME.to_csv(path, index=False)
+    return tmp_path
+
+
+def read(folder: Path, **settings: Any) -> pd.DataFrame:
+    file = next(folder.iterdir())
+    source = check_settings(TableSource, {"path": file.name, **settings}, where="s.toml")
+    return read_table(source, base=folder)
+
+
+def test_every_kind_of_file_gives_the_same_cells(folder: Path) -> None:
+    assert [[str(cell) for cell in row] for row in read(folder).to_numpy()] == [
+        ["a", "36"],
+        ["b", "60"],
+        ["a", "60"],
+        ["b", "36"],
+    ]
+
+
+def test_rows_count_before_the_condition(folder: Path) -> None:
+    table = read(folder, rows="1:", where={"bank": "a"})
+    assert table["term"].astype(int).tolist() == [60]
+    assert table.index.tolist() == [0]
+
+
+@pytest.mark.parametrize("value", [60, "60", "60.0"])
+def test_a_condition_holds_however_the_value_is_stored(folder: Path, value: object) -> None:
+    assert read(folder, where={"term": value})["bank"].tolist() == ["b", "a"]
+
+
+def test_csv_cells_stay_texts(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,state\n007,NA\n")
+    assert read(tmp_path).iloc[0].tolist() == ["007", "NA"]
+
+
+def test_a_source_without_a_path_reads_the_default(folder: Path) -> None:
+    default = Path(next(folder.iterdir()).name)
+    assert len(read_table(TableSource(rows="-2:"), base=folder, default_path=default)) == 2
+    absolute = folder / default
+    assert len(read_table(TableSource(path=absolute), base=Path("/nowhere"))) == 4
+
+
+@pytest.mark.parametrize("rows", ["10", "a:b", "1:2:0", "1:2:3:4", ""])
+def test_rows_that_are_no_slice_are_refused_at_load(folder: Path, rows: str) -> None:
+    with pytest.raises(InputError, match=r"s\.toml: rows: got .*expected a range of rows"):
+        read(folder, rows=rows)
+
+
+def test_what_selects_nothing_is_an_empty_shard(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"empty shard: .* rows 4:, bank = a"):
+        read(folder, rows="4:", where={"bank": "a"})
+    with pytest.raises(InputError, match="empty shard"):
+        read(folder, where={"bank": ""})
+
+
+def test_a_condition_on_a_missing_column_names_it(folder: Path) -> None:
+    with pytest.raises(InputError, match="no column 'county'"):
+        read(folder, where={"county": "Kings"})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.csv: no such file"):
+        read_table(TableSource(path=Path("gone.csv")), base=tmp_path)
+    with pytest.raises(InputError, match="no table is named"):
+        read_table(TableSource(), base=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.parquet", b"not a table"),
+        ("t.parquet", b""),
+        ("t.csv", b""),
+        ("t.csv", b'a,b\n"1,2\n'),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n"),
+        ("t.csv.gz", b"not gzip"),
+        ("t.csv.gz", gzip.compress(b"a\n" + b"1\n" * 9999, mtime=0)[:40]),
+        ("t.xlsx", b""),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"t\..*table") as caught:
+        read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_header_alone_is_an_empty_shard(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(InputError, match=r"empty shard: .* header only"):
+        read(tmp_path)

@@ -1,0 +1,174 @@
+"""The twin runs the study as it would run, and sees what clipping and dropouts cost."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.core import Asynchronous
+from learner.experiments.schedules import Attendance
+from learner.forecast.twin import Proposal, forecast, run_study
+from learner.forecast.world import Model, PublicGroups, World
+from learner.moments import SecondMoments
+from learner.synchronous import SynchronousAverage, SynchronousDescent
+
+P = 3
+MODEL = Model(loss=LOSSES["squared"], regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
+
+
+def make_records(size, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (size, P))
+    # A few long records, as real ones have: clipping them moves the optimum.
+    y = x @ [0.1, -0.3, 0.2] + rng.exponential(0.5, size) * np.sign(x[:, 0] + 0.3)
+    return Records(features=x, targets=y)
+
+
+SHARDS = [make_records(n, seed) for seed, n in enumerate((3000, 2000, 4000))]
+PUBLIC = PublicGroups(model=MODEL, records=make_records(3000, 9), labels=None)
+SIZES = np.array([3000.0, 2000.0, 4000.0])
+COMMON = {
+    "weights": SIZES / SIZES.sum(),
+    "num_features": P,
+    "theta_max": 1.0,
+    "regulariser": MODEL.regulariser,
+}
+
+
+def algorithm(kind):
+    if kind == "moments":
+        return SecondMoments(**COMMON)
+    if kind == "descent":
+        return SynchronousDescent(rho=2.0 * 60**2, horizon=60, **COMMON)
+    if kind == "average":
+        return SynchronousAverage(initial_step=1.0, horizon=60, **COMMON)
+    rho = 0.5 * 200**2 * MODEL.regulariser.strong_convexity / 3
+    return Asynchronous(rho=rho, horizon=200, tail_average=kind == "tail", **COMMON)
+
+
+def proposal(kind="tail", noise=20.0, **changes):
+    values = {
+        "algorithm": algorithm(kind),
+        "num_records": SIZES,
+        "unit_scales": noise / SIZES,
+        "split": "schedule" if kind == "tail" else "horizon",
+    }
+    return Proposal(**(values | changes))
+
+
+@pytest.mark.parametrize("kind", ["tail", "last", "descent", "average", "moments"])
+def test_the_forecast_is_what_real_records_give(kind):
+    rng = np.random.default_rng(1)
+    study = proposal(kind)
+    told = forecast(study, PUBLIC, runs=240, worlds=6, rng=rng)
+    world = World.of(SHARDS, MODEL)
+    psi = world.evaluation.relative_fitness(run_study(study, world, runs=240, rng=rng))
+    assert told.expected == pytest.approx(psi.mean(), rel=0.3)
+    low, high = told.interval(0.9)
+    assert 0.8 <= np.mean((psi > low) & (psi < high)) <= 0.98
+    louder = forecast(replace(study, unit_scales=3 * study.unit_scales), PUBLIC, runs=240, rng=rng)
+    assert louder.expected > 2 * told.expected
+
+
+def test_the_bias_of_clipping_is_in_the_forecast():
+    rng = np.random.default_rng(2)
+    quiet = proposal(noise=1e-6)
+    free = forecast(quiet, PUBLIC, runs=48, rng=rng).expected
+    clipped = replace(quiet, clip=0.3)
+    told = forecast(clipped, PUBLIC, runs=48, rng=rng).expected
+    world = World.of(SHARDS, MODEL)
+    psi = world.evaluation.relative_fitness(run_study(clipped, world, runs=48, rng=rng))
+    assert told > 10 * free
+    assert told == pytest.approx(psi.mean(), rel=0.3)
+
+
+@pytest.mark.parametrize("kind", ["tail", "last", "descent", "average"])
+def test_the_schedule_of_noise_follows_the_split(kind):
+    """Measured on a world without records' signal: only noise is left."""
+    flat = Records(features=np.eye(P) * 1e-9, targets=np.full(P, 1.0))
+    world = World.of([flat] * 3, MODEL)
+    world = replace(world, weights=COMMON["weights"])
+    study = proposal(kind, noise=1e-3)
+    models = run_study(study, world, runs=400, rng=np.random.default_rng(3))
+    more = replace(study, unit_scales=2 * study.unit_scales)
+    twice = run_study(more, world, runs=400, rng=np.random.default_rng(3))
+    assert np.std(twice) == pytest.approx(2 * np.std(models), rel=1e-6)
+    if kind == "tail":
+        horizon = replace(study, split="horizon")
+        louder = run_study(horizon, world, runs=400, rng=np.random.default_rng(3))
+        assert np.std(louder) == pytest.approx(3 * np.std(models), rel=0.15)
+
+
+def test_owners_that_drop_out_cost_ticks():
+    rng = np.random.default_rng(4)
+    away = Attendance(availability=np.full(3, 0.3), mean_absence=5.0)
+    study = proposal()
+    there = forecast(study, PUBLIC, runs=240, rng=rng).expected
+    gone = forecast(replace(study, attendance=away), PUBLIC, runs=240, rng=rng).expected
+    assert gone > 1.2 * there
+
+
+def test_a_forecast_repeats_with_its_seed():
+    first, again, other = (
+        forecast(proposal(), PUBLIC, runs=24, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
+    )
+    assert np.array_equal(first.relative_fitness, again.relative_fitness)
+    assert not np.array_equal(first.relative_fitness, other.relative_fitness)
+
+
+def test_checkpoints_are_the_models_on_the_way():
+    for kind in ("last", "average"):
+        trace = []
+        study = proposal(kind)
+        world = World.of(SHARDS, MODEL)
+        last = run_study(
+            study,
+            world,
+            runs=4,
+            checkpoints=(10, study.algorithm.horizon),
+            trace=trace,
+            rng=np.random.default_rng(7),
+        )
+        assert len(trace) == 2
+        assert np.array_equal(trace[1], last)
+        assert not np.array_equal(trace[0], last)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_a_group_runs_as_the_larger_owner_of_its_records(clip):
+    merged = [
+        Records(
+            features=np.concatenate([SHARDS[0].features, SHARDS[2].features]),
+            targets=np.concatenate([SHARDS[0].targets, SHARDS[2].targets]),
+        ),
+        SHARDS[1],
+    ]
+    grouped = replace(algorithm("last"), groups=((0, 2), (1,)))
+    larger = replace(grouped, groups=(), weights=np.array([7.0, 2.0]) / 9.0)
+    study = proposal("last", algorithm=grouped, clip=clip)
+    # Means of Laplace noise with the variance of the members' weighted mean.
+    units = study.unit_scales
+    mean = np.hypot(units[0] * 3 / 7, units[2] * 4 / 7)
+    alike = Proposal(
+        algorithm=larger,
+        num_records=np.array([7000.0, 2000.0]),
+        unit_scales=np.array([mean, units[1]]),
+        clip=clip,
+    )
+    models = [
+        run_study(one, World.of(shards, MODEL), runs=5, rng=np.random.default_rng(8))
+        for one, shards in ((study, SHARDS), (alike, merged))
+    ]
+    assert models[0] == pytest.approx(models[1], rel=1e-9, abs=1e-12)
+
+
+def test_an_owner_with_a_faster_clock_is_heard_more_often():
+    study = proposal("last", noise=1e-9, rates=np.array([50.0, 1.0, 1.0]))
+    far = [make_records(3000, 0), *[Records(features=s.features, targets=-s.targets)
+                                    for s in SHARDS[1:]]]  # fmt: skip
+    world = World.of(far, MODEL)
+    models = run_study(study, world, runs=20, rng=np.random.default_rng(9)).mean(axis=0)
+    own = MODEL.optimum(far[0])
+    assert np.linalg.norm(models - own) < 0.3 * np.linalg.norm(own)

@@ -1,0 +1,148 @@
+"""Public records that play owners differ as much as owners of that size would."""
+
+import numpy as np
+import pytest
+
+from common.errors import InputError
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.forecast.world import (
+    NOTABLE_DRIFT,
+    Model,
+    PublicGroups,
+    World,
+    drift,
+    play_owners,
+)
+
+P = 4
+
+
+def model_of(name="squared"):
+    return Model(loss=LOSSES[name], regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
+
+
+def records_of(sizes, *, spread, seed, classes=False):
+    """Groups of records whose true models differ by ``spread``."""
+    rng = np.random.default_rng(seed)
+    true = np.array([0.6, -0.4, 0.3, 0.1])
+    shards = []
+    for size in sizes:
+        own = true + spread * rng.normal(size=P)
+        x = np.column_stack([rng.uniform(-1, 1, (size, P - 1)), np.ones(size)])
+        y = x @ own + rng.normal(0, 0.5, size)
+        shards.append(Records(features=x, targets=np.where(y > 0, 1.0, -1.0) if classes else y))
+    return shards
+
+
+def joined(shards):
+    return Records(
+        features=np.concatenate([s.features for s in shards]),
+        targets=np.concatenate([s.targets for s in shards]),
+    )
+
+
+def groups_of(shards, *, name="squared"):
+    labels = np.repeat(np.arange(len(shards)), [len(s) for s in shards])
+    return PublicGroups(model=model_of(name), records=joined(shards), labels=labels)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.15])
+@pytest.mark.parametrize("size", [150, 4000])
+def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
+    """Alone: chance and true differences together, whatever the sizes of the public groups."""
+    forecast, real = [], []
+    for seed in range(12):
+        public = groups_of(records_of([300] * 10, spread=spread, seed=seed))
+        world = play_owners(public, np.full(4, float(size)), rng=np.random.default_rng(seed))
+        forecast.append(world.relative_fitness_alone.mean())
+        shards = records_of([size] * 4, spread=spread, seed=1000 + seed)
+        real.append(World.of(shards, model_of()).relative_fitness_alone.mean())
+    assert np.median(forecast) == pytest.approx(np.median(real), rel=0.45)
+
+
+def test_groups_that_do_not_differ_are_told_from_groups_that_do():
+    same = groups_of(records_of([400] * 8, spread=0.0, seed=1))
+    apart = groups_of(records_of([400] * 8, spread=0.2, seed=1))
+    assert same.difference < 0.2 * same.trace / 400
+    assert apart.difference > 5 * apart.trace / 400
+
+
+def test_a_known_group_plays_its_owner():
+    shards = records_of([2000] * 5, spread=0.3, seed=3)
+    public = groups_of(
+        [Records(features=s.features[:600], targets=s.targets[:600]) for s in shards]
+    )
+    rng = np.random.default_rng(1)
+    real = World.of(shards[:3], model_of()).relative_fitness_alone
+    known = play_owners(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng)
+    assert known.relative_fitness_alone == pytest.approx(real, rel=0.35)
+    assert np.ptp(np.log(real)) > 0.5  # else any deal would do
+
+
+@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("clip", [None, 0.7])
+def test_played_gradients_are_those_of_the_whole_distribution(name, clip):
+    public = groups_of(
+        records_of([300] * 6, spread=0.2, seed=4, classes=name != "squared"), name=name
+    )
+    world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
+    anchor = public.theta_optimal
+    slots = np.array([0, 1])
+    answers = world.gradients(clip)(slots, np.tile(anchor, (2, 1)))
+    for owner in slots:
+        weights = world.mixture.weights[owner]
+        exact = weights @ public.model.gradients(anchor, world.mixture.records_of(owner), clip)
+        assert answers[owner] == pytest.approx(exact, abs=1e-9)
+    # Away from the anchor drawn records answer nearly as the whole distribution does.
+    away = 0.5 * anchor
+    answers = world.gradients(clip)(slots, np.tile(away, (2, 1)))
+    for owner in slots:
+        weights = world.mixture.weights[owner]
+        exact = weights @ public.model.gradients(away, world.mixture.records_of(owner), clip)
+        assert answers[owner] == pytest.approx(exact, abs=0.05 * np.abs(exact).max())
+
+
+def test_moments_and_records_of_a_world_agree_on_fitness():
+    public = groups_of(records_of([500] * 4, spread=0.2, seed=5))
+    world = play_owners(public, np.array([500.0, 1500.0]), rng=np.random.default_rng(3))
+    weights = world.weights @ world.mixture.weights
+    theta = np.array([0.1, 0.2, -0.3, 0.4])
+    residuals = public.records.targets - public.records.features @ theta
+    exact = weights @ residuals**2 + 1e-5 * theta @ theta
+    assert world.evaluation.fitness(theta) == pytest.approx(exact, rel=1e-9)
+
+
+def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
+    rng = np.random.default_rng(6)
+    n = 6000
+    x = np.column_stack([rng.uniform(-1, 1, (n, P - 1)), np.ones(n)])
+    path = np.cumsum(rng.normal(0, 0.01, (n, P)), axis=0)
+    still = x @ [0.6, -0.4, 0.3, 0.1] + rng.normal(0, 0.5, n)
+    moving = still + np.einsum("ij,ij->i", x, path)
+    steady, drifting = (
+        PublicGroups(model=model_of(), records=Records(features=x, targets=y), labels=None)
+        for y in (still, moving)
+    )
+    assert steady.walk is None
+    assert drift(steady) < NOTABLE_DRIFT < drift(drifting)
+    assert drifting.walk is not None
+    sizes = np.array([6000.0, 6000.0])
+    far = [
+        play_owners(drifting, sizes, rng=np.random.default_rng(s)).relative_fitness_alone
+        for s in range(30)
+    ]
+    near = play_owners(steady, sizes, rng=np.random.default_rng(1)).relative_fitness_alone
+    assert np.median(far) > 10 * np.median(near)
+
+
+def test_drift_between_labelled_groups_is_no_drift():
+    shards = records_of([500] * 6, spread=0.5, seed=7)
+    labelled = groups_of(shards)
+    ordered = PublicGroups(model=model_of(), records=joined(shards), labels=None)
+    assert drift(labelled) < NOTABLE_DRIFT < drift(ordered)
+
+
+def test_fewer_records_than_features_are_refused():
+    with pytest.raises(InputError, match="3 public records for 4 features"):
+        groups_of(records_of([3], spread=0.0, seed=8))

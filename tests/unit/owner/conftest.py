@@ -1,0 +1,70 @@
+"""Owners without a network: the object that the service calls, over a real ledger."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from common.features import FeatureMap
+from owner.access import Access
+from owner.answering import DataOwner
+from owner.ledger import Ledger
+from owner.mechanism import seeded_noise_factory
+from owner.policy import Policy
+from owner.shard import PrivateTable, fingerprint
+
+
+@pytest.fixture
+def fast_folder() -> Iterator[Path]:
+    """A folder in memory where there is one: syncing thousands of charges takes its time."""
+    memory = Path("/dev/shm")  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def open_owner(
+    fast_folder: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
+) -> Iterator[Callable[..., DataOwner]]:
+    """Opens the owner of 200 records on its ledger; what it opened is closed at the end."""
+    opened: list[DataOwner] = []
+    table = table_maker(200, seed=1)
+
+    def open_one(
+        *,
+        ledger: str = "ledger.sqlite",
+        pinned: FeatureMap | None = feature_map,
+        records: pd.DataFrame = table,
+        options: dict[str, Any] | None = None,
+        **policy: Any,
+    ) -> DataOwner:
+        agreed = Policy.model_validate(
+            {"epsilon_per_study": "10", "epsilon_lifetime": "10"} | policy
+        )
+        values: dict[str, Any] = {
+            "name": "owner-a",
+            "table": PrivateTable(records, where="test"),
+            "ledger": Ledger(
+                fast_folder / ledger, owner="owner-a", fingerprint=fingerprint(records)
+            ),
+            "policy": agreed,
+            "access": Access(agreed, base=fast_folder),
+            "pinned_map": pinned,
+            "noise": seeded_noise_factory(1),
+            "insecure_noise": True,
+        }
+        owner = DataOwner(**(values | (options or {})))
+        opened.append(owner)
+        return owner
+
+    yield open_one
+    for owner in opened:
+        # Most tests stop their owners themselves.
+        with suppress(OSError):
+            owner.stop()

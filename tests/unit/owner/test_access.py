@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.config import check_settings
+from common.errors import BusyError, IdentityError, InputError, PolicyError
+from owner.access import Access, RateLimit
+from owner.policy import Policy
+
+TOKEN = "correct-horse-battery"  # noqa: S105 (a test's)
+DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Callable[..., Access]:
+    def make(clock: Callable[[], float] = lambda: 0.0, **policy: Any) -> Access:
+        budget = {"epsilon_per_study": "1", "epsilon_lifetime": "1"}
+        checked = check_settings(Policy, budget | policy, where="test")
+        return Access(checked, base=tmp_path, clock=clock)
+
+    return make
+
+
+def test_a_token_tells_who_asks(access: Callable[..., Access], tmp_path: Path) -> None:
+    (tmp_path / "ben.token").write_text("another-long-token-of-ben\n")
+    one = access(tokens={"ann": DIGEST, "ben": "file:ben.token"})
+    assert one.identify(token=TOKEN, certificate=None) == "ann"
+    assert one.identify(token="another-long-token-of-ben", certificate="any") == "ben"  # noqa: S106
+    for wrong in ("", TOKEN[:-1], TOKEN + " ", TOKEN.upper(), DIGEST, "\udcff"):
+        with pytest.raises(IdentityError, match="not one that this owner knows"):
+            one.identify(token=wrong, certificate=None)
+    with pytest.raises(IdentityError, match="wants a token"):
+        one.identify(token=None, certificate=None)
+
+
+def test_a_certificate_does_not_stand_in_for_a_token(access: Callable[..., Access]) -> None:
+    one = access(tokens={"ann": DIGEST})
+    with pytest.raises(IdentityError, match="send it"):
+        one.identify(token=None, certificate="ann")
+    both = access(tokens={"ann": DIGEST}, learners=["ann", "carl"])
+    assert both.identify(token=None, certificate="ann") == "ann"
+    assert both.identify(token=None, certificate="carl") == "carl"
+    both.admit_query("carl")
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        both.admit_query("dora")
+
+
+def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(
+    access: Callable[..., Access],
+) -> None:
+    one = access()
+    assert one.identify(token=None, certificate=None) == "anonymous"
+    assert one.identify(token=None, certificate="carl") == "carl"
+    one.admit_query("anonymous")
+    with pytest.raises(IdentityError):
+        one.identify(token=TOKEN, certificate=None)
+
+
+def test_a_token_is_compared_with_every_digest(
+    access: Callable[..., Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append(a)
+        return a == b
+
+    monkeypatch.setattr("owner.access.hmac.compare_digest", compare)
+    others = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in "bcd"}
+    assert access(tokens={"ann": DIGEST, **others}).identify(token=TOKEN, certificate=None) == "ann"
+    assert len(compared) == 4
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ({"ann": "plain-text-token-here"}, "ann: expected"),
+        ({"ann": "sha256:abc"}, "ann: expected"),
+        ({"anonymous": DIGEST}, "names of learners"),
+        ({"a b": DIGEST}, "names of learners"),
+        ({"ann": "file:absent"}, "token cannot be read"),
+        ({"ann": "file:short"}, "at least 16 characters"),
+    ],
+)
+def test_a_token_that_is_none_is_refused(
+    access: Callable[..., Access], tmp_path: Path, tokens: dict[str, str], words: str
+) -> None:
+    (tmp_path / "short").write_text("short")
+    with pytest.raises(InputError, match=words):
+        access(tokens=tokens)
+
+
+def test_queries_are_limited_for_each_learner(access: Callable[..., Access]) -> None:
+    now = [0.0]
+    one = access(lambda: now[0], queries_per_second=10)
+    for _ in range(10):
+        one.admit_query("ann")
+    with pytest.raises(BusyError, match="nothing was charged") as busy:
+        one.admit_query("ann")
+    assert busy.value.retry_after == pytest.approx(0.1)
+    one.admit_query("ben")
+    now[0] = 0.1
+    one.admit_query("ann")
+    with pytest.raises(BusyError):
+        one.admit_query("ann")
+
+
+def test_in_the_long_run_no_more_pass_than_the_rate() -> None:
+    now = [0.0]
+    limit = RateLimit(per_second=5.0, burst=3, clock=lambda: now[0])
+    passed = 0
+    for step in range(10_000):
+        now[0] = step / 1000
+        passed += limit.wait() == 0.0
+    assert passed == pytest.approx(3 + 5 * 10, abs=1)
+
+
+def test_enrolments_are_limited_by_the_hour(access: Callable[..., Access]) -> None:
+    now = [0.0]
+    one = access(lambda: now[0], enrollments_per_hour=2)
+    one.admit_enrollment("ann")
+    one.admit_enrollment("ann")
+    with pytest.raises(BusyError, match="for 1800 seconds") as busy:
+        one.admit_enrollment("ann")
+    now[0] = busy.value.retry_after
+    one.admit_enrollment("ann")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("losses", ["absolute"]),
+        ("losses", []),
+        ("queries_per_second", 0),
+        ("enrollments_per_hour", 0),
+        ("max_features", 0),
+        ("min_num_records", 0),
+        ("kappa", 0),
+        ("epsilon_lifetime", "nan"),
+    ],
+)
+def test_a_wrong_policy_is_named(access: Callable[..., Access], key: str, value: Any) -> None:
+    with pytest.raises(InputError, match=key):
+        access(**{key: value})

@@ -1,0 +1,582 @@
+"""One owner and its ledger: what it agrees to, what it answers, and what it never does."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import (
+    BudgetSpentError,
+    MalformedError,
+    OrderError,
+    PolicyError,
+    RefusedError,
+)
+from common.features import FeatureMap
+from common.privacy import NoisePlan, plan_noise
+from common.terms import Query, StudyTerms
+from owner.answering import OPEN_STUDIES, DataOwner
+from owner.ledger_rows import read_studies, verify_ledger
+from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
+
+LEARNER = "anonymous"
+OpenOwner = Callable[..., DataOwner]
+MakeTerms = Callable[..., StudyTerms]
+
+
+def ask(owner: DataOwner, sequence: int, study: str = "study-1", learner: str = LEARNER) -> bytes:
+    theta = np.full(4, 0.001 * (sequence % 1000))
+    query = Query(study_id=study, sequence=sequence, theta=theta)
+    return owner.answer(query, learner=learner).gradient.tobytes()
+
+
+@pytest.mark.parametrize("promised", [1, 10, 99, 100, 1000])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(1, 3)])
+def test_all_m_of_m_answers(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, promised: int, epsilon: Any
+) -> None:
+    terms = make_terms(horizon=1000, responses=promised, epsilon=epsilon)
+    owner = open_owner(epsilon_lifetime=str(epsilon))
+    owner.enroll(terms, learner=LEARNER)
+    half = promised // 2
+    seen = [ask(owner, sequence) for sequence in range(1, half + 1)]
+    # A restart in the middle and one at the end change nothing.
+    owner.stop()
+    owner = open_owner(epsilon_lifetime=str(epsilon))
+    seen += [ask(owner, sequence) for sequence in range(half + 1, promised + 1)]
+    assert len(seen) == promised
+    for _ in range(2):
+        with pytest.raises(BudgetSpentError, match=f"all {promised} promised"):
+            ask(owner, promised + 1)
+        with pytest.raises(BudgetSpentError, match="0 of the lifetime budget is left"):
+            owner.enroll(replace(terms, study_id="more", epsilon=Fraction(1, 10**9)), learner="x")
+        owner.stop()
+        owner = open_owner(epsilon_lifetime=str(epsilon))
+    owner.stop()
+    _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
+    assert (entry.account.answered, entry.epsilon_spent) == (promised, epsilon)
+    assert verify_ledger(fast_folder / "ledger.sqlite") == []
+
+
+def test_charged_before_released(
+    open_owner: OpenOwner,
+    make_terms: MakeTerms,
+    fast_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    steps: list[str] = []
+    charge = owner._ledger.charge
+
+    def charge_and_look(**values: Any) -> None:
+        charge(**values)
+        # Another connection sees only what is committed.
+        _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
+        assert entry.account.answered == values["sequence"]
+        assert entry.account.last_response == values["response"]
+        steps.append("charged")
+
+    monkeypatch.setattr(owner._ledger, "charge", charge_and_look)
+    for sequence in range(1, 4):
+        released = ask(owner, sequence)
+        steps.append("released")
+        _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
+        assert entry.account.last_response == released
+    assert steps == ["charged", "released"] * 3
+
+
+def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_later(
+    open_owner: OpenOwner,
+    make_terms: MakeTerms,
+    fast_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    first = ask(owner, 1)
+    # A second connection that holds the write lock makes the charge fail for real.
+    owner._ledger._db.execute("PRAGMA busy_timeout = 1")
+    other = sqlite3.connect(fast_folder / "ledger.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for _ in range(3):
+        with pytest.raises(Exception, match="database is locked"):
+            ask(owner, 2)
+        assert ask(owner, 1) == first
+    other.execute("ROLLBACK")
+    other.close()
+    second = ask(owner, 2)
+    assert ask(owner, 2) == second != first
+    owner.stop()
+    assert verify_ledger(fast_folder / "ledger.sqlite") == []
+
+
+def test_a_transaction_that_cannot_be_undone_stops_the_owner(
+    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    ask(owner, 1)
+
+    class Stuck:
+        """The ledger's connection, with a disk that takes neither COMMIT nor ROLLBACK."""
+
+        def __init__(self, db: sqlite3.Connection) -> None:
+            self.db = db
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.db, name)
+
+        def execute(self, statement: str, *arguments: Any) -> Any:
+            if statement in {"COMMIT", "ROLLBACK"}:
+                raise sqlite3.OperationalError("disk I/O error")
+            return self.db.execute(statement, *arguments)
+
+    db = owner._ledger._db
+    owner._ledger._db = Stuck(db)  # type: ignore[assignment]
+    with pytest.raises(Exception, match="disk I/O error"):
+        ask(owner, 2)
+    owner._ledger._db = db
+    # The open transaction shows response 2 as charged; releasing it now would be free.
+    assert db.execute("SELECT answered FROM accounts").fetchone()[0] == 2
+    for sequence in (1, 2, 3):
+        with pytest.raises(Exception, match="start the owner again"):
+            ask(owner, sequence)
+    owner.stop()
+    again = open_owner()
+    assert again.enroll(make_terms(), learner=LEARNER).answered == 1
+
+
+def test_retry_is_replayed(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(responses=2), learner=LEARNER)
+    answers = [ask(owner, 1), ask(owner, 1), ask(owner, 1)]
+    owner.stop()
+    owner = open_owner()
+    answers.append(ask(owner, 1))
+    assert len(set(answers)) == 1
+    with pytest.raises(OrderError, match="another theta"):
+        owner.answer(Query(study_id="study-1", sequence=1, theta=np.full(4, 0.5)), learner=LEARNER)
+    assert ask(owner, 2) not in answers
+    assert owner.enroll(make_terms(responses=2), learner=LEARNER).answered == 2
+
+
+def test_lifetime_budget(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    owner = open_owner(epsilon_lifetime="1")
+    for index in range(3):
+        owner.enroll(make_terms(study_id=f"s{index}", epsilon=Fraction(1, 3)), learner=LEARNER)
+    with pytest.raises(BudgetSpentError, match="0 of the lifetime budget is left"):
+        owner.enroll(make_terms(study_id="s3", epsilon=Fraction(1, 1000)), learner=LEARNER)
+    ask(owner, 1, "s1")
+    # Nine of ten responses were not used: they return, and not one thousandth more.
+    owner.close("s1", learner=LEARNER)
+    back = Fraction(1, 3) * Fraction(9, 10)
+    assert owner.describe(learner=LEARNER).epsilon_left == back
+    with pytest.raises(BudgetSpentError, match=r"but 3/10 of the lifetime"):
+        owner.enroll(make_terms(study_id="s4", epsilon=back + Fraction(1, 10**9)), learner=LEARNER)
+    owner.enroll(make_terms(study_id="s5", epsilon=back), learner=LEARNER)
+    assert owner.describe(learner=LEARNER).epsilon_left == 0
+
+
+def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    owner = open_owner(epsilon_lifetime="1")
+    owner.enroll(make_terms(), learner=LEARNER)
+    ask(owner, 1)
+    owner.stop()
+    owner = open_owner(epsilon_per_study="1", epsilon_lifetime="0.3")
+    kept = [ask(owner, sequence) for sequence in (2, 3)]
+    with pytest.raises(BudgetSpentError, match="lowered its lifetime budget"):
+        ask(owner, 4)
+    assert ask(owner, 3) == kept[-1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_learners_in_parallel_never_pass_the_lifetime_budget(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, seed: int
+) -> None:
+    """Fifty interleavings for each seed: two threads, random scripts, random switches."""
+    choices = random.Random(seed)
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for round_number in range(50):
+            _interleave(open_owner, make_terms, fast_folder / f"l{round_number}.sqlite", choices)
+    finally:
+        sys.setswitchinterval(switching)
+
+
+def _interleave(  # noqa: C901
+    open_owner: OpenOwner, make_terms: MakeTerms, ledger: Path, choices: random.Random
+) -> None:
+    lifetime = Fraction(choices.randint(1, 6), 3)
+    owner = open_owner(ledger=ledger.name, epsilon_lifetime=str(lifetime), queries_per_second=None)
+    got: Counter[str] = Counter()
+    different: dict[tuple[str, int], set[bytes]] = {}
+    shares: dict[str, Fraction] = {}
+    begin = threading.Barrier(2)
+
+    def learner(name: str, script: random.Random) -> None:
+        begin.wait()
+        for number in range(3):
+            study = f"{name}-{number}"
+            promised = script.randint(1, 4)
+            epsilon = Fraction(script.randint(1, 5), 6)
+            shares[study] = epsilon / promised
+            try:
+                owner.enroll(
+                    make_terms(study_id=study, responses=promised, epsilon=epsilon), learner=name
+                )
+            except BudgetSpentError:
+                continue
+            for sequence in range(1, script.randint(1, promised + 1) + 1):
+                try:
+                    for _ in range(script.randint(1, 2)):
+                        answer = ask(owner, sequence, study, name)
+                        different.setdefault((study, sequence), set()).add(answer)
+                except BudgetSpentError:
+                    assert sequence == promised + 1
+            if script.random() < 0.7:
+                owner.close(study, learner=name)
+
+    threads = [
+        threading.Thread(target=learner, args=(name, random.Random(choices.random())))
+        for name in ("ann", "ben")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    owner.stop()
+    for study, _ in different:
+        got[study] += 1
+    spent = sum((shares[study] * count for study, count in got.items()), Fraction(0))
+    assert spent <= lifetime
+    assert all(len(answers) == 1 for answers in different.values())
+    _, entries = read_studies(ledger)
+    assert sum((entry.epsilon_spent for entry in entries), Fraction(0)) == spent
+    assert sum((entry.epsilon_held for entry in entries), Fraction(0)) <= lifetime
+
+
+def test_ledger_belongs_to_the_shard(
+    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    owner.stop()
+    records = table_maker(200, seed=1)
+    open_owner(records=records).stop()
+    changed = records.copy()
+    changed.iloc[7, 0] = np.nextafter(changed.iloc[7, 0], 10)
+    for other in (
+        changed,
+        records.iloc[:-1],
+        records.iloc[::-1],
+        records.rename(columns=str.upper),
+    ):
+        with pytest.raises(Exception, match="belongs to other records"):
+            open_owner(records=other, pinned=None)
+
+
+def test_noise_scale_is_theorem_1(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    terms = make_terms(epsilon=Fraction(1, 3), clip=0.25)
+    owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
+    scale = owner.enroll(terms, learner=LEARNER).noise_scale
+    theorem = 2 * 0.25 * 10 / (200 / 3)
+    assert theorem <= scale <= theorem * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_noise_librarys_map_has_the_last_word(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, restart: bool
+) -> None:
+    """A plan a millionth too small is refused, at enrolment and when a study is taken up again."""
+
+    def too_little(plan: NoisePlan) -> DrawnAhead:
+        small = replace(plan, scale_units=plan.scale_units * (1 - 1e-6))
+        return DrawnAhead(SecureNoise(small), vectors=2, block=1)
+
+    wrong = {"noise": too_little, "insecure_noise": False}
+    if restart:
+        owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
+        owner.enroll(make_terms(), learner=LEARNER)
+        owner.stop()
+        owner = open_owner(options=wrong)
+        with pytest.raises(RuntimeError, match="noise library promises"):
+            ask(owner, 1)
+    else:
+        owner = open_owner(options=wrong)
+        with pytest.raises(RuntimeError, match="noise library promises"):
+            owner.enroll(make_terms(), learner=LEARNER)
+        assert owner.describe(learner=LEARNER).epsilon_left == 10
+    owner.stop()
+    assert all(not e.account.answered for e in read_studies(fast_folder / "ledger.sqlite")[1])
+
+
+def test_a_study_goes_on_only_under_the_noise_it_was_promised(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    owner.stop()
+    with sqlite3.connect(fast_folder / "ledger.sqlite") as db:
+        db.execute("UPDATE studies SET noise_scale = noise_scale * 2")
+    db.close()
+    owner = open_owner()
+    with pytest.raises(RuntimeError, match="use the version that enrolled it"):
+        ask(owner, 1)
+
+
+def test_insecure_noise_is_written_down_and_never_mixed(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    owner.stop()
+    assert read_studies(fast_folder / "ledger.sqlite")[1][0].insecure_noise
+    owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
+    with pytest.raises(OrderError, match="noise of another kind"):
+        ask(owner, 1)
+
+
+def test_noise_is_not_seeded(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    """Two owners of equal records, asked alike from equal seeds, answer differently."""
+    answers = []
+    for ledger in ("a.sqlite", "b.sqlite"):
+        np.random.seed(3)  # noqa: NPY002 (nothing here may listen to it)
+        random.seed(3)
+        owner = open_owner(ledger=ledger, options={"noise": secure_noise, "insecure_noise": False})
+        assert not owner.enroll(make_terms(), learner=LEARNER).insecure_noise
+        answers += [ask(owner, sequence) for sequence in range(1, 6)]
+    assert len(set(answers)) == 10
+
+
+def test_sensitivity_never_read_from_data(
+    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    """Records moved, stretched or absurd change nothing of the noise; only their number does."""
+    scales = set()
+    rng = np.random.default_rng(0)
+    for number, change in enumerate(
+        (
+            lambda table: table,
+            lambda table: table * 1e12,
+            lambda table: table * 0.0,
+            lambda table: table + rng.normal(size=table.shape),
+            lambda table: table.assign(y=1e300),
+        )
+    ):
+        owner = open_owner(ledger=f"{number}.sqlite", records=change(table_maker(200, seed=1)))
+        scales.add(owner.enroll(make_terms(), learner=LEARNER).noise_scale)
+    assert len(scales) == 1
+    owner = open_owner(ledger="more.sqlite", records=table_maker(400, seed=1))
+    assert owner.enroll(make_terms(), learner=LEARNER).noise_scale < scales.pop()
+
+
+def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(theta_max=0.1), learner=LEARNER)
+    outside = np.nextafter(0.1, 1.0)
+    for coordinate in range(4):
+        for value in (outside, -outside, np.nan, np.inf, -np.inf, 1e308):
+            theta = np.zeros(4)
+            theta[coordinate] = value
+            with pytest.raises(MalformedError):
+                owner.answer(Query(study_id="study-1", sequence=1, theta=theta), learner=LEARNER)
+    assert owner.enroll(make_terms(theta_max=0.1), learner=LEARNER).answered == 0
+    inside = np.array([0.1, -0.1, 0.1, 0.0])
+    owner.answer(Query(study_id="study-1", sequence=1, theta=inside), learner=LEARNER)
+
+
+def test_more_studies_than_are_held_ready_all_go_on(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    owner = open_owner()
+    studies = [f"s{index}" for index in range(OPEN_STUDIES + 4)]
+    before = threading.active_count()
+    for study in studies:
+        owner.enroll(make_terms(study_id=study, epsilon=Fraction(1, 10)), learner=LEARNER)
+    for sequence in (1, 2):
+        for study in studies:
+            ask(owner, sequence, study)
+    assert threading.active_count() - before <= OPEN_STUDIES
+
+
+def test_closed_studies_leave_nothing_running(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+    owner = open_owner()
+    before = threading.active_count()
+    for index in range(5):
+        study = f"s{index}"
+        owner.enroll(make_terms(study_id=study), learner=LEARNER)
+        ask(owner, 1, study)
+        owner.close(study, learner=LEARNER)
+        owner.close(study, learner=LEARNER)
+        for sequence in (1, 2):
+            with pytest.raises(OrderError, match="closed"):
+                ask(owner, sequence, study)
+        with pytest.raises(OrderError, match="closed"):
+            owner.enroll(make_terms(study_id=study), learner=LEARNER)
+    assert threading.active_count() == before
+
+
+def test_a_study_belongs_to_the_learner_that_enrolled(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner="ann")
+    ask(owner, 1, learner="ann")
+    for call in (
+        lambda: ask(owner, 1, learner="ben"),
+        lambda: ask(owner, 2, learner="ben"),
+        lambda: owner.close("study-1", learner="ben"),
+    ):
+        with pytest.raises(OrderError, match="no such study was enrolled by this learner"):
+            call()
+    with pytest.raises(PolicyError, match="other terms or by another learner"):
+        owner.enroll(make_terms(), learner="ben")
+
+
+def refusals(make_terms: MakeTerms, feature_map: FeatureMap) -> list[tuple[Any, Any, str]]:
+    other_map = feature_map.model_copy(update={"source": "else"}).to_json()
+    return [
+        (make_terms(study_id="no spaces"), MalformedError, "study_id"),
+        (make_terms(loss="absolute"), MalformedError, "loss must be one of"),
+        (make_terms(theta_max=float("nan")), MalformedError, "theta_max"),
+        (make_terms(theta_max=1e200), MalformedError, "theta_max must be from"),
+        (make_terms(responses=11), MalformedError, "responses <= horizon"),
+        (make_terms(epsilon=Fraction(0)), MalformedError, "epsilon must be greater than 0"),
+        (make_terms(epsilon=Fraction(1, 10**19)), MalformedError, "at most 18 digits"),
+        (make_terms(clip=0.0), MalformedError, "clip"),
+        (make_terms(clip=1e-300), MalformedError, "one record's gradient is bounded by"),
+        (make_terms(kappa=0), MalformedError, "kappa"),
+        (make_terms(loss="hinge"), PolicyError, "answers only for the losses squared"),
+        (make_terms(epsilon=Fraction(11)), PolicyError, "at most 10 on one study"),
+        (make_terms(feature_map=other_map), PolicyError, "not the one this owner was given"),
+    ]
+
+
+def test_every_refused_enrolment_says_why_and_reserves_nothing(
+    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap, fast_folder: Path
+) -> None:
+    owner = open_owner(losses=["squared"])
+    for terms, kind, words in refusals(make_terms, feature_map):
+        with pytest.raises(kind, match=words):
+            owner.enroll(terms, learner=LEARNER)
+    owner.stop()
+    assert read_studies(fast_folder / "ledger.sqlite")[1] == []
+    owner = open_owner(min_num_records=201)
+    with pytest.raises(PolicyError, match="fewer records"):
+        owner.enroll(make_terms(), learner=LEARNER)
+    owner.stop()
+    owner = open_owner(kappa=3)
+    with pytest.raises(PolicyError, match="ask with kappa = 3"):
+        owner.enroll(make_terms(kappa=2), learner=LEARNER)
+    three = owner.enroll(make_terms(kappa=3), learner=LEARNER).noise_scale
+    one = plan_noise(make_terms(), feature_map.domain, num_records=200).noise_scale
+    assert three == pytest.approx(3 * one, rel=1e-6)
+
+
+def test_strange_feature_maps_are_refused_in_public_words(
+    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap
+) -> None:
+    owner = open_owner(pinned=None, max_features=3)
+    small = open_owner(pinned=None, ledger="other.sqlite")
+    with pytest.raises(PolicyError, match="4 features, this owner answers for at most 3"):
+        owner.enroll(make_terms(), learner=LEARNER)
+    private = feature_map.model_copy(update={"source_kind": "private"})
+    with pytest.raises(PolicyError, match="fitted on private records"):
+        small.enroll(make_terms(feature_map=private.to_json()), learner=LEARNER)
+    rule = feature_map.columns[0].model_copy(update={"name": "secret " * 1000})
+    unknown = feature_map.model_copy(update={"columns": (rule, *feature_map.columns[1:])})
+    with pytest.raises(PolicyError, match="no column 'secret") as refused:
+        small.enroll(make_terms(feature_map=unknown.to_json()), learner=LEARNER)
+    assert len(str(refused.value)) < 300
+    for text in ("", "{}", "[" * 10**5, feature_map.to_json()[:-10], "\x00"):
+        with pytest.raises(MalformedError, match="feature map is not valid"):
+            small.enroll(make_terms(feature_map=text), learner=LEARNER)
+    classes = feature_map.target.model_copy(update={"positive": "1", "bound": 1.0, "fill": 1.0})
+    with pytest.raises(MalformedError, match="target is numbers"):
+        small.enroll(
+            make_terms(feature_map=feature_map.model_copy(update={"target": classes}).to_json()),
+            learner=LEARNER,
+        )
+
+
+def test_private_bounds_are_served_only_with_the_flag(
+    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap
+) -> None:
+    private = feature_map.model_copy(update={"source_kind": "private"})
+    owner = open_owner(pinned=None, options={"allow_private_bounds": True})
+    owner.enroll(make_terms(feature_map=private.to_json()), learner=LEARNER)
+
+
+def test_records_that_cannot_be_read_are_filled_not_told(
+    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    """The shard's own mistakes are the operator's to see; to a learner they would be answers."""
+    records = table_maker(200, seed=1).astype(object)
+    records.iloc[3] = ["?", None, "1e999", "not a number"]
+    owner = open_owner(records=records, pinned=None)
+    owner.enroll(make_terms(), learner=LEARNER)
+    assert np.all(np.isfinite(np.frombuffer(ask(owner, 1))))
+
+
+@pytest.mark.parametrize(
+    ("theta_max", "clip"), [(1e-90, None), (1e-90, 1e90), (1.0, 1e-3), (1e97, None), (1e97, 1e97)]
+)
+def test_no_extreme_study_makes_an_answer_depend_on_an_overflow(
+    open_owner: OpenOwner, make_terms: MakeTerms, theta_max: float, clip: float | None
+) -> None:
+    """An answer that is refused only for some records would tell about them."""
+    owner = open_owner(pinned=None)
+    owner.enroll(make_terms(theta_max=theta_max, clip=clip), learner=LEARNER)
+    for sequence, sign in ((1, 1.0), (2, -1.0)):
+        theta = np.full(4, sign * theta_max)
+        answer = owner.answer(
+            Query(study_id="study-1", sequence=sequence, theta=theta), learner=LEARNER
+        )
+        assert np.all(np.isfinite(answer.gradient))
+
+
+def test_awkward_budgets_stay_quick_and_printable(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    """Denominators without a common factor would make sums of thousands of digits."""
+    owner = open_owner(enrollments_per_hour=1000)
+    primes = [10**17 + offset for offset in (3, 13, 19, 21, 49, 81, 99, 141, 181, 337)]
+    for index in range(300):
+        epsilon = Fraction(10**15, primes[index % 10] + 2 * index)
+        owner.enroll(make_terms(study_id=f"s{index}", epsilon=epsilon), learner=LEARNER)
+        if index % 2:
+            owner.close(f"s{index}", learner=LEARNER)
+    left = owner.describe(learner=LEARNER).epsilon_left
+    assert 8 < left < 9
+    assert len(str(left)) < 40
+    with pytest.raises(RefusedError, match="at most 10 on one study"):
+        owner.enroll(make_terms(epsilon=Fraction(10**18, 3)), learner=LEARNER)
+    with pytest.raises(BudgetSpentError, match=r"but 8\.\d{1,12} of the lifetime"):
+        owner.enroll(make_terms(epsilon=Fraction(10)), learner=LEARNER)
+
+
+def test_equal_seeds_are_equal_only_where_insecure_noise_was_asked_for(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    answers = []
+    for ledger in ("a.sqlite", "b.sqlite"):
+        owner = open_owner(ledger=ledger, options={"noise": seeded_noise_factory(5)})
+        assert owner.enroll(make_terms(), learner=LEARNER).insecure_noise
+        answers.append(ask(owner, 1))
+    assert answers[0] == answers[1]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from common.errors import BudgetSpentError, MalformedError, OrderError
+from common.losses import LOSSES, Domain
+from common.privacy import plan_noise
+from common.terms import Records, StudyTerms
+from owner.core import (
+    Account,
+    Shard,
+    Step,
+    check_theta,
+    mean_gradient,
+    next_step,
+    release,
+    seeded_noise,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, size=(50, 3))
+Y = RNG.uniform(-1, 1, size=50)
+THETA = np.array([0.3, -0.7, 0.2])
+DOMAIN = Domain(feature_bound=np.ones(3), target_bound=1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
+def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss: str, clip: float | None) -> None:
+    y = Y if LOSSES[loss].targets is None else np.sign(Y)
+    expected = np.zeros(3)
+    for features, target in zip(X, y, strict=True):
+        one = LOSSES[loss].mean_gradient(THETA, features[None, :], np.array([target]))
+        norm = np.abs(one).sum()
+        if clip is not None and norm > clip:
+            one = one * (clip / norm)
+        expected += one / len(y)
+    got = mean_gradient(Shard(Records(features=X, targets=y)), THETA, loss=loss, clip=clip)
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() -> None:
+    other = X.copy()
+    other[7] = [50.0, -80.0, 3.0]
+    for loss in LOSSES:
+        a = mean_gradient(
+            Shard(Records(features=X, targets=np.sign(Y))), THETA, loss=loss, clip=0.5
+        )
+        b = mean_gradient(
+            Shard(Records(features=other, targets=np.sign(Y))), THETA, loss=loss, clip=0.5
+        )
+        assert np.abs(a - b).sum() <= 2 * 0.5 / 50 * (1 + 1e-12)
+
+
+def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
+    shard = Shard(Records(features=np.zeros((2, 3)), targets=np.ones(2)))
+    np.testing.assert_array_equal(mean_gradient(shard, THETA, loss="squared", clip=1.0), 0.0)
+
+
+def test_release_is_the_gradient_plus_the_noise_on_the_grid(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    plan = plan_noise(make_terms(), DOMAIN, num_records=50)
+    noise = seeded_noise(plan, rng=np.random.default_rng(3))
+    gradient = np.array([0.1, -0.2, 0.3])
+    response = release(gradient, noise, plan)
+    grid = 2.0**plan.grid_exponent
+    np.testing.assert_array_equal(response / grid, np.rint(response / grid))
+    np.testing.assert_allclose(response - noise * grid, gradient, atol=grid)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "noise"),
+    [
+        (np.zeros(2), np.zeros(3, dtype=np.int64)),
+        (np.zeros(3), np.zeros(4, dtype=np.int64)),
+        (np.array([0.0, np.nan, 0.0]), np.zeros(3, dtype=np.int64)),
+        (np.array([0.0, np.inf, 0.0]), np.zeros(3, dtype=np.int64)),
+    ],
+)
+def test_what_the_sampler_would_let_through_is_refused(
+    make_terms: Callable[..., StudyTerms], gradient: np.ndarray, noise: np.ndarray
+) -> None:
+    plan = plan_noise(make_terms(), DOMAIN, num_records=50)
+    with pytest.raises(MalformedError):
+        release(gradient, noise, plan)
+
+
+@pytest.mark.parametrize(
+    "theta",
+    [
+        np.zeros(2),
+        np.array([0.0, np.nan, 0.0]),
+        np.array([0.0, -np.inf, 0.0]),
+        np.array([0.0, 0.0, np.nextafter(1.0, 2.0)]),
+        np.array([np.nextafter(-1.0, -2.0), 0.0, 0.0]),
+    ],
+)
+def test_theta_outside_the_box_is_refused(theta: np.ndarray) -> None:
+    with pytest.raises(MalformedError):
+        check_theta(theta, dimension=3, theta_max=1.0)
+
+
+def test_theta_on_the_boxs_corner_is_accepted() -> None:
+    check_theta(np.array([1.0, -1.0, 1.0]), dimension=3, theta_max=1.0)
+
+
+@pytest.mark.parametrize("promised", [1, 10, 99, 100, 1000])
+def test_all_m_of_m_answers(promised: int) -> None:
+    account = Account(promised=promised)
+    for sequence in range(1, promised + 1):
+        assert next_step(account, sequence=sequence, digest="x") is Step.ANSWER
+        account = account.charged(digest="x", response=b"")
+    with pytest.raises(BudgetSpentError, match=f"all {promised} promised"):
+        next_step(account, sequence=promised + 1, digest="x")
+
+
+def test_retry_is_replayed_and_another_theta_refused() -> None:
+    account = Account(promised=5).charged(digest="first", response=b"bytes")
+    assert next_step(account, sequence=1, digest="first") is Step.REPLAY
+    with pytest.raises(OrderError, match="another theta"):
+        next_step(account, sequence=1, digest="second")
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 4, 5, 10**9])
+def test_a_number_out_of_order_is_refused(sequence: int) -> None:
+    account = Account(promised=9, answered=2, last_digest="x")
+    with pytest.raises(OrderError):
+        next_step(account, sequence=sequence, digest="x")
