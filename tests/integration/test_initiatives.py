@@ -22,7 +22,7 @@ from common.errors import CoprivError, PolicyError, UnreachableError
 from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import Query, Response
+from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.clocks import Tick
 from learner.grpc_owner import GrpcOwner
 from learner.journal import Journal
@@ -62,6 +62,7 @@ def study(
     initiative: str,
     *,
     horizon: int = HORIZON,
+    retries: int = 3,
     groups: Sequence[Sequence[str]] = (),
     learner: Mapping[str, Any] | None = None,
     **algorithm: Any,
@@ -74,7 +75,7 @@ def study(
         "model": {"theta_max": 2.0},
         "algorithm": {"horizon": horizon, "rho": 1e-3, "initiative": initiative} | algorithm,
         "privacy": {"epsilon": 5},
-        "network": {"deadline": 10, "patience": 10},
+        "network": {"deadline": 10, "patience": 10, "retries": retries},
         "owners": [{"name": name} for name in NAMES],
         "groups": groups,
         "learner": learner or {},
@@ -559,21 +560,55 @@ def test_a_broadcast_run_goes_on_after_a_crash_with_the_winners_it_had(
 # Groups, and the own shard
 
 
-class LosesOneAnswer:
-    """An owner whose fifth response is charged and then lost on the way."""
+class Around:
+    """An owner, in which a test changes one thing."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._asked = 0
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._owner, name)
 
     def answer(self, query: Query) -> Response:
         self._asked += 1
-        response = self._owner.answer(query)
+        return self._owner.answer(query)
+
+
+class LosesOneAnswer(Around):
+    """Its fifth response is charged and lost on the way; then it is away until it may return."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner)
+        self.may_return, self.is_back = threading.Event(), threading.Event()
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        if self._asked < 5:
+            return self._owner.enroll(terms)
+        assert self.may_return.wait(10)
+        enrollment = self._owner.enroll(terms)
+        self.is_back.set()
+        return enrollment
+
+    def answer(self, query: Query) -> Response:
+        response = super().answer(query)
         if self._asked == 5:
             raise UnreachableError("the line broke")
+        return response
+
+
+class WaitsForAnother(Around):
+    """Three responses after the loss it waits until the other has returned."""
+
+    def __init__(self, owner: Owner, other: LosesOneAnswer) -> None:
+        super().__init__(owner)
+        self._other = other
+
+    def answer(self, query: Query) -> Response:
+        response = super().answer(query)
+        if self._asked == 8:
+            self._other.may_return.set()
+            assert self._other.is_back.wait(10)
         return response
 
 
@@ -585,14 +620,16 @@ def test_a_group_goes_on_without_an_absent_member_and_loses_none_of_its_charged_
 ) -> None:
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     owners = remote(running)
-    settings = study("learner", horizon=300, groups=[["owner-a", "owner-b"]])
-    flaky = [owners[0], LosesOneAnswer(owners[1]), owners[2]]
-    rows, outcome = go(settings, public, flaky, tmp_path / "journal.sqlite")  # type: ignore[arg-type]
+    settings = study("learner", horizon=300, retries=0, groups=[["owner-a", "owner-b"]])
+    flaky = LosesOneAnswer(owners[1])
+    three: list[Any] = [WaitsForAnother(owners[0], flaky), flaky, owners[2]]
+    rows, outcome = go(settings, public, three, tmp_path / "journal.sqlite")
     assert outcome is not None
     answered = [tuple(sorted(row.entry.responses)) for row in rows]
     assert set(answered) == {(0, 1), (0,), (2,)}
     first_alone = answered.index((0,))
     assert answered[:first_alone].count((0, 1)) == 4
+    assert answered.count((0,)) >= 4  # the lost one, and three while it may not return
     assert (0, 1) in answered[first_alone:]  # it came back
     # Every charged response was applied once, in the order of its number.
     for owner, count in enumerate(ledger_counts(settings_files)):
