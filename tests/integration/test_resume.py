@@ -467,7 +467,7 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
         "seed": 1,
         "features": {"map": str(settings_path.parent / "features.json")},
         "model": {"loss": "squared", "theta_max": 2.0},
-        "algorithm": {"horizon": 3000, "rho": 1e-3},
+        "algorithm": {"horizon": 1000, "rho": 1e-3},
         "privacy": {"epsilon": 10, "sensitivity": "domain", "split": "horizon"},
         "network": {"patience": 1, "deadline": 5},
         "owners": [{"name": "owner-a", "address": f"127.0.0.1:{running.port}"}],
@@ -498,7 +498,7 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
         [*command, path, "--resume", out], capture_output=True, text=True, timeout=60, check=False
     )
     assert last.returncode == 0, last.stderr
-    assert json.loads((out / "summary.json").read_text())["ticks"] == 3000
+    assert json.loads((out / "summary.json").read_text())["ticks"] == 1000
     # Another study does not go on with this run.
     path.write_text(tomli_w.dumps(study | {"seed": 2}))
     (out / "summary.json").unlink()

@@ -276,7 +276,7 @@ def test_training_where_nobody_listens_or_comes_is_refused(
         tmp_path,
         feature_map,
         algorithm={"initiative": "owner"},
-        network={"listen": "127.0.0.1:0", "patience": 0.3},
+        network={"listen": "127.0.0.1:0", "patience": 0.3, "deadline": 0.5},
     )
     result = copriv("train", path, "--out", tmp_path / "run")
     assert result.returncode == 2
