@@ -388,6 +388,8 @@ def main() -> None:
     """Run the command; an error of ours is one sentence and its exit status."""
     # gRPC's own log lines would stand beside our one sentence.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Many small products: threads of the linear algebra would wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     show_leaks("copriv")
     try:
         cli(prog_name="copriv")
