@@ -2,11 +2,11 @@ r"""The tables of docs/results.md: what each way of training reaches on real rec
 
     .venv/bin/python benchmarks/results.py DATA --out docs/results.md
 
-DATA is a folder with the files named in ``SOURCES`` below. Every number is a mean over seeds with
-its 95 % interval. A seed fixes the clocks and the noise; runs are simulated with
-``learner.experiments``, whose tests hold it to the loop that trains over the network, and what the
-recommended profile chooses is decided by ``learner.plan`` from the public records, for each seed
-again, as ``copriv simulate`` does.
+DATA is a folder with the files named in ``SOURCES`` below. Only the section ``comparison`` of the
+document is written, anew. Every number is a mean over seeds with its 95 % interval. A seed fixes
+the clocks and the noise; runs are simulated with ``learner.experiments``, whose tests hold it to
+the loop that trains over the network, and what the recommended profile chooses is decided by
+``learner.plan`` from the public records, for each seed again, as ``copriv simulate`` does.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from common.terms import Records
 from learner.clocks import draw_slots
 from learner.core import Asynchronous
 from learner.evaluation import Evaluation
+from learner.experiments.documents import replace_section
 from learner.experiments.replicates import (
     Moments,
     laplace_noise,
@@ -417,7 +418,7 @@ def main() -> None:
     def add(section: list[str]) -> None:
         """Written as it comes: the whole takes a while."""
         text.extend(section)
-        asked.out.write_text("\n".join(text).rstrip("\n") + "\n", encoding="utf-8")
+        replace_section(asked.out, "comparison", "\n".join(text))
         print(f"{section[0]}: {time.monotonic() - began:.0f} s", flush=True)
 
     columns, data = lending_columns(), asked.data
@@ -434,8 +435,6 @@ def main() -> None:
 
 
 INTRODUCTION = """\
-# Results
-
 Printed by `.venv/bin/python benchmarks/results.py DATA --out docs/results.md`; DATA is a folder
 with the record files that the script names. Every cell is the mean relative fitness
 f(theta)/f(theta*) - 1 on the union of the owners' records over {seeds} seeds, with the half-width
