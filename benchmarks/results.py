@@ -2,10 +2,10 @@ r"""The tables of docs/results.md: what each way of training reaches on real rec
 
     .venv/bin/python benchmarks/results.py DATA --out docs/results.md
 
-DATA is a folder with the files named in ``SOURCES`` below. Only the section ``comparison`` of the
-document is written, anew. Every number is a mean over seeds with its 95 % interval. A seed fixes
-the clocks and the noise; runs are simulated with ``learner.experiments``, whose tests hold it to
-the loop that trains over the network, and what the recommended profile chooses is decided by
+DATA is a folder with the files named in ``record_cases.SOURCES``. Only the section ``comparison``
+of the document is written, anew. Every number is a mean over seeds with its 95 % interval. A seed
+fixes the clocks and the noise; runs are simulated with ``learner.experiments``, whose tests hold it
+to the loop that trains over the network, and what the recommended profile chooses is decided by
 ``learner.plan`` from the public records, for each seed again, as ``copriv simulate`` does.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import joblib
 import numpy as np
-import pandas as pd
+from record_cases import BOX, Case, G, cards, evaluation, hospitals, loans
 from scipy.stats import t as student
 
 from common.config import check_settings
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
-from common.losses import LOSSES, Regulariser, domain_gradient_bound
+from common.losses import LOSSES, domain_gradient_bound
 from common.moments import moments_change, pack_moments
-from common.tables import TableSource
-from common.terms import Records
 from learner.clocks import draw_slots
 from learner.core import Asynchronous
 from learner.evaluation import Evaluation
@@ -50,18 +47,14 @@ from learner.settings import StudySettings
 from learner.step import largest_stable_step
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
-SOURCES = {
-    "hospitals": "sparcs/sparcs_2020_survivors_339006.parquet",
-    "loans": "lending/lc_2007_2011_all_42535.parquet",
-    "cards": "creditcard/creditcard_partial_union.parquet",
-}
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 # The grid that published and synchronous training take their best of.
 HORIZONS = (10, 30, 100, 300, 1000, 3000)
 ROUNDS = (3, 10, 30, 100, 300)
 STEPS = 8.0 * 4.0 ** -np.arange(10.0)
-G, BOX = Regulariser(coefficient=1e-5), 0.5
-PROTOTYPES_MAP = {"category_order": "name", "whiten": True, "l1_coverage": 1.0}
+PAPERS: dict[str, Any] = {"l1_coverage": 1.0}
+PROTOTYPES: dict[str, Any] = PAPERS | {"category_order": "name", "whiten": True}
+LADDER_EPSILONS = (1.0, 10.0)
 # One change after the other, from the papers' choices to the recommended ones.
 LADDER: dict[str, dict[str, dict[str, Any]]] = {
     "T and step from public records": {
@@ -71,98 +64,6 @@ LADDER: dict[str, dict[str, dict[str, Any]]] = {
     "and clip": {"algorithm": {"average": "last"}, "privacy": {"split": "horizon"}},
     "and schedule": {"algorithm": {"average": "last"}, "privacy": {}},
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """One table of records under one feature map, cut into owners."""
-
-    title: str
-    loss: str
-    feature_map: FeatureMap
-    public: Records
-    shards: list[Records]
-
-    @property
-    def counts(self) -> np.ndarray:
-        return np.array([len(shard) for shard in self.shards], dtype=float)
-
-    @property
-    def weights(self) -> np.ndarray:
-        return self.counts / self.counts.sum()
-
-    @property
-    def bound(self) -> float:
-        return domain_gradient_bound(LOSSES[self.loss], self.feature_map.domain, theta_max=BOX)
-
-
-def hospitals(data: Path, title: str, **features: Any) -> Case:
-    table = pd.read_parquet(data / SOURCES["hospitals"])
-    table = table.iloc[np.random.default_rng(0).permutation(len(table))].reset_index(drop=True)
-    sizes = table["Hospital.County"].value_counts()
-    counties = sorted(sizes[sizes >= 10_000].index)
-    # The area is a function of the county: an owner's own model could learn nothing of it.
-    settings = FeatureSettings(
-        public=TableSource(),
-        target="los",
-        drop=("Hospital.County", "Hospital.Service.Area"),
-        **features,
-    )
-    public, private = table.iloc[-50_000:], table.iloc[:-50_000]
-    return _case(
-        title,
-        "squared",
-        public,
-        [private[private["Hospital.County"] == county] for county in counties],
-        settings,
-    )
-
-
-def loans(data: Path, title: str, columns: Sequence[str], **features: Any) -> Case:
-    table = pd.read_parquet(data / SOURCES["loans"])
-    settings = FeatureSettings(
-        public=TableSource(),
-        target="int_rate",
-        columns=tuple(name for name in columns if name in table.columns),
-        components=10,
-        **features,
-    )
-    shards = [table.iloc[start : start + 10_800] for start in (0, 10_800, 21_600)]
-    return _case(title, "squared", table.iloc[-10_000:], shards, settings)
-
-
-def cards(data: Path, size: int) -> Case:
-    table = pd.read_parquet(data / SOURCES["cards"])
-    table = table.iloc[np.random.default_rng(0).permutation(len(table))].reset_index(drop=True)
-    settings = FeatureSettings(public=TableSource(), target="Class", positive=1, drop=("Time",))
-    shards = [table.iloc[i * 6000 : i * 6000 + size] for i in range(3)]
-    return _case(f"cards, n_i = {size:,}", "hinge", table.iloc[-4000:], shards, settings)
-
-
-def _case(
-    title: str,
-    loss: str,
-    public: pd.DataFrame,
-    shards: Sequence[pd.DataFrame],
-    settings: FeatureSettings,
-) -> Case:
-    feature_map = fit_feature_map(public, settings, source="public")
-    return Case(
-        title,
-        loss,
-        feature_map,
-        feature_map.apply(public, where="public"),
-        [feature_map.apply(shard, where="owner") for shard in shards],
-    )
-
-
-def evaluation(case: Case, coefficient: float = G.coefficient, box: float = BOX) -> Evaluation:
-    return Evaluation(
-        shards=case.shards,
-        loss=LOSSES[case.loss],
-        regulariser=Regulariser(coefficient=coefficient),
-        theta_max=box,
-    )
 
 
 def settings_of(case: Case, epsilon: float, changes: dict[str, dict[str, Any]]) -> StudySettings:
@@ -323,57 +224,90 @@ def recommended(case: Case, epsilons: Sequence[float], changes: Any, run: Run) -
     return evaluation(case).relative_fitness(models).reshape(len(epsilons), run.seeds)
 
 
-def comparison(case: Case, epsilons: Sequence[float], run: Run) -> list[str]:
-    """Every way of training; ratios and who gains. Changes one at a time at epsilon = 1."""
-    judge = evaluation(case)
-    zero = judge.relative_fitness(np.zeros((1, case.feature_map.num_features)))[0]
-    alone = judge.relative_fitness_alone
+@dataclass(frozen=True)
+class Compared:
+    """What every way of training reached on one case, and how it reads."""
+
+    case: Case
+    published: list[np.ndarray]
+    recommended: np.ndarray
+    lines: list[str]
+
+
+def compare(case: Case, run: Run) -> Compared:
+    """Every way of training at every epsilon; ratios and who gains."""
+    alone = evaluation(case).relative_fitness_alone
+    kinds = ("published", "synchronous-1", "synchronous-2")
+    grids = run.parallel(
+        grid_best, [(case, e, kind, run.seeds) for kind in kinds for e in EPSILONS]
+    )
+    of_kind = {kind: grids[i * len(EPSILONS) :][: len(EPSILONS)] for i, kind in enumerate(kinds)}
+    published = [psi for psi, _ in of_kind["published"]]
+    best = recommended(case, EPSILONS, {}, run)
+
+    def gains(all_psi: Iterable[np.ndarray]) -> list[str]:
+        return [f"{np.sum(psi.mean() < alone)} of {len(alone)}" for psi in all_psi]
+
+    rows = [
+        [f"{kind}, best of the grid", *(f"{interval(psi)} ({where})" for psi, where in cells)]
+        for kind, cells in of_kind.items()
+    ]
+    rows += [
+        ["**recommended**", *(f"**{interval(psi)}**" for psi in best)],
+        ["moments", *(interval(moments(case, e, run.seeds)) for e in EPSILONS)],
+        ["published / recommended", *(ratio(*pair) for pair in zip(published, best, strict=True))],
+        ["owners that gain from published", *gains(published)],
+        ["owners that gain from recommended", *gains(best)],
+    ]
+    lines = [
+        f"### {case.title}",
+        "",
+        facts(case),
+        "",
+        *table(["", *(f"epsilon = {e:g}" for e in EPSILONS)], rows),
+    ]
+    return Compared(case, published, best, lines)
+
+
+def facts(case: Case) -> str:
+    """What a table's numbers are to be seen against."""
+    judge, domain = evaluation(case), case.feature_map.domain
+    zero = judge.relative_fitness(np.zeros((1, domain.num_features)))[0]
     public = Evaluation(
         shards=[case.public], loss=LOSSES[case.loss], regulariser=G, theta_max=BOX
     ).theta_optimal
-    kinds = ("published", "synchronous-1", "synchronous-2")
-    grids = run.parallel(
-        grid_best, [(case, e, kind, run.seeds) for kind in kinds for e in epsilons]
-    )
-    best = recommended(case, epsilons, {}, run)
-    rows = []
-    for index, kind in enumerate(kinds):
-        cells = grids[index * len(epsilons) : (index + 1) * len(epsilons)]
-        name = f"{kind}, domain's bound, best of the grid"
-        rows.append([name, *(f"{interval(psi)} ({where})" for psi, where in cells)])
-    rows.append(["**recommended**", *(f"**{interval(psi)}**" for psi in best)])
-    rows.append(["moments", *(interval(moments(case, e, run.seeds)) for e in epsilons)])
-    ratios = [grids[i][0].mean() / best[i].mean() for i in range(len(epsilons))]
-    rows.append(["published / recommended", *(f"{ratio:.0f}" for ratio in ratios)])
-    gains = [f"{np.sum(psi.mean() < alone)} of {len(alone)}" for psi in best]
-    rows.append(["owners that gain from recommended", *gains])
-    domain = case.feature_map.domain
-    return [
-        f"## {case.title}",
-        "",
+    alone = judge.relative_fitness_alone
+    return (
         f"{len(case.shards)} owners of {case.counts.min():,.0f} to {case.counts.max():,.0f} "
         f"records, p = {domain.num_features}, domain's bound Xi = {case.bound:.0f}. Relative "
         f"fitness of theta = 0: {zero:.3g}; of each owner alone: {alone.min():.3g} to "
         f"{alone.max():.3g}; of the public records alone: "
-        f"{judge.relative_fitness(public[None])[0]:.3g}.",
-        "",
-        *table(["", *(f"epsilon = {e:g}" for e in epsilons)], rows),
-        "One change after the other, at epsilon = 1:",
-        "",
-        *table(["", "relative fitness"], ladder(case, grids, best, epsilons, run)),
+        f"{judge.relative_fitness(public[None])[0]:.3g}."
+    )
+
+
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> str:
+    """How many times smaller the second mean is."""
+    return f"{numerator.mean() / denominator.mean():.0f}"
+
+
+def ladder(papers: Compared, default: Compared, run: Run) -> list[str]:
+    """From the papers' choices to the recommended ones, one change after the other."""
+    columns = [EPSILONS.index(e) for e in LADDER_EPSILONS]
+
+    def row(name: str, psi: Sequence[np.ndarray]) -> list[str]:
+        return [name, *map(interval, psi)]
+
+    rows = [
+        row("published, best of the grid in hindsight", [papers.published[i] for i in columns]),
+        row("and bound: a public L1 radius", [default.published[i] for i in columns]),
     ]
-
-
-def ladder(
-    case: Case, grids: Any, best: np.ndarray, epsilons: Sequence[float], run: Run
-) -> list[list[str]]:
-    """From the papers' choices to the recommended ones."""
-    column = list(epsilons).index(1.0)
-    rows = [["published, best of the grid in hindsight", interval(grids[column][0])]]
     for name, changes in LADDER.items():
-        rows.append([name, interval(recommended(case, [1.0], changes, run)[0])])
-    rows.append(["and tail average = recommended", interval(best[column])])
-    return rows
+        rows.append(row(name, recommended(default.case, LADDER_EPSILONS, changes, run)))
+    rows.append(
+        row("and tail average = recommended", [default.recommended[i] for i in columns]),
+    )
+    return table(["", *(f"epsilon = {e:g}" for e in LADDER_EPSILONS)], rows)
 
 
 def card_table(data: Path, run: Run) -> list[str]:
@@ -390,13 +324,6 @@ def card_table(data: Path, run: Run) -> list[str]:
         psi = judge.relative_fitness(np.array(run.parallel(chosen, asked)))
         rows.append([f"n_i = {size:,}", *map(interval, psi.reshape(-1, run.seeds))])
     return table(["", *(f"epsilon = {e:g}" for e in EPSILONS)], rows)
-
-
-def lending_columns() -> list[str]:
-    import tomllib  # noqa: PLC0415
-
-    path = Path(__file__).resolve().parents[1] / "examples" / "lending.toml"
-    return list(tomllib.loads(path.read_text(encoding="utf-8"))["features"]["columns"])
 
 
 def main() -> None:
@@ -421,17 +348,15 @@ def main() -> None:
         replace_section(asked.out, "comparison", "\n".join(text))
         print(f"{section[0]}: {time.monotonic() - began:.0f} s", flush=True)
 
-    columns, data = lending_columns(), asked.data
-    add(comparison(loans(data, "Loans, default map", columns), EPSILONS, run))
-    add(comparison(hospitals(data, "Hospitals, default map"), EPSILONS, run))
-    without: dict[str, Any] = {"l1_coverage": 1.0}
-    title = "default map without its public L1 radius"
-    add(comparison(loans(data, f"Loans, {title}", columns, **without), EPSILONS[1:3], run))
-    add(comparison(hospitals(data, f"Hospitals, {title}", **without), EPSILONS[1:3], run))
-    title = "codes in the order of names, whitened, no radius"
-    add(comparison(loans(data, f"Loans, {title}", columns, **PROTOTYPES_MAP), EPSILONS[1:3], run))
-    add(comparison(hospitals(data, f"Hospitals, {title}", **PROTOTYPES_MAP), EPSILONS[1:3], run))
-    add(["## Credit cards, hinge loss, T = 100", "", CARDS_TEXT, *card_table(data, run)])
+    for name, family in (("Loans", loans), ("Hospitals", hospitals)):
+        papers = compare(family(asked.data, f"{name}, the papers' bound", **PAPERS), run)
+        add(papers.lines)
+        default = compare(family(asked.data, f"{name}, default map"), run)
+        add(default.lines)
+        title = f"### {name}, one change after the other"
+        add([title, "", *ladder(papers, default, run)])
+        add(compare(family(asked.data, f"{name}, the prototype's map", **PROTOTYPES), run).lines)
+    add(["### Credit cards, hinge loss, T = 100", "", CARDS_TEXT, *card_table(asked.data, run)])
 
 
 INTRODUCTION = """\
@@ -449,13 +374,16 @@ of its 95 % interval. All rows of a table promise every owner the same epsilon f
   alone, for each seed again.
 - *moments* is `algorithm.name = "moments"`.
 
-- *One change after the other* starts from published, then takes T and the step from the public
-  records before the study, as a user would have to, and adds what recommended consists of.
+- *One change after the other* starts from published under the papers' bound, adds the radius, then
+  takes T and the step from the public records before the study, as a user would have to, and adds
+  what else recommended consists of.
 
-Relative fitness depends on the feature map: on its codes, its clamps and its radius, so numbers of
-different maps do not compare. The default map has codes in the order of the public mean target and
-a public L1 radius (`l1_coverage = 0.9`), a change to the papers' bound of which published profits
-too; the maps without it show the papers' own bound.
+All maps have public bounds of every column, feature and target. The *papers' bound* follows from
+them alone. The *default map* also has a public L1 radius (`l1_coverage = 0.9`) that longer records
+are scaled down to: a change to the papers' bound, of which published profits too. The *prototype's
+map* has codes in the order of names, whitened components and no radius. Relative fitness is
+measured against the optimum under the same map, so numbers of different maps compare roughly only.
+
 """
 
 CARDS_TEXT = """\
