@@ -40,8 +40,8 @@ NoiseFunction = Callable[[Slots], Matrix]
 
 # Up to so many owners it is faster to ask all of them and keep one answer than to gather.
 FEW_OWNERS = 12
-# Margins held at once by record_gradients: 16 MB.
-LARGEST_BLOCK = 2_000_000
+# Margins held at once by record_gradients: 4 MB.
+LARGEST_BLOCK = 500_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,29 +123,75 @@ def record_gradients(
     >>> record_gradients([shard], loss=LOSSES["squared"], clip=2.0)(np.array([0]), np.ones((1, 1)))
     array([[2.]])
     """
-    with np.errstate(divide="ignore"):
-        inverse_norms = [1.0 / np.abs(s.features).sum(axis=1) for s in shards]
-
-    def of_owner(owner: int, thetas: Matrix, limits: Vector | None) -> Matrix:
-        shard = shards[owner]
-        slopes = loss.slopes(thetas @ shard.features.T, shard.targets)
-        if limits is not None:
-            bound = np.multiply.outer(limits, inverse_norms[owner])
-            np.clip(slopes, -bound, bound, out=slopes)
-        return slopes @ shard.features / len(shard)
+    answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
 
     def gradients(slots: Slots, thetas: Matrix) -> Matrix:
         answers = np.empty_like(thetas)
-        limits = None if clip is None else np.broadcast_to(clip, len(slots))
-        for owner in np.unique(slots):
-            runs = np.nonzero(slots == owner)[0]
+        limits = None if clip is None else np.broadcast_to(clip, len(slots))[:, None]
+        together = len(slots) > 0 and bool((slots == slots[0]).all())
+        for owner in slots[:1] if together else np.unique(slots):
+            runs = np.arange(len(slots)) if together else np.nonzero(slots == owner)[0]
             for block in np.array_split(runs, 1 + len(runs) * len(shards[owner]) // LARGEST_BLOCK):
-                answers[block] = of_owner(
+                answers[block] = answer(
                     owner, thetas[block], None if limits is None else limits[block]
                 )
         return answers
 
     return gradients
+
+
+_Answer = Callable[[int, Matrix, Matrix | None], Matrix]
+"""(owner, models (R, p), clips (R, 1) or None) -> mean gradients, shape (R, p)."""
+
+
+def _mean_gradients(shards: Sequence[Records], loss: Loss) -> _Answer:
+    """Mean gradients as they are."""
+
+    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
+        del limits
+        shard = shards[owner]
+        mean: Matrix = loss.slopes(thetas @ shard.features.T, shard.targets) @ shard.features
+        mean /= len(shard)
+        return mean
+
+    return answer
+
+
+def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
+    r"""Mean gradients, each record's scaled down to L1 norm C.
+
+    With :math:`u = x/\|x\|_1` a record's share for the slope s is
+    :math:`C u \cdot \mathrm{clip}(s\|x\|_1/C, -1, 1)`: one clip between numbers that are the same
+    for all records and runs. For squared loss :math:`s\|x\|_1 = 2\|x\|_1(x^\top\theta - y)` is
+    one matrix product.
+    """
+    lengths = [np.abs(shard.features).sum(axis=1) for shard in shards]
+    directions = [
+        shard.features / np.where(length > 0, length, 1.0)[:, None] / len(shard)
+        for shard, length in zip(shards, lengths, strict=True)
+    ]
+    affine = [
+        np.vstack([2.0 * length * shard.features.T, -2.0 * length * shard.targets])
+        for shard, length in zip(shards, lengths, strict=True)
+        if loss.name == "squared"
+    ]
+
+    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
+        assert limits is not None  # noqa: S101 (clips are given)
+        shard = shards[owner]
+        if affine:
+            extended = np.column_stack([thetas, np.ones(len(thetas))])
+            shares = (extended / limits) @ affine[owner]
+        else:
+            shares = loss.slopes(thetas @ shard.features.T, shard.targets)
+            shares *= lengths[owner]
+            shares /= limits
+        np.clip(shares, -1.0, 1.0, out=shares)
+        mean: Matrix = shares @ directions[owner]
+        mean *= limits
+        return mean
+
+    return answer
 
 
 def laplace_noise(scales: Vector, *, num_features: int, rng: np.random.Generator) -> NoiseFunction:
