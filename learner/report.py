@@ -162,7 +162,8 @@ def _who_gains(summary: Mapping[str, Any]) -> str:
         return f"{reached}: at this epsilon nobody gains from taking part."
     if len(gaining) == len(summary["owners"]):
         return f"{reached}: every owner gains from taking part."
-    return f"{reached}: {', '.join(gaining)} gain from taking part, the others do not."
+    verb = "gains" if len(gaining) == 1 else "gain"
+    return f"{reached}: {', '.join(gaining)} {verb} from taking part, the others do not."
 
 
 def write_report(folder: Path, summary: Mapping[str, Any]) -> Path:
