@@ -6,12 +6,11 @@ charge and store durably, and only then return.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -39,13 +38,19 @@ from owner.core import (
     theta_digest,
 )
 from owner.ledger import Ledger
-from owner.ledger_rows import StudyEntry
+from owner.ledger_rows import (
+    LedgerError,
+    StudyEntry,
+    epsilon_uncounted,
+    promise_faults,
+    terms_to_text,
+)
 from owner.listening import Listening, ListeningSettings
 from owner.mechanism import DrawnAhead, NoiseFactory
 from owner.policy import Policy, check_map, check_policy, check_terms
 from owner.shard import PrivateTable
 
-__all__ = ["DataOwner", "terms_from_text", "terms_to_text"]
+__all__ = ["DataOwner"]
 
 log = logging.getLogger("copriv.owner")
 
@@ -108,8 +113,11 @@ class DataOwner:
         self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
         # One query at a time: sequence check, charge and release must not interleave.
         self._lock = threading.Lock()
+        # What is known of kappa today counts for the studies of yesterday too.
+        uncounted = epsilon_uncounted(ledger.studies(), kappa=policy.kappa)
+        self._lifetime = policy.epsilon_lifetime - uncounted
         # A lifetime budget that was lowered after it was promised away.
-        self._overcommitted = ledger.epsilon_held() > policy.epsilon_lifetime
+        self._overcommitted = ledger.epsilon_held() > self._lifetime
 
     @property
     def access(self) -> Access:
@@ -120,7 +128,7 @@ class DataOwner:
         """What the owner is and what it would agree to."""
         self._access.admit_query(learner)
         with self._lock:
-            left = self._policy.epsilon_lifetime - self._ledger.epsilon_held()
+            left = self._lifetime - self._ledger.epsilon_held()
         return OwnerDescription(
             name=self._name,
             num_records=self._table.num_records,
@@ -235,7 +243,7 @@ class DataOwner:
     def epsilon_left(self) -> float:
         """What is left of the lifetime budget."""
         with self._lock:
-            left = self._policy.epsilon_lifetime - self._ledger.epsilon_held()
+            left = self._lifetime - self._ledger.epsilon_held()
         return max(float(left), 0.0)
 
     def stop(self) -> None:
@@ -249,16 +257,9 @@ class DataOwner:
     def _agree(self, terms: StudyTerms, learner: str) -> None:
         """Check a new study against policy and budget, and reserve its epsilon."""
         self._access.admit_enrollment(learner)
-        pinned = self._pinned_map.to_json() if self._pinned_map else None
-        check_policy(
-            self._policy,
-            terms,
-            learner=learner,
-            num_records=self._table.num_records,
-            pinned_map=pinned,
-        )
+        self._check_policy(terms, learner)
         # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
-        self._ledger.check_left(terms.epsilon, lifetime=self._policy.epsilon_lifetime)
+        self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
         study = self._prepare(terms)
         try:
             self._ledger.open_study(
@@ -269,7 +270,7 @@ class DataOwner:
                 promised=terms.responses,
                 noise_scale=study.plan.noise_scale,
                 insecure_noise=self._insecure_noise,
-                lifetime=self._policy.epsilon_lifetime,
+                lifetime=self._lifetime,
             )
         except BaseException:
             study.noise.stop()
@@ -277,11 +278,21 @@ class DataOwner:
         self._hold(terms.study_id, study)
         log.info("enrolled study %s for learner %s", terms.study_id, learner)
 
+    def _check_policy(self, terms: StudyTerms, learner: str) -> None:
+        """Refuse a study that this owner's settings do not agree to."""
+        check_policy(
+            self._policy,
+            terms,
+            learner=learner,
+            num_records=self._table.num_records,
+            pinned_map=self._pinned_map.to_json() if self._pinned_map else None,
+        )
+
     def _check_lifetime(self, entry: StudyEntry) -> None:
         """Refuse a response beyond a lifetime budget that was lowered after its promise."""
         if self._overcommitted:
             spent = self._ledger.epsilon_spent() + entry.epsilon / entry.account.promised
-            if spent > self._policy.epsilon_lifetime:
+            if spent > self._lifetime:
                 raise BudgetSpentError(
                     "the owner has lowered its lifetime budget; nothing of it is left"
                 )
@@ -309,13 +320,19 @@ class DataOwner:
         return study, entry
 
     def _rebuilt(self, entry: StudyEntry) -> _OpenStudy:
-        """What the ledger's terms ask for, if it is still what was promised."""
+        """What the ledger's terms ask for, if it is still what was promised and agreed to."""
+        faults = promise_faults(entry)
+        if faults:
+            raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
+        terms = entry.agreed_terms
+        # The settings may have changed since: more shards per record, fewer losses, another map.
+        self._check_policy(terms, entry.learner)
         if entry.insecure_noise != self._insecure_noise:
             raise OrderError(
                 "the study was enrolled under noise of another kind (secure or insecure); "
                 "enrol for a new study"
             )
-        study = self._prepare(terms_from_text(entry.terms))
+        study = self._prepare(terms)
         if study.plan.noise_scale != entry.noise_scale:
             study.noise.stop()
             raise RuntimeError(
@@ -364,23 +381,3 @@ def _check_targets(feature_map: FeatureMap, loss: str) -> None:
 
 def _response(query: Query, gradient: np.ndarray) -> Response:
     return Response(study_id=query.study_id, sequence=query.sequence, gradient=gradient)
-
-
-def terms_to_text(terms: StudyTerms) -> str:
-    """Terms as canonical JSON, for the ledger.
-
-    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="{}",
-    ...     horizon=10, responses=10, epsilon=Fraction(1, 3))
-    >>> terms_from_text(terms_to_text(terms)) == terms
-    True
-    """
-    values = {field.name: getattr(terms, field.name) for field in fields(terms)}
-    values["epsilon"] = str(terms.epsilon)
-    return json.dumps(values, sort_keys=True, separators=(",", ":"))
-
-
-def terms_from_text(text: str) -> StudyTerms:
-    """The terms of :func:`terms_to_text`."""
-    values = json.loads(text)
-    values["epsilon"] = Fraction(values["epsilon"])
-    return StudyTerms(**values)

@@ -24,7 +24,7 @@ from common.privacy import exact_sum, gradient_bound, in_short, plan_noise
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from owner.access import Access
-from owner.ledger_rows import read_for_shard
+from owner.ledger_rows import epsilon_uncounted, read_for_shard
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
@@ -215,6 +215,7 @@ def dry_run(
     ledger = base / settings.ledger
     studies = read_for_shard(ledger, fingerprint=fingerprint(raw)) if ledger.is_file() else []
     held = exact_sum(entry.epsilon_held for entry in studies)
+    held += epsilon_uncounted(studies, kappa=settings.policy.kappa)
     found: dict[str, Any] = {
         "num_records": len(raw),
         "num_columns": len(raw.columns),

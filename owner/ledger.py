@@ -42,6 +42,7 @@ class Ledger:
       * ``charge`` returns only when charge and response are on the disk.
       * A study never gets more responses than promised, whatever happens to the process.
       * After a failure, what is read is what is on the disk, or nothing is read at all.
+      * A ledger that is no longer the file of its name takes no charge.
       * A ledger of another shard, a damaged one, one that cannot be written and one held by
         another process are refused.
 
@@ -107,6 +108,7 @@ class Ledger:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing, on the disk when it ends."""
+        self._check_in_place()
         with explained(self._path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -139,12 +141,31 @@ class Ledger:
                 f"{self._path}: an earlier failure could not be undone; start the owner again"
             )
 
+    def _check_in_place(self) -> None:
+        """A charge in a file that the next start will not find would be charged to nobody."""
+        held = os.fstat(self._file)
+        try:
+            there = self._path.stat()
+        except OSError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            raise LedgerError(
+                f"{self._path}: the ledger was moved or replaced while in use; put the file back "
+                "and start the owner again"
+            )
+
     def study(self, study_id: str) -> StudyEntry | None:
         """One study, or None."""
         self._check_sound()
         with explained(self._path):
             rows = list(entries(self._db, "WHERE s.study_id = ?", (study_id,)))
         return rows[0] if rows else None
+
+    def studies(self) -> Iterator[StudyEntry]:
+        """All studies, oldest first."""
+        self._check_sound()
+        with explained(self._path):
+            yield from entries(self._db)
 
     @property
     def responses(self) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 
 from common.errors import InputError
 from common.privacy import exact_sum
+from common.terms import StudyTerms
 from owner.core import Account
 
 __all__ = [
@@ -22,10 +24,14 @@ __all__ = [
     "check_shard",
     "entries",
     "epsilon_held",
+    "epsilon_uncounted",
     "explained",
     "miscounted",
+    "promise_faults",
     "read_for_shard",
     "read_studies",
+    "terms_from_text",
+    "terms_to_text",
     "verify_ledger",
 ]
 
@@ -93,6 +99,17 @@ class StudyEntry:
     closed: str | None
 
     @property
+    def agreed_terms(self) -> StudyTerms:
+        """The agreed terms, typed."""
+        try:
+            return terms_from_text(self.terms)
+        except (ValueError, KeyError, TypeError):
+            raise LedgerError(
+                f"study {self.study_id}: the terms in the ledger cannot be read; restore the "
+                "ledger from a copy"
+            ) from None
+
+    @property
     def epsilon_spent(self) -> Fraction:
         """What the responses given so far have spent."""
         return self.epsilon * self.account.answered / self.account.promised
@@ -117,7 +134,7 @@ def entries(
             study_id=row[0],
             learner=row[1],
             terms=row[2],
-            epsilon=Fraction(row[3]),
+            epsilon=_amount(row[3]),
             noise_scale=row[4],
             insecure_noise=bool(row[5]),
             opened=row[6],
@@ -132,18 +149,62 @@ def entries(
         )
 
 
+def _amount(text: str) -> Fraction:
+    """An exact amount as the ledger keeps it."""
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise LedgerError(
+            f"the ledger notes an epsilon of {text!r}, which is no number; restore it from a copy"
+        ) from None
+
+
 def epsilon_held(db: sqlite3.Connection, *, spent_only: bool = False) -> Fraction:
     """What all studies take of the lifetime budget, or only what they have spent of it."""
     rows = db.execute(
         "SELECT epsilon, promised, answered, closed FROM studies JOIN accounts USING (study_id)"
     )
     return exact_sum(
-        Fraction(epsilon)
+        _amount(epsilon)
         if closed is None and not spent_only
-        else Fraction(epsilon) * answered / promised
+        else _amount(epsilon) * answered / promised
         for epsilon, promised, answered, closed in rows
         if answered or (closed is None and not spent_only)
     )
+
+
+def epsilon_uncounted(studies: Iterable[StudyEntry], *, kappa: int) -> Fraction:
+    r"""What the lifetime budget lost to studies that counted on fewer shards than there are.
+
+    A study that spent epsilon' while it counted on k shards may have told
+    :math:`\epsilon' \kappa / k` about a record that is in kappa of them.
+
+    Args:
+      studies: The ledger's studies.
+      kappa: In how many shards a record may be, as the owner knows today.
+    """
+    if kappa == 1:
+        return Fraction(0)
+    shards = ((entry, entry.agreed_terms.kappa) for entry in studies)
+    return exact_sum(
+        entry.epsilon_spent * (Fraction(kappa, counted) - 1)
+        for entry, counted in shards
+        if counted < kappa
+    )
+
+
+def promise_faults(entry: StudyEntry) -> list[str]:
+    """Where a study's account promises other than its terms: one sentence, none for a sound one."""
+    try:
+        terms = entry.agreed_terms
+    except LedgerError as error:
+        return [str(error)]
+    if (terms.epsilon, terms.responses) == (entry.epsilon, entry.account.promised):
+        return []
+    return [
+        f"study {entry.study_id}: {entry.account.promised} responses for epsilon {entry.epsilon} "
+        f"are noted, its terms say {terms.responses} for {terms.epsilon}"
+    ]
 
 
 def miscounted(db: sqlite3.Connection) -> list[str]:
@@ -217,6 +278,8 @@ def verify_ledger(path: Path) -> list[str]:
             ).fetchone()[0]
             if strangers:
                 findings.append(f"{strangers} {table} have no account")
+        for entry in entries(db):
+            findings += promise_faults(entry)
     return findings
 
 
@@ -253,3 +316,23 @@ def explained(path: Path) -> Iterator[None]:
             f"{path}: the ledger cannot be used ({error}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"
         ) from error
+
+
+def terms_to_text(terms: StudyTerms) -> str:
+    """Terms as canonical JSON, for the ledger.
+
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="{}",
+    ...     horizon=10, responses=10, epsilon=Fraction(1, 3))
+    >>> terms_from_text(terms_to_text(terms)) == terms
+    True
+    """
+    values = {field.name: getattr(terms, field.name) for field in fields(terms)}
+    values["epsilon"] = str(terms.epsilon)
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def terms_from_text(text: str) -> StudyTerms:
+    """The terms of :func:`terms_to_text`."""
+    values = json.loads(text)
+    values["epsilon"] = Fraction(values["epsilon"])
+    return StudyTerms(**values)

@@ -28,7 +28,7 @@ from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, StudyTerms
 from owner.answering import OPEN_STUDIES, DataOwner
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError, read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
 
 LEARNER = "anonymous"
@@ -202,6 +202,90 @@ def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(
     with pytest.raises(BudgetSpentError, match="lowered its lifetime budget"):
         ask(owner, 4)
     assert ask(owner, 3) == kept[-1]
+
+
+@pytest.mark.parametrize(
+    ("tightened", "words"),
+    [
+        ({"kappa": 2}, "ask with kappa = 2"),
+        ({"losses": ["hinge"]}, "answers only for the losses hinge"),
+        ({"epsilon_per_study": "1/2"}, "at most 1/2 on one study"),
+        ({"min_num_records": 201}, "fewer records than it answers for"),
+        ({"max_features": 3}, "at most 3"),
+        ({"learners": ["else"]}, "does not serve this learner"),
+        ({"pinned": "another"}, "not the one this owner was given"),
+    ],
+)
+def test_settings_that_were_tightened_hold_for_studies_under_way(
+    open_owner: OpenOwner,
+    make_terms: MakeTerms,
+    feature_map: FeatureMap,
+    tightened: dict[str, Any],
+    words: str,
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    first = ask(owner, 1)
+    owner.stop()
+    if "pinned" in tightened:
+        tightened = {"pinned": feature_map.model_copy(update={"source": "else"})}
+    owner = open_owner(**tightened)
+    for call in (
+        lambda: ask(owner, 2),
+        lambda: owner.enroll(make_terms(), learner=LEARNER),
+        lambda: owner.offer("study-1", learner=LEARNER),
+    ):
+        with pytest.raises(PolicyError, match=words):
+            call()
+    owner.stop()
+    owner = open_owner()
+    assert owner.enroll(make_terms(), learner=LEARNER).answered == 1
+    assert ask(owner, 1) == first
+
+
+def test_a_raised_kappa_counts_for_what_was_spent_before(
+    open_owner: OpenOwner, make_terms: MakeTerms
+) -> None:
+    """A record in three shards lost three times what a study told that counted on one."""
+    owner = open_owner()
+    owner.enroll(make_terms(epsilon=Fraction(2)), learner=LEARNER)
+    ask(owner, 1)
+    owner.enroll(make_terms(study_id="two", kappa=2), learner=LEARNER)
+    ask(owner, 1, "two")
+    owner.stop()
+    owner = open_owner(kappa=3)
+    for study in ("study-1", "two"):
+        owner.close(study, learner=LEARNER)
+    # A tenth of 2 thrice, and a tenth of 1 one and a half times.
+    left = 10 - Fraction(6, 10) - Fraction(15, 100)
+    assert owner.describe(learner=LEARNER).epsilon_left == left
+    with pytest.raises(BudgetSpentError, match="37/4 of the lifetime"):
+        owner.enroll(make_terms(study_id="more", kappa=3, epsilon=Fraction(10)), learner=LEARNER)
+    owner.enroll(make_terms(study_id="rest", kappa=3, epsilon=left), learner=LEARNER)
+    owner.stop()
+    assert open_owner().describe(learner=LEARNER).epsilon_left > 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE accounts SET promised = 300",
+        "UPDATE studies SET epsilon = '1/30'",
+        "UPDATE studies SET terms = '{}'",
+    ],
+)
+def test_a_study_whose_promise_was_changed_is_not_answered(
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, damage: str
+) -> None:
+    owner = open_owner()
+    owner.enroll(make_terms(), learner=LEARNER)
+    owner.stop()
+    with sqlite3.connect(fast_folder / "ledger.sqlite") as db:
+        db.execute(damage)
+    db.close()
+    owner = open_owner()
+    with pytest.raises(LedgerError, match="restore"):
+        ask(owner, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

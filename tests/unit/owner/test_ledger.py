@@ -12,20 +12,34 @@ import pytest
 from click.testing import CliRunner
 
 from common.errors import BudgetSpentError, OrderError
+from common.terms import StudyTerms
 from owner.cli import cli
 from owner.ledger import Ledger
-from owner.ledger_rows import LedgerError, read_studies, verify_ledger
+from owner.ledger_rows import LedgerError, read_studies, terms_to_text, verify_ledger
 
 
 def open_ledger(path: Path, fingerprint: str = "shard") -> Ledger:
     return Ledger(path, owner="a", fingerprint=fingerprint)
 
 
+def terms(**changes: Any) -> str:
+    values: dict[str, Any] = {
+        "study_id": "s",
+        "loss": "squared",
+        "theta_max": 1.0,
+        "feature_map": "{}",
+        "horizon": 3,
+        "responses": 3,
+        "epsilon": Fraction(1, 3),
+    }
+    return terms_to_text(StudyTerms(**(values | changes)))
+
+
 def enroll(ledger: Ledger, study: str = "s", **changes: Any) -> None:
     values: dict[str, Any] = {
         "study_id": study,
         "learner": "l",
-        "terms": "{}",
+        "terms": terms(),
         "epsilon": Fraction(1, 3),
         "promised": 3,
         "noise_scale": 1.0,
@@ -146,7 +160,7 @@ def test_a_second_process_on_the_same_ledger_is_refused(path: Path) -> None:
 def test_a_truncated_ledger_is_refused(path: Path) -> None:
     ledger = open_ledger(path)
     for index in range(200):
-        enroll(ledger, f"s{index}", lifetime=Fraction(1000), terms="x" * 500)
+        enroll(ledger, f"s{index}", lifetime=Fraction(1000), terms=terms(feature_map="x" * 500))
     ledger.close()
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(LedgerError, match=r"ledger\.sqlite"):
@@ -187,6 +201,26 @@ def test_a_ledger_that_lost_responses_is_refused(path: Path, tmp_path: Path) -> 
         open_ledger(path)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_was_moved_takes_no_charge(path: Path, replaced: bool) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    away = path.with_name("away.sqlite")
+    path.rename(away)
+    if replaced:
+        path.write_bytes(away.read_bytes())
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="moved or replaced while in use"):
+            charge(ledger, 2)
+        with pytest.raises(LedgerError, match="moved or replaced while in use"):
+            enroll(ledger, "other")
+    away.rename(path)
+    charge(ledger, 2)
+    ledger.close()
+    assert verify_ledger(path) == []
+
+
 def test_a_ledger_of_another_schema_is_refused(path: Path) -> None:
     open_ledger(path).close()
     with sqlite3.connect(path) as db:
@@ -213,6 +247,37 @@ def test_verify_finds_a_charge_that_is_not_counted(path: Path) -> None:
     assert verify_ledger(path) == [
         "study s: 0 responses counted, 1 charges listed, numbered 1 to 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("UPDATE accounts SET promised = 300", "300 responses for epsilon 1/3 are noted"),
+        ("UPDATE studies SET epsilon = '1/30'", "its terms say 3 for 1/3"),
+        ("UPDATE studies SET terms = '{'", "the terms in the ledger cannot be read"),
+        ("UPDATE studies SET terms = '{}'", "the terms in the ledger cannot be read"),
+    ],
+)
+def test_verify_finds_a_promise_that_is_not_the_studys(path: Path, damage: str, words: str) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute(damage)
+    db.close()
+    (finding,) = verify_ledger(path)
+    assert words in finding
+
+
+def test_an_amount_that_is_no_number_is_refused(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE studies SET epsilon = '1/0'")
+    db.close()
+    with pytest.raises(LedgerError, match="which is no number"):
+        read_studies(path)
 
 
 def test_export_leaves_the_fingerprint_out(path: Path) -> None:
