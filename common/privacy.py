@@ -210,6 +210,7 @@ class NoisePlan:
       scale_units: Scale of the integer Laplace noise, in grid units.
       epsilon_per_response: What one response may spend.
       dimension: The number of coordinates of one response.
+      responses: The number m of responses promised: more noise is not needed.
     """
 
     grid_exponent: int
@@ -217,6 +218,7 @@ class NoisePlan:
     scale_units: float
     epsilon_per_response: Fraction
     dimension: int
+    responses: int
 
     @property
     def noise_scale(self) -> float:
@@ -278,4 +280,5 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
         scale_units=scale_units,
         epsilon_per_response=share,
         dimension=dimension,
+        responses=terms.responses,
     )

@@ -16,7 +16,7 @@ References: Jagielski, Ullman, Oprea (2020), Auditing differentially private mac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -39,7 +39,15 @@ from owner.mechanism import DrawnAhead, NoiseFactory, secure_noise
 from owner.policy import Policy
 from owner.shard import PrivateTable
 
-__all__ = ["CASES", "AuditCase", "Finding", "audit", "clopper_pearson", "epsilon_lower_bound"]
+__all__ = [
+    "CASES",
+    "AuditCase",
+    "Finding",
+    "audit",
+    "clopper_pearson",
+    "epsilon_lower_bound",
+    "num_responses",
+]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -77,6 +85,10 @@ class AuditCase:
         Of the moments, X'y alone may change its sign; small features make it nearly all.
         """
         return 0.05 if self.moments else 1.0
+
+    def trials(self, trials: int) -> int:
+        """Responses of each shard: half as many of moments, which cost a study each."""
+        return trials // 2 if self.moments else trials
 
 
 CASES = (
@@ -141,6 +153,15 @@ def epsilon_lower_bound(
     return max(*bounds, 0.0)
 
 
+def num_responses(trials: int, *, cases: Sequence[AuditCase] = CASES) -> int:
+    """How many responses an audit asks for.
+
+    >>> num_responses(100)
+    1300
+    """
+    return sum(2 * case.trials(trials) for case in cases)
+
+
 def audit(
     folder: Path,
     *,
@@ -149,6 +170,7 @@ def audit(
     epsilon_per_response: Fraction = Fraction(1),
     cases: Sequence[AuditCase] = CASES,
     noise: NoiseFactory = secure_noise,
+    heard: Callable[[], object] = lambda: None,
 ) -> list[Finding]:
     """Attack every case with neighbouring shards, and report the strongest attacks.
 
@@ -159,6 +181,7 @@ def audit(
       epsilon_per_response: What one response is promised to spend.
       cases: The studies to attack.
       noise: The mechanism; tests put broken ones here.
+      heard: Told of each response, to show progress.
     """
     # Three attacks on each case share the probability of an error.
     alpha = (1.0 - confidence) / (3 * len(cases))
@@ -168,9 +191,10 @@ def audit(
             _serve(
                 folder / f"{number}-{side}",
                 _Neighbour(case, side),
-                trials=trials // 2 if case.moments else trials,
+                trials=case.trials(trials),
                 epsilon=epsilon_per_response,
                 noise=noise,
+                heard=heard,
             )
             for side in (0, 1)
         ]
@@ -256,7 +280,13 @@ class _Seen:
 
 
 def _serve(
-    folder: Path, shard: _Neighbour, *, trials: int, epsilon: Fraction, noise: NoiseFactory
+    folder: Path,
+    shard: _Neighbour,
+    *,
+    trials: int,
+    epsilon: Fraction,
+    noise: NoiseFactory,
+    heard: Callable[[], object],
 ) -> _Seen:
     """All responses of one owner to one study, over its ledger."""
     folder.mkdir(parents=True)
@@ -288,14 +318,17 @@ def _serve(
     )
     thetas = np.zeros((trials, 2))
     thetas[1::2, 1] = THETA_MAX
+    seen = []
     try:
-        seen = np.array([_ask(owner, terms, trial, theta) for trial, theta in enumerate(thetas)])
+        for trial, theta in enumerate(thetas):
+            seen.append(_ask(owner, terms, trial, theta))
+            heard()
     finally:
         owner.stop()
     known = Shard(shard.feature_map.apply(shard.table, where="audit"))
     exact = np.array([exact_answer(known, theta, terms) for theta in thetas[:2]])
     return _Seen(
-        responses=seen,
+        responses=np.array(seen),
         exact=exact[np.arange(trials) % 2],
         grid=math.ldexp(1.0, spacings[0]),
     )

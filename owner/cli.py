@@ -16,6 +16,7 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from common.errors import CoprivError, InputError, RefusedError
@@ -254,9 +255,23 @@ def audit(trials: int, confidence: float) -> None:
     Example: copriv-owner audit --trials 20000
     """
     from owner.audit import audit as attack  # noqa: PLC0415 (keeps --help quick)
+    from owner.audit import num_responses  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory(prefix="copriv-audit-") as folder:
-        findings = attack(Path(folder), trials=trials, confidence=confidence)
+    told = Console(stderr=True)
+    try:
+        made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
+    except OSError as error:
+        raise InputError(
+            f"no folder for the audit's ledgers ({error.strerror}); set TMPDIR to one with room"
+        ) from None
+    with made as folder, Progress(console=told, disable=not told.is_terminal) as bar:
+        task = bar.add_task("responses", total=num_responses(trials))
+        findings = attack(
+            Path(folder),
+            trials=trials,
+            confidence=confidence,
+            heard=lambda: bar.advance(task),
+        )
     table = Table(title=f"{trials} responses of each shard", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("study")
     table.add_column("attack on")

@@ -184,7 +184,7 @@ NoiseFactory = Callable[[NoisePlan], DrawnAhead]
 
 def secure_noise(plan: NoisePlan) -> DrawnAhead:
     """Noise from the operating system's entropy, drawn ahead."""
-    vectors = max(2, min(AHEAD_VECTORS, AHEAD_BYTES // (8 * plan.dimension)))
+    vectors = min(max(2, min(AHEAD_VECTORS, AHEAD_BYTES // (8 * plan.dimension))), plan.responses)
     block = max(1, min(vectors // 2, BLOCK_DRAWS // plan.dimension))
     return DrawnAhead(SecureNoise(plan), vectors=vectors, block=block)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import pty
 import re
 import stat
 import subprocess
@@ -231,3 +234,22 @@ def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.Monke
     assert len(rows) == 7
     assert all(float(bound) <= 1 for _, _, bound in rows)
     assert sum(float(bound) > 0.1 for _, _, bound in rows) >= 6
+
+
+def test_the_audit_shows_its_progress_on_a_terminal() -> None:
+    terminal, side = pty.openpty()
+    command = [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, text=True)
+    os.close(side)
+    shown = b""
+    # The terminal ends when the process does: Linux says so with an error.
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    table, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"responses" in shown
+    assert b"100%" in shown
+    assert "no attack broke the promise" in table
+    assert "%" not in table

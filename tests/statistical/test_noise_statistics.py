@@ -19,7 +19,7 @@ from common.privacy import plan_noise
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.grpc_owner import GrpcOwner
-from owner.mechanism import DrawnAhead, SecureNoise
+from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 from owner.server import RunningOwner
 
 COORDINATES = 50_000
@@ -123,3 +123,23 @@ def test_noise_drawn_ahead_hands_on_a_failure(vectors: int) -> None:
     with pytest.raises(RuntimeError, match="no entropy"):
         ahead.draw()
     ahead.stop()
+
+
+def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(
+    make_terms: Callable[..., StudyTerms], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
+    plan = plan_noise(make_terms(responses=3), domain, num_records=100)
+    drawn: list[int] = []
+    draw = SecureNoise.draw
+
+    def counted(self: SecureNoise, count: int) -> np.ndarray:
+        drawn.append(count)
+        return draw(self, count)
+
+    monkeypatch.setattr(SecureNoise, "draw", counted)
+    ahead = secure_noise(plan)
+    for _ in range(plan.responses):
+        ahead.draw()
+    ahead.stop()
+    assert sum(drawn) <= 2 * plan.responses
