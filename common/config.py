@@ -6,6 +6,7 @@ names the file, the key, the value and what was expected.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,9 +25,24 @@ from pydantic import (
 
 from common.errors import InputError
 
-__all__ = ["Epsilon", "Positive", "Settings", "load_settings", "parse_epsilon", "read_toml"]
+__all__ = [
+    "Address",
+    "Epsilon",
+    "Positive",
+    "Settings",
+    "check_address",
+    "load_settings",
+    "parse_epsilon",
+    "read_toml",
+]
 
 S = TypeVar("S", bound="Settings")
+
+# What the wire takes of a rational number, above and below.
+LARGEST_DIGITS = 60
+_LONG_EXPONENT = re.compile(r"[eE][+-]?0*(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
+_ADDRESS = re.compile(r"\S+:(?P<port>[0-9]{1,5})", re.ASCII)
+LARGEST_PORT = 65535
 
 
 class Settings(BaseModel):
@@ -48,17 +65,44 @@ def parse_epsilon(value: object) -> Fraction:
     expected = 'a number greater than 0, such as 1, 0.1 or "1/3"'
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
         raise ValueError(f"expected {expected}")
+    text = str(value)
+    shorter = f"expected {expected}, with at most {LARGEST_DIGITS} digits above and below"
+    # Before any arithmetic: 1e999999999 would fill the memory with its digits.
+    if len(text) > 2 * LARGEST_DIGITS + 1 or _LONG_EXPONENT.search(text):
+        raise ValueError(shorter)
     try:
-        epsilon = Fraction(value if isinstance(value, Fraction) else str(value))
+        epsilon = Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"expected {expected}") from None
     if not epsilon > 0:
         raise ValueError(f"expected {expected}")
+    if max(epsilon.numerator, epsilon.denominator) >= 10**LARGEST_DIGITS:
+        raise ValueError(shorter)
     return epsilon
 
 
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
+
+
+def check_address(text: str) -> str:
+    """An address HOST:PORT as it is; an IPv6 host stands in brackets.
+
+    Raises:
+      ValueError: It is none.
+
+    >>> check_address("[::1]:50051")
+    '[::1]:50051'
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > LARGEST_PORT:
+        raise ValueError(
+            f'expected HOST:PORT with a port up to {LARGEST_PORT}, such as "127.0.0.1:50051"'
+        )
+    return text
+
+
+Address = Annotated[str, AfterValidator(check_address)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

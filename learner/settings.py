@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from common.config import Epsilon, Positive, Settings
+from common.config import Address, Epsilon, Positive, Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
 from common.tables import TableSource
@@ -177,9 +177,9 @@ class NetworkSettings(Settings):
     deadline: Positive = 30.0
     patience: Positive = 60.0
     token: TokenPlace | None = None
-    listen: Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None = None
+    listen: Address | None = None
     retries: Annotated[int, Field(ge=0, le=10)] = 3
-    metrics: Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None = None
+    metrics: Address | None = None
 
 
 class OwnerEntry(Settings):
@@ -197,7 +197,7 @@ class OwnerEntry(Settings):
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-    address: Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None = None
+    address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None
     token: TokenPlace | None = None

@@ -17,6 +17,8 @@ from owner.policy import ANONYMOUS, Policy, check_learner
 __all__ = ["Access", "RateLimit", "new_token_line", "read_token"]
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+# Any other name TOML wants in quotes; learners' names have none in them.
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 SHORTEST_TOKEN = 16
 HOUR_SECONDS = 3600.0
 
@@ -95,6 +97,9 @@ class Access:
         # A name that has a token is not given for a certificate, unless the policy lists it.
         if certificate in self._digests and certificate not in self._policy.learners:
             raise IdentityError("this owner wants this learner's token; send it")
+        # It stands in the log and in tables that people read.
+        if certificate is not None and not certificate.isprintable():
+            raise IdentityError("the certificate's name has characters that cannot be printed")
         return ANONYMOUS if certificate is None else certificate
 
     def admit_query(self, learner: str) -> None:
@@ -177,4 +182,5 @@ def new_token_line(learner: str, token: str) -> str:
     >>> new_token_line("bank-a", "x" * 32)[:22]
     'bank-a = "sha256:c62e4'
     """
-    return f'{learner} = "sha256:{hashlib.sha256(token.encode()).hexdigest()}"'
+    key = learner if _BARE_KEY.fullmatch(learner) else f'"{learner}"'
+    return f'{key} = "sha256:{hashlib.sha256(token.encode()).hexdigest()}"'

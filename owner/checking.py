@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from common.config import Epsilon, Positive, Settings, check_settings, read_toml
-from common.errors import BudgetSpentError, PolicyError, RefusedError
+from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
-from common.privacy import exact_sum, gradient_bound, in_short, plan_noise
+from common.moments import pack_moments
+from common.privacy import exact_sum, in_short, plan_noise, release_change, release_dimension
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from owner.access import Access
+from owner.core import Shard, exact_answer
 from owner.ledger_rows import epsilon_uncounted, read_for_shard
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
 from owner.shard import PrivateTable, fingerprint
 
-__all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_gradient"]
+__all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_answer"]
 
 Vector = NDArray[np.float64]
 
@@ -50,6 +52,7 @@ class Proposal:
       epsilon: The study's budget; None for the most that the policy allows.
       clip: L1 norm of a clipped gradient, or None.
       kappa: In how many shards one record may be; None for what the policy says.
+      release: "gradient", or "moments" for one release of second moments.
     """
 
     loss: str | None = None
@@ -58,6 +61,7 @@ class Proposal:
     epsilon: Fraction | None = None
     clip: float | None = None
     kappa: int | None = None
+    release: str = "gradient"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +75,10 @@ class DryRun:
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
       terms: The study looked at, or None.
-      gradient_bound: The bound Xi on one record's gradient, L1 norm.
+      release_change: By how much one record moves n_i times a response, L1 norm.
       epsilon_confirmed: What the noise library's own map says the responses spend.
       noise_scale: The scale b of the noise on each coordinate, in gradient units.
-      typical_gradient: L1 norm of a typical public gradient at theta = 0.
+      typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
       measured: Whether it was measured on public records, or taken from the map's bounds.
     """
 
@@ -84,10 +88,10 @@ class DryRun:
     studies: int
     feature_map: FeatureMap | None = None
     terms: StudyTerms | None = None
-    gradient_bound: float = math.nan
+    release_change: float = math.nan
     epsilon_confirmed: Fraction = Fraction(0)
     noise_scale: float = math.nan
-    typical_gradient: float = math.nan
+    typical_answer: float = math.nan
     measured: bool = False
 
     def lines(self, settings: OwnerSettings) -> list[str]:
@@ -95,11 +99,12 @@ class DryRun:
         return list(_in_words(self, settings))
 
     @property
-    def noise_per_gradient(self) -> float:
-        """Expected L1 norm of one response's noise against that of the typical gradient."""
-        if self.feature_map is None:
+    def noise_per_answer(self) -> float:
+        """Expected L1 norm of one response's noise against that of the typical answer."""
+        if self.feature_map is None or self.terms is None:
             return math.nan
-        return self.feature_map.num_features * self.noise_scale / self.typical_gradient
+        coordinates = release_dimension(self.terms, self.feature_map.domain)
+        return coordinates * self.noise_scale / self.typical_answer
 
 
 def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
@@ -121,24 +126,30 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
         f"{feature_map.source}"
     )
-    bound = "the public bounds" if found.gradient_bound != terms.clip else "the clip"
+    moments = terms.release == "moments"
+    kind = "release of second moments" if moments else f"{terms.loss} loss"
     yield (
-        f"a study of {m:,} responses with {terms.loss} loss, theta_max {terms.theta_max:g}, "
+        f"a study of {m:,} responses with {kind}, theta_max {terms.theta_max:g}, "
         f"kappa {terms.kappa} would be promised epsilon {in_short(terms.epsilon)}"
     )
     yield (
         f"  the noise library confirms {float(found.epsilon_confirmed):.9g}, "
         f"{float(found.epsilon_confirmed / m):.6g} for each response"
     )
-    yield f"  one record's gradient, L1: at most {found.gradient_bound:.6g}, by {bound}"
+    if moments:
+        yield f"  one record moves their sum, L1: by at most {found.release_change:.6g}"
+    else:
+        bound = found.release_change / 2
+        by = "the public bounds" if bound != terms.clip else "the clip"
+        yield f"  one record's gradient, L1: at most {bound:.6g}, by {by}"
     yield f"  noise scale on each coordinate: {found.noise_scale:.6g}"
     source = "measured on public records" if found.measured else "from the public bounds"
-    ratio = found.noise_per_gradient
-    yield f"  a typical gradient at theta = 0, L1: {found.typical_gradient:.6g} ({source})"
-    yield (
-        f"  one response's noise is {ratio:.3g} times a typical gradient, the mean of all "
-        f"{m:,} responses' noise about {ratio / math.sqrt(m):.3g} times"
-    )
+    typical = "typical moments" if moments else "a typical gradient"
+    at_zero = "" if moments else " at theta = 0"
+    yield f"  {typical}{at_zero}, L1: {found.typical_answer:.6g} ({source})"
+    ratio = found.noise_per_answer
+    mean = f", the mean of all {m:,} responses' noise about {ratio / math.sqrt(m):.3g} times"
+    yield f"  one response's noise is {ratio:.3g} times {typical}{mean if m > 1 else ''}"
     yield "nothing was charged"
 
 
@@ -151,6 +162,7 @@ class _Study(Settings):
     epsilon: Epsilon | None = None
     clip: Positive | None = None
     kappa: Annotated[int, Field(ge=1)] | None = None
+    release: Literal["gradient", "moments"] = "gradient"
 
 
 def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
@@ -169,22 +181,35 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
     said: dict[str, Any] = {}
     if study is not None:
         table = read_toml(study)
-        model, privacy = table.get("model", {}), table.get("privacy", {})
-        own: dict[str, Any] = next(
-            (o for o in table.get("owners", []) if o.get("name") == owner), {}
+        model, privacy, algorithm = (
+            _part(table, key, study) for key in ("model", "privacy", "algorithm")
         )
+        entries = table.get("owners", [])
+        if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
+            raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
+        own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
+        moments = algorithm.get("name") == "moments"
         said = {
             "loss": model.get("loss"),
             "theta_max": model.get("theta_max"),
-            "responses": table.get("algorithm", {}).get("horizon"),
+            "responses": 1 if moments else algorithm.get("horizon"),
             "epsilon": own.get("epsilon", privacy.get("epsilon")),
             "clip": privacy.get("clip"),
             "kappa": privacy.get("kappa"),
+            "release": "moments" if moments else None,
         }
     said |= {key: value for key, value in options.items() if value is not None}
-    given = {key: value for key, value in said.items() if value not in {None, "auto"}}
+    given = {key: value for key, value in said.items() if value is not None and value != "auto"}
     checked = check_settings(_Study, given, where=str(study or "options"))
     return Proposal(**{key: getattr(checked, key) for key in given})
+
+
+def _part(table: Mapping[str, Any], key: str, study: Path) -> dict[str, Any]:
+    """One table of a study's file."""
+    part = table.get(key, {})
+    if not isinstance(part, dict):
+        raise InputError(f"{study}: {key}: got {part!r}, expected a table [{key}]")
+    return part
 
 
 def dry_run(
@@ -242,28 +267,34 @@ def dry_run(
         **found,
         feature_map=feature_map,
         terms=terms,
-        gradient_bound=gradient_bound(terms, feature_map.domain),
+        release_change=release_change(terms, feature_map.domain),
         epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
         noise_scale=plan.noise_scale,
-        typical_gradient=typical_gradient(feature_map, loss=terms.loss, records=records),
+        typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
     )
 
 
-def typical_gradient(feature_map: FeatureMap, *, loss: str, records: Records | None) -> float:
+def typical_answer(feature_map: FeatureMap, terms: StudyTerms, *, records: Records | None) -> float:
     r"""L1 norm of a typical mean gradient at :math:`\theta = 0`, where every run begins.
 
     Measured on public records where there are any. Else, by the Cauchy-Schwarz inequality, at
     most :math:`\sum_j \sqrt{E s^2}\sqrt{E x_j^2}`, with the slope s of the loss at 0, public
-    targets of unit deviation, and a feature's deviation taken from its public bound.
+    targets of unit deviation, and a feature's deviation taken from its public bound. Of moments
+    the same: :math:`E|x_i x_j|` is at most the product of the two deviations.
     """
     if records is not None:
         zero = np.zeros(feature_map.num_features)
-        gradient = LOSSES[loss].mean_gradient(zero, records.features, records.targets)
-        return float(np.abs(gradient).sum())
-    slope = float(np.abs(LOSSES[loss].slopes(np.zeros(1), np.ones(1))[0]))
+        return float(np.abs(exact_answer(Shard(records), zero, terms)).sum())
     deviations = np.array(feature_map.bounds) / DEVIATIONS_IN_BOUND
-    return slope * float(deviations.sum() + feature_map.intercept)
+    if feature_map.intercept:
+        deviations = np.append(deviations, 1.0)
+    if terms.release == "moments":
+        packed = pack_moments(np.outer(deviations, deviations), deviations)
+        return float(packed.sum())
+    slope = float(np.abs(LOSSES[terms.loss].slopes(np.zeros(1), np.ones(1))[0]))
+    typical = slope * float(deviations.sum())
+    return typical if terms.clip is None else min(typical, terms.clip)
 
 
 def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal) -> StudyTerms:
@@ -280,6 +311,7 @@ def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal)
         epsilon=proposal.epsilon or policy.epsilon_per_study,
         clip=proposal.clip,
         kappa=proposal.kappa or policy.kappa,
+        release=proposal.release,
     )
 
 

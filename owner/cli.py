@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -18,7 +19,9 @@ from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
+from common.config import check_address
 from common.errors import CoprivError, InputError, RefusedError
 from common.leaks import show_leaks
 from common.logs import FORMATS, start_logging
@@ -29,6 +32,15 @@ __all__ = ["main"]
 
 GRACE_SECONDS = 5.0
 HEALTH_SECONDS = 3.0
+
+
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """An option's HOST:PORT."""
+    try:
+        return None if value is None else check_address(value)
+    except ValueError as error:
+        raise click.BadParameter(f"got {value!r}, {error}") from None
+
 
 settings_argument = click.argument(
     "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
@@ -53,7 +65,7 @@ def cli(log_format: str) -> None:
 
 
 @cli.command()
-@click.argument("address", metavar="HOST:PORT")
+@click.argument("address", callback=_address, metavar="HOST:PORT")
 def health(address: str) -> None:
     """Ask the health port of an owner on this machine; exit status 0 if it serves, else 4.
 
@@ -66,10 +78,15 @@ def health(address: str) -> None:
 
 @cli.command()
 @settings_argument
-@click.option("--listen", metavar="HOST:PORT", help="Serve here instead of the settings' address.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Serve here instead of the settings' address.",
+)
 @click.option(
     "--insecure-noise-seed",
-    type=int,
+    type=click.IntRange(min=0),
     metavar="SEED",
     help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
 )
@@ -122,7 +139,12 @@ def serve(
 
 @cli.command()
 @settings_argument
-@click.option("--learner", metavar="HOST:PORT", help="The learner, instead of attach.learner.")
+@click.option(
+    "--learner",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="The learner, instead of attach.learner.",
+)
 @click.option("--stay", is_flag=True, help="Wait for the next study when one is over.")
 @click.option(
     "--insecure",
@@ -131,7 +153,7 @@ def serve(
 )
 @click.option(
     "--insecure-noise-seed",
-    type=int,
+    type=click.IntRange(min=0),
     metavar="SEED",
     help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
 )
@@ -307,15 +329,24 @@ def token(learner: str, out: Path | None) -> None:
     Example: copriv-owner token bank-a --out bank-a.token
     """
     from owner.access import new_token_line  # noqa: PLC0415 (keeps --help quick)
+    from owner.policy import check_learner_name  # noqa: PLC0415
 
+    try:
+        check_learner_name(learner)
+    except ValueError as error:
+        raise InputError(f"{learner!r}: {error}") from None
     target = out or Path(f"{learner}.token")
     secret = secrets.token_urlsafe(32)
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise InputError(f"{target}: cannot be made ({error.strerror}); give --out FILE") from None
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(secret + "\n")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secret + "\n")
+    except OSError as error:
+        target.unlink()
+        raise InputError(f"{target}: cannot be written ({error.strerror}); make room") from None
     click.echo("[policy.tokens]")
     click.echo(new_token_line(learner, secret))
 
@@ -344,7 +375,7 @@ def show(path: Path) -> None:
     for entry in studies:
         answered = f"{entry.account.answered} of {entry.account.promised}"
         spent = f"{float(entry.epsilon_spent):.6g}"
-        table.add_row(
+        cells = (
             entry.study_id,
             entry.learner,
             str(entry.epsilon),
@@ -354,6 +385,8 @@ def show(path: Path) -> None:
             entry.opened,
             entry.closed or "open",
         )
+        # As it is: rich would read brackets and colons in a name as its own signs.
+        table.add_row(*map(Text, cells))
     _console().print(table)
     held = exact_sum(entry.epsilon_held for entry in studies)
     click.echo(f"of the lifetime budget {in_short(held)} is spent or reserved")
@@ -426,6 +459,12 @@ def main() -> None:
     except CoprivError as error:
         click.echo(f"copriv-owner: {error}", err=True)
         sys.exit(error.exit_status)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        what = error.filename or "the output"
+        click.echo(f"copriv-owner: {what}: {error.strerror}; make room for it", err=True)
+        sys.exit(InputError.exit_status)
 
 
 if __name__ == "__main__":

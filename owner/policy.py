@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from common.config import Epsilon, Positive, Settings
+from common.config import Address, Epsilon, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES
@@ -25,6 +25,7 @@ __all__ = [
     "OwnerSettings",
     "Policy",
     "check_learner",
+    "check_learner_name",
     "check_map",
     "check_policy",
     "check_terms",
@@ -38,6 +39,20 @@ LARGEST_COUNT = 10**9
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
 RELEASES = ("gradient", "moments")
+
+
+def check_learner_name(name: str) -> str:
+    """The name of a learner that has a token.
+
+    Raises:
+      ValueError: It is none.
+    """
+    if not _LEARNER.fullmatch(name) or name == ANONYMOUS:
+        raise ValueError(
+            "expected a learner's name: up to 64 letters, digits, dots, @ or dashes, and not "
+            + ANONYMOUS
+        )
+    return name
 
 
 class Policy(Settings):
@@ -79,8 +94,7 @@ class Policy(Settings):
     @classmethod
     def _tokens_are_digests_or_files(cls, tokens: dict[str, str]) -> dict[str, str]:
         for learner, where in tokens.items():
-            if not _LEARNER.fullmatch(learner) or learner == ANONYMOUS:
-                raise ValueError("expected names of learners: letters, digits, dots, @ or dashes")
+            check_learner_name(learner)
             if not _TOKEN.fullmatch(where):
                 raise ValueError(f'{learner}: expected "sha256:HEX" of the token, or "file:PATH"')
         return tokens
@@ -95,7 +109,7 @@ class AttachSettings(Settings):
       seed: Seed of this owner's clock, for experiments that must repeat; ticks are no secret.
     """
 
-    learner: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
+    learner: Address | None = None
     clock_rate: Positive = 1.0
     seed: int | None = Field(default=None, ge=0)
 
@@ -119,7 +133,7 @@ class OwnerSettings(Settings):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    listen: str = Field(default="127.0.0.1:0", pattern=r"^.+:[0-9]{1,5}$")
+    listen: Address = "127.0.0.1:0"
     ledger: Path = Path("ledger.sqlite")
     features: Path | None = None
     data: TableSource
@@ -127,8 +141,8 @@ class OwnerSettings(Settings):
     listening: ListeningSettings = ListeningSettings()
     attach: AttachSettings = AttachSettings()
     tls: TlsSettings | None = None
-    health: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
-    metrics: str | None = Field(default=None, pattern=r"^.+:[0-9]{1,5}$")
+    health: Address | None = None
+    metrics: Address | None = None
     reflection: bool = False
 
 

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import tomllib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.losses import LOSSES
 from common.tables import TableSource
 from common.terms import StudyTerms
-from owner.checking import typical_gradient
+from owner.checking import typical_answer
 from owner.cli import cli
+from owner.ledger import Ledger
 from owner.ledger_rows import read_studies
 from owner.server import start_owner
 
@@ -51,8 +53,8 @@ def owner_command(*arguments: object) -> Said:
     told = [str(warning.message) for warning in caught]
     if isinstance(result.exception, CoprivError):
         return Said(result.exception.exit_status, result.stdout, str(result.exception))
-    assert result.exception is None, result.exception
-    return Said(result.exit_code, result.stdout, "\n".join(told))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Said(result.exit_code, result.stdout, "\n".join(told) or result.stderr)
 
 
 def refused(result: Said, status: int) -> str:
@@ -92,7 +94,7 @@ def test_check_tells_the_noise_that_an_enrolment_then_promises(
     promised = running.owner.enroll(make_terms(), learner="anonymous").noise_scale
     running.drain(grace=0.1)
     assert told == pytest.approx(promised, rel=1e-5)
-    typical = typical_gradient(feature_map, loss="squared", records=None)
+    typical = typical_answer(feature_map, make_terms(), records=None)
     ratio = float(re.findall(r"noise is (\S+) times a typical gradient", checked.stdout)[0])
     assert ratio == pytest.approx(4 * promised / typical, rel=0.01)
     for words in ("200 records", "promised epsilon 1", "confirms 1,", "nothing was charged"):
@@ -105,10 +107,52 @@ def test_check_tells_the_noise_that_an_enrolment_then_promises(
     assert (entry.account.answered, entry.epsilon) == (0, Fraction(1))
 
 
+def test_check_tells_the_noise_of_moments(
+    owner_folder: Callable[..., Path],
+    make_terms: Callable[..., StudyTerms],
+    public_table: pd.DataFrame,
+    tmp_path: Path,
+) -> None:
+    """A study that asks for moments gets one response for its whole epsilon."""
+    settings = owner_folder()
+    study = tmp_path / "moments.toml"
+    study.write_text(tomli_w.dumps({"algorithm": {"name": "moments"}, "privacy": {"epsilon": 1}}))
+    public_table.to_parquet(tmp_path / "public.parquet")
+    told = []
+    for options in ([], ["--public", tmp_path / "public.parquet"]):
+        checked = owner_command("check", settings, "--study", study, *options)
+        assert "a study of 1 responses with release of second moments" in checked.stdout
+        told.append(float(re.findall(r"typical moments, L1: (\S+)", checked.stdout)[0]))
+    assert told[1] <= told[0] < 10 * told[1]
+    scale = float(re.findall(r"noise scale on each coordinate: (\S+)", checked.stdout)[0])
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    terms = make_terms(release="moments", responses=1, theta_max=1.0)
+    promised = running.owner.enroll(terms, learner="anonymous").noise_scale
+    running.drain(grace=0.1)
+    assert scale == pytest.approx(promised, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model = 3", "model: got 3, expected a table"),
+        ('owners = ["x"]', "owners: expected a table"),
+        ("[privacy]\nepsilon = [1, 2]", "epsilon: got [1, 2], expected a number"),
+    ],
+)
+def test_check_explains_a_study_that_is_none(
+    owner_folder: Callable[..., Path], tmp_path: Path, text: str, words: str
+) -> None:
+    study = tmp_path / "wrong.toml"
+    study.write_text(text)
+    assert words in refused(owner_command("check", owner_folder(), "--study", study), 2)
+
+
 def test_check_measures_a_typical_gradient_on_public_records(
     owner_folder: Callable[..., Path],
     public_table: pd.DataFrame,
     feature_map: FeatureMap,
+    make_terms: Callable[..., StudyTerms],
     tmp_path: Path,
 ) -> None:
     public_table.to_parquet(tmp_path / "public.parquet")
@@ -121,7 +165,7 @@ def test_check_measures_a_typical_gradient_on_public_records(
     )
     assert told == pytest.approx(exact, rel=1e-4)
     # What the bounds alone say is an upper bound of the right size.
-    assert exact <= typical_gradient(feature_map, loss="squared", records=None) < 10 * exact
+    assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
     assert set(LOSSES) == {"squared", "hinge", "logistic"}
 
 
@@ -221,6 +265,84 @@ def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path: Path)
     assert made.stdout == f'[policy.tokens]\nbank-a = "sha256:{digest}"\n'
     assert "cannot be made" in refused(owner_command("token", "bank-a", "--out", target), 2)
     assert target.read_text().strip() == token
+
+
+@pytest.mark.parametrize("name", ["", "bank a", "../bank", "anonymous", "a" * 65, 'x"'])
+def test_a_token_is_made_only_for_a_name_that_settings_take(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "bank.token"
+    assert "learner's name" in refused(owner_command("token", name, "--out", target), 2)
+    assert not target.exists()
+
+
+def test_the_line_of_a_token_is_toml(tmp_path: Path) -> None:
+    for name in ("bank-a", "ann@bank.example"):
+        made = owner_command("token", name, "--out", tmp_path / name)
+        assert list(tomllib.loads(made.stdout)["policy"]["tokens"]) == [name]
+
+
+def test_a_token_that_a_full_disk_does_not_take_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "bank.token"
+    # The kernel's own full disk, in place of the file that was just made.
+    monkeypatch.setattr(os, "fdopen", lambda handle, *_, **__: open("/dev/full", "w"))  # noqa: SIM115
+    assert "make room" in refused(owner_command("token", "bank", "--out", target), 2)
+    assert not target.exists()
+
+
+def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    Ledger(ledger, owner="a", fingerprint="f").close()
+    command = [sys.executable, "-m", "owner.cli", "ledger", "export", str(ledger)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "No space left on device; make room" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["foo", "127.0.0.1:65536", "127.0.0.1:1x", ":1"])
+def test_an_address_that_is_none_is_refused(
+    owner_folder: Callable[..., Path], address: str
+) -> None:
+    """A port beyond 65535 would be another port."""
+    settings = owner_folder()
+    for command in (
+        ("serve", settings, "--listen", address),
+        ("attach", settings, "--learner", address),
+        ("health", address),
+    ):
+        said = owner_command(*command)
+        assert said.returncode == 2
+        assert "expected HOST:PORT with a port up to 65535" in said.stderr
+    text = settings.read_text().replace("127.0.0.1:0", address)
+    settings.write_text(text)
+    assert "listen: got" in refused(owner_command("serve", settings), 2)
+    assert not (settings.parent / "ledger.sqlite").exists()
+
+
+def test_a_seed_that_no_noise_can_have_is_refused(owner_folder: Callable[..., Path]) -> None:
+    said = owner_command("serve", owner_folder(), "--insecure-noise-seed", "-1")
+    assert said.returncode == 2
+
+
+def test_names_of_learners_are_shown_as_they_are(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite", owner="a", fingerprint="f")
+    ledger.open_study(
+        study_id="s:smile:",
+        learner="bank [/red] [1]",
+        terms="{}",
+        epsilon=Fraction(1),
+        promised=1,
+        noise_scale=1.0,
+        insecure_noise=False,
+        lifetime=Fraction(1),
+    )
+    ledger.close()
+    shown = owner_command("ledger", "show", tmp_path / "ledger.sqlite").stdout
+    assert "s:smile:" in shown
+    assert "bank [/red] [1]" in shown
 
 
 def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,16 @@ def test_a_token_tells_who_asks(access: Callable[..., Access], tmp_path: Path) -
         one.identify(token=None, certificate=None)
 
 
+@pytest.mark.parametrize("name", ["ann\nWARNING all is well", "\x1b[2J", "a\u202eb"])
+def test_a_certificates_name_that_cannot_be_printed_is_refused(
+    access: Callable[..., Access], name: str
+) -> None:
+    """It would write lines of its own into the log."""
+    with pytest.raises(IdentityError, match="cannot be printed"):
+        access().identify(token=None, certificate=name)
+    assert access().identify(token=None, certificate="Bank of Åland") == "Bank of Åland"
+
+
 def test_a_certificate_does_not_stand_in_for_a_token(access: Callable[..., Access]) -> None:
     one = access(tokens={"ann": DIGEST})
     with pytest.raises(IdentityError, match="send it"):
@@ -81,8 +91,8 @@ def test_a_token_is_compared_with_every_digest(
     [
         ({"ann": "plain-text-token-here"}, "ann: expected"),
         ({"ann": "sha256:abc"}, "ann: expected"),
-        ({"anonymous": DIGEST}, "names of learners"),
-        ({"a b": DIGEST}, "names of learners"),
+        ({"anonymous": DIGEST}, "learner's name"),
+        ({"a b": DIGEST}, "learner's name"),
         ({"ann": "file:absent"}, "token cannot be read"),
         ({"ann": "file:short"}, "at least 16 characters"),
     ],
