@@ -1,7 +1,6 @@
 """Mutual TLS: the three files of each side, checked before anybody is talked to.
 
-Both sides show a certificate of the study's own CA and accept no other. gRPC's TLS speaks
-versions 1.2 and 1.3 with authenticated suites only; there is no setting that widens this.
+Both sides show a certificate of the study's own CA and accept no other.
 """
 
 from __future__ import annotations
@@ -9,31 +8,33 @@ from __future__ import annotations
 import ipaddress
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import grpc
+from typing import Literal, get_args
 
 from common.config import Settings
 from common.errors import InputError
 
 __all__ = [
     "Identity",
+    "Peer",
+    "Role",
+    "Side",
     "TlsSettings",
     "canonical",
-    "channel_credentials",
     "host_and_port",
     "is_loopback",
     "load_identity",
     "refuse_plain_text",
-    "server_credentials",
+    "role_named",
+    "role_uri",
 ]
 
 log = logging.getLogger("copriv.tls")
 
-Role = Literal["server", "client"]
+Side = Literal["server", "client"]
+Role = Literal["owner", "learner"]
 
 
 class TlsSettings(Settings):
@@ -69,6 +70,41 @@ class Identity:
     def __repr__(self) -> str:
         """Without the key."""
         return f"Identity({self.paths.certificate})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Who is on the other side, as its verified certificate says.
+
+    Args:
+      name: Its common name: an owner's name, or the name that owners list as learner.
+      role: Whether it is an owner's or a learner's; None if another tool than copriv certs made
+        the certificate, which then says nothing of it.
+    """
+
+    name: str
+    role: Role | None
+
+
+def role_uri(role: Role, name: str) -> str:
+    """The URI by which a certificate tells what its holder is.
+
+    >>> role_uri("owner", "bank")
+    'copriv://owner/bank'
+    """
+    return f"copriv://{role}/{name}"
+
+
+def role_named(uris: Iterable[str]) -> Role | None:
+    """The role that one of a certificate's URIs names.
+
+    >>> role_named(["https://bank.example", "copriv://owner/bank"])
+    'owner'
+    """
+    uris = list(uris)
+    roles: tuple[Role, ...] = get_args(Role)
+    found = [role for role in roles if any(uri.startswith(role_uri(role, "")) for uri in uris)]
+    return found[0] if found else None
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -124,13 +160,13 @@ def refuse_plain_text(where: str, address: str, *, tls: bool, insecure: bool) ->
         )
 
 
-def load_identity(settings: TlsSettings, *, base: Path, role: Role) -> Identity:
+def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
     """The three files, read and found to belong together.
 
     Args:
       settings: Their paths.
       base: The folder that relative paths start from.
-      role: What the certificate is shown as.
+      side: Who the certificate is shown by: who is called at a port, or who calls.
 
     Raises:
       InputError: A file cannot be read, the key is another's, the certificate has expired,
@@ -145,67 +181,10 @@ def load_identity(settings: TlsSettings, *, base: Path, role: Role) -> Identity:
         certificate=_read("certificate", paths.certificate),
         key=_read("key", paths.key),
     )
-    _check(paths, role)
+    _check(paths, side)
     if paths.key.stat().st_mode & 0o077:
         log.warning("%s can be read by others on this machine; chmod 600 it", paths.key)
     return identity
-
-
-def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
-    """The learner's side of a connection."""
-    return grpc.ssl_channel_credentials(
-        root_certificates=identity.ca,
-        private_key=identity.key,
-        certificate_chain=identity.certificate,
-    )
-
-
-def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """The owner's side: whoever shows no certificate of the CA gets nothing.
-
-    Renewed files are taken over at the next handshake; if they do not belong together,
-    the old ones stay and a line is logged.
-    """
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(identity),
-        _renewals(identity),  # type: ignore[arg-type] # None means that nothing has changed
-        require_client_authentication=True,
-    )
-
-
-def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(identity.key, identity.certificate)], root_certificates=identity.ca
-    )
-
-
-def _renewals(
-    identity: Identity,
-) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """What gRPC asks at each handshake: new files, or None."""
-    seen = _stamp(identity.paths)
-
-    def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen
-        try:
-            now = _stamp(identity.paths)
-            if now == seen:
-                return None
-            renewed = load_identity(identity.paths, base=Path("/"), role="server")
-        except (InputError, OSError) as error:
-            log.warning("the renewed certificate is not used: %s", error)
-            return None
-        seen = now
-        log.info("a renewed certificate is in use")
-        return _configuration(renewed)
-
-    return fetch
-
-
-def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
-    """Tells changed files from unchanged ones."""
-    found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
-    return tuple((status.st_mtime_ns, status.st_ino) for status in found)
 
 
 def _read(key: str, path: Path) -> bytes:
@@ -217,15 +196,15 @@ def _read(key: str, path: Path) -> bytes:
         ) from None
 
 
-def _check(paths: TlsSettings, role: Role) -> None:
+def _check(paths: TlsSettings, side: Side) -> None:
     """One handshake in memory, against ourselves: it finds what a peer would find."""
-    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if role == "client" else ssl.PROTOCOL_TLS_SERVER)
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if side == "client" else ssl.PROTOCOL_TLS_SERVER)
     shown.check_hostname = False
-    judge = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if role == "client" else ssl.PROTOCOL_TLS_CLIENT)
+    judge = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if side == "client" else ssl.PROTOCOL_TLS_CLIENT)
     judge.check_hostname = False
     _load_chain(shown, paths)
     shown.verify_mode = ssl.CERT_NONE
-    if role == "client":
+    if side == "client":
         # Somebody must play the server; the client does not look at what it shows.
         _load_chain(judge, paths)
     judge.verify_mode = ssl.CERT_REQUIRED
@@ -234,9 +213,9 @@ def _check(paths: TlsSettings, role: Role) -> None:
     except ssl.SSLError:
         raise InputError(f"tls.ca: {paths.ca} is no PEM certificate; give the study's CA") from None
     try:
-        _shake_hands(shown, judge, judge_is_server=role == "client")
+        _shake_hands(shown, judge, judge_is_server=side == "client")
     except ssl.SSLCertVerificationError as error:
-        fault = _own_fault(error, role)
+        fault = _own_fault(error, side)
         raise InputError(f"tls.certificate: {paths.certificate} {fault}") from None
 
 
@@ -260,15 +239,22 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-def _own_fault(error: ssl.SSLCertVerificationError, role: Role) -> str:
+def _own_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
     match error.verify_code:
         case 10:
             return "has expired; renew it with copriv certs --renew"
         case 9:
             return "is not valid yet; set this machine's clock right"
+        case 26 if side == "client":
+            return (
+                "was made to be called at a port, not to call from here; make one with copriv "
+                "certs (--learner NAME, or --owner NAME for an owner that attaches)"
+            )
         case 26:
-            other = "an owner" if role == "client" else "a learner"
-            return f"was made for {other}, not for this side; make one with copriv certs"
+            return (
+                "was made to call, not to be called at a port here; make one with copriv certs "
+                "and the hosts of this side (--owner NAME=HOST, or --learner NAME=HOST)"
+            )
         case _:
             return (
                 f"is not of the CA in tls.ca ({error.verify_message}); give the files that "

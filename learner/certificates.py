@@ -1,7 +1,8 @@
 """A study's own CA, and one certificate for each owner and learner.
 
-The CA's key never leaves the folder it was made in; each party gets three files. An owner's
-certificate can only serve and a learner's can only ask, so one owner cannot question another.
+The CA's key never leaves the folder it was made in; each party gets three files. A certificate
+tells whether its holder is an owner or a learner, so one owner cannot question another, and it
+can be used at a port only by a party that has hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -20,19 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import InputError
+from common.tls import Role, role_uri
 
-__all__ = ["Issued", "Party", "hosts_of", "make_certificates"]
-
-Role = Literal["owner", "learner"]
+__all__ = ["Issued", "Party", "make_certificates"]
 
 CA_FOLDER = "ca"
 # Renewed in time by any daily job, and long before a run of days would notice.
 RENEW_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(minutes=5)
-PURPOSE = {
-    "owner": ExtendedKeyUsageOID.SERVER_AUTH,
-    "learner": ExtendedKeyUsageOID.CLIENT_AUTH,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +36,30 @@ class Party:
 
     Args:
       name: The common name: an owner's name, or the identity that owners list as learner.
-      role: What the certificate may be used for.
-      hosts: DNS names and IP addresses that the party is reached under.
+      role: What it is; the certificate says so.
+      hosts: DNS names and IP addresses that the party is reached under. An owner with hosts
+        serves, one without goes to the learner; a learner with hosts listens and asks, one
+        without only asks.
     """
 
     name: str
     role: Role
     hosts: tuple[str, ...] = ()
+
+    @property
+    def may_be_called(self) -> bool:
+        """Whether it opens a port."""
+        return bool(self.hosts)
+
+    @property
+    def may_call(self) -> bool:
+        """Whether it opens connections."""
+        return self.role == "learner" or not self.hosts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its certificate is for: an owner that serves is its hosts, others are their name."""
+        return self.hosts if self.role == "owner" and self.hosts else (self.name, *self.hosts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +106,6 @@ def make_certificates(
             f"{error.filename}: cannot be written or read ({error.strerror}); "
             "give another folder with --out"
         ) from None
-
-
-def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The DNS names and addresses a certificate is for."""
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return ()
-    addresses = names.get_values_for_type(x509.IPAddress)
-    return (*names.get_values_for_type(x509.DNSName), *(str(one) for one in addresses))
 
 
 def _authority(folder: Path, *, study: str, days: int) -> _Authority:
@@ -153,10 +155,11 @@ def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certi
         found = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         found.verify_directly_issued_by(authority.certificate)
         usage = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except Exception:  # noqa: BLE001 RUF100 (whatever is wrong with it, a new one is made)
         return None
     lasts = found.not_valid_after_utc - datetime.now(UTC) > RENEW_BEFORE
-    fits = set(_hosts(party)) == set(hosts_of(found)) and PURPOSE[party.role] in usage
+    fits = set(names) == set(_alternatives(party)) and set(usage) == set(_purposes(party))
     return found if lasts and fits and (folder / "key.pem").is_file() else None
 
 
@@ -166,11 +169,8 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
         _builder(_name(party.name), authority.certificate.subject, key, days=days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([PURPOSE[party.role]]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([_general_name(host) for host in _hosts(party)]),
-            critical=False,
-        )
+        .add_extension(x509.ExtendedKeyUsage(_purposes(party)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_alternatives(party)), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
             critical=False,
@@ -183,9 +183,20 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
     return certificate
 
 
-def _hosts(party: Party) -> tuple[str, ...]:
-    """A party without an address is known by its name."""
-    return party.hosts or (party.name,)
+def _purposes(party: Party) -> list[x509.ObjectIdentifier]:
+    """What its certificate may be shown as."""
+    purposes = []
+    if party.may_be_called:
+        purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    if party.may_call:
+        purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    return purposes
+
+
+def _alternatives(party: Party) -> list[x509.GeneralName]:
+    """Its hosts or name, and what it is."""
+    told = x509.UniformResourceIdentifier(role_uri(party.role, party.name))
+    return [*(_general_name(host) for host in party.names), told]
 
 
 def _general_name(host: str) -> x509.GeneralName:

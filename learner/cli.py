@@ -240,11 +240,15 @@ def forecast(  # noqa: PLR0917 (one for each option)
     "--owner",
     "owners",
     multiple=True,
-    metavar="NAME=HOST[,HOST]",
+    metavar="NAME[=HOST,...]",
     help="An owner and the DNS names and IP addresses it is reached under; may be repeated.",
 )
 @click.option(
-    "--learner", "learners", multiple=True, metavar="NAME", help="A learner; may be repeated."
+    "--learner",
+    "learners",
+    multiple=True,
+    metavar="NAME[=HOST,...]",
+    help="A learner, with hosts if owners come to it (copriv-owner attach); may be repeated.",
 )
 @click.option(
     "--out",
@@ -267,13 +271,12 @@ def certs(
 ) -> None:
     """Make a study's CA, and a certificate for each owner and learner.
 
-    Owners with an address in STUDY.toml need no --owner. What is there and good for 30 more
-    days is kept, so the command may run every day. Give each party its own folder and nobody
-    the folder ca.
+    The owners of STUDY.toml need no --owner. What is there and good for 30 more days is kept,
+    so the command may run every day. Give each party its own folder and nobody the folder ca.
 
     Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
     """
-    from learner.commands import run_certs  # noqa: PLC0415 (keeps --help quick)
+    from learner.certs import run_certs  # noqa: PLC0415 (keeps --help quick)
 
     settings = None if study is None else _settings(study, (), None)
     run_certs(

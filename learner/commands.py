@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -15,8 +14,6 @@ from common.errors import InputError, UnreachableError
 from common.losses import LOSSES, Regulariser
 from common.tables import read_table
 from common.terms import Records
-from common.tls import host_and_port
-from learner.certificates import Party, make_certificates
 from learner.connections import Connections, remote_owners, simulated_owners
 from learner.evaluation import Evaluation
 from learner.journal import Journal
@@ -25,7 +22,7 @@ from learner.memory_owner import OwnShard
 from learner.metrics import LearnerMetrics, MeasuredOwner
 from learner.plan import Plan, PublicSide
 from learner.progress import Advance, progress
-from learner.report import certificates_table, owners_table, sentences, write_report
+from learner.report import owners_table, sentences, write_report
 from learner.run_folder import (
     Measured,
     Trace,
@@ -45,13 +42,10 @@ __all__ = [
     "measure_with",
     "read_shards",
     "report_run",
-    "run_certs",
     "run_simulation",
     "run_training",
     "train_into",
 ]
-
-OWNER_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 def run_training(
@@ -115,52 +109,6 @@ def _go_on(folder: Path, settings: StudySettings, *, console: Console, insecure:
             folder, settings, public, connections, base=folder, console=console, measure=None
         )
     return folder
-
-
-def run_certs(
-    settings: StudySettings | None,
-    *,
-    owners: Sequence[str],
-    learners: Sequence[str],
-    out: Path,
-    days: int,
-    renew: bool,
-    console: Console,
-) -> None:
-    """Make a study's certificates, and show what there is.
-
-    Raises:
-      InputError: No owner is named, or a file cannot be written.
-    """
-    parties = _parties(settings, owners, learners)
-    study = settings.name if settings else "a study"
-    issued = make_certificates(out, parties, study=study, days=days, ca_days=3650, renew=renew)
-    console.print(certificates_table(issued))
-    console.print(
-        f"Give each party its folder; {out / 'ca'} stays here: its key makes more of them.",
-        highlight=False,
-    )
-
-
-def _parties(
-    settings: StudySettings | None, owners: Sequence[str], learners: Sequence[str]
-) -> list[Party]:
-    """Owners by the study's addresses, unless an option says otherwise; then the learners."""
-    hosts: dict[str, tuple[str, ...]] = {}
-    for entry in settings.owners if settings else ():
-        if entry.address is not None:
-            hosts[entry.name] = (host_and_port(entry.address)[0],)
-    for option in owners:
-        name, equals, listed = option.partition("=")
-        if not (OWNER_NAME.fullmatch(name) and equals and all(listed.split(","))):
-            raise InputError(f"--owner {option}: expected NAME=HOST or NAME=HOST,HOST")
-        hosts[name] = tuple(listed.split(","))
-    if not hosts:
-        raise InputError("certs: no owner is named; give --owner NAME=HOST, or a STUDY.toml")
-    return [
-        *(Party(name=name, role="owner", hosts=own) for name, own in hosts.items()),
-        *(Party(name=name, role="learner") for name in learners),
-    ]
 
 
 def run_simulation(

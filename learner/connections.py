@@ -11,7 +11,7 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.tables import read_table
 from common.terms import Records
-from common.tls import Identity, load_identity, refuse_plain_text
+from common.tls import Identity, Side, load_identity, refuse_plain_text
 from learner.grpc_owner import GrpcOwner
 from learner.initiative import Requests
 from learner.listening import ListeningLearner
@@ -60,16 +60,17 @@ def remote_owners(
                 'network.listen is missing: with algorithm.initiative = "owner" the owners come '
                 "to us; give HOST:PORT"
             )
-        # Owners that come to us come in plain text, whatever [tls] says.
-        refuse_plain_text("network.listen", address, tls=False, insecure=insecure)
-        tokens = [_token(settings, entry, address, base) for entry in settings.owners]
-        with _listening(settings, address, tokens) as learner:
+        encrypted = settings.tls is not None
+        refuse_plain_text("network.listen", address, tls=encrypted, insecure=insecure)
+        identity = _identity(settings, base, side="server")
+        tokens = [
+            _token(settings, entry, address, base, encrypted=encrypted) for entry in settings.owners
+        ]
+        with _listening(settings, address, tokens, identity) as learner:
             on_listening(learner.port)
             yield Connections(learner.owners, learner)
         return
-    identity = None
-    if settings.tls is not None:
-        identity = load_identity(settings.tls, base=base, role="client")
+    identity = _identity(settings, base, side="client")
     yield Connections(
         [
             _owner(settings, entry, feature_map, base=base, identity=identity, insecure=insecure)
@@ -125,8 +126,16 @@ def simulated_owners(
         )
 
 
+def _identity(settings: StudySettings, base: Path, *, side: Side) -> Identity | None:
+    """Our certificate, or None for plain text."""
+    return None if settings.tls is None else load_identity(settings.tls, base=base, side=side)
+
+
 def _listening(
-    settings: StudySettings, address: str, tokens: Sequence[str | None]
+    settings: StudySettings,
+    address: str,
+    tokens: Sequence[str | None],
+    identity: Identity | None = None,
 ) -> ListeningLearner:
     return ListeningLearner(
         [entry.name for entry in settings.owners],
@@ -134,6 +143,7 @@ def _listening(
         deadline=settings.network.deadline,
         patience=settings.network.patience,
         tokens=tokens,
+        identity=identity,
     )
 
 
@@ -172,7 +182,7 @@ def _token(
     address: str,
     base: Path,
     *,
-    encrypted: bool = False,
+    encrypted: bool,
 ) -> str | None:
     """The token for one owner, read where the settings say."""
     own = entry.token is not None

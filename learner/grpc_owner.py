@@ -11,6 +11,8 @@ from typing import TypeVar
 import grpc
 
 from common import codec
+from common.channels import open_channel
+from common.diagnosis import Cause, why_unreachable
 from common.errors import (
     BudgetSpentError,
     CoprivError,
@@ -24,8 +26,7 @@ from common.errors import (
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from common.tls import Identity, canonical, channel_credentials
-from learner.diagnosis import Cause, why_unreachable
+from common.tls import Identity
 
 __all__ = ["GrpcOwner", "error_of"]
 
@@ -96,12 +97,7 @@ class GrpcOwner:
         self._deadline = deadline
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._identity = identity
-        target = canonical(address)
-        if identity is None:
-            self._channel = grpc.insecure_channel(target, options=OPTIONS)
-        else:
-            credentials = channel_credentials(identity)
-            self._channel = grpc.secure_channel(target, credentials, options=OPTIONS)
+        self._channel = open_channel(address, identity, OPTIONS)
         self._stub = pb_grpc.DataOwnerStub(self._channel)  # type: ignore[no-untyped-call]
         self._stream: _Stream | None = None
 
@@ -210,7 +206,9 @@ class GrpcOwner:
         """Why the owner is not reached; a query in mid-run has no time to ask."""
         if not diagnose:
             return UnreachableError, Cause.SILENT.sentence
-        cause = why_unreachable(self._address, self._identity, timeout=DIAGNOSIS_SECONDS)
+        cause = why_unreachable(
+            self._address, self._identity, far="owner", timeout=DIAGNOSIS_SECONDS
+        )
         return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
 
 

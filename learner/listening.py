@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import grpc
 
-from common.errors import InputError
+from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.tls import Identity
 from learner.attached_owner import AttachedOwner, OwnerStream
 from learner.grpc_owner import LARGEST_MESSAGE
 
@@ -39,6 +40,7 @@ class ListeningLearner:
 
     Guarantees:
       * An owner that the study does not name is turned away, with a sentence.
+      * With an identity an owner is who its certificate says, and nobody without one gets in.
       * Owners are asked one at a time, by whoever runs the loop.
 
     Args:
@@ -47,6 +49,7 @@ class ListeningLearner:
       deadline: Seconds that one answer may take.
       patience: Seconds to wait for owners to come for the first time.
       tokens: A token for each owner, or None for none.
+      identity: Our certificate; None speaks plain text.
 
     Raises:
       InputError: The address cannot be used.
@@ -60,6 +63,7 @@ class ListeningLearner:
         deadline: float,
         patience: float,
         tokens: Sequence[str | None] | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self._changed = threading.Condition()
         self._deadline = deadline
@@ -79,10 +83,15 @@ class ListeningLearner:
             maximum_concurrent_rpcs=workers,
         )
         pb_grpc.add_LearnerServicer_to_server(  # type: ignore[no-untyped-call]
-            _Service({owner.name: owner for owner in self.owners}, self._changed, deadline),
+            _Service(
+                {owner.name: owner for owner in self.owners},
+                self._changed,
+                deadline,
+                certified=identity is not None,
+            ),
             self._server,
         )
-        self.port = _bind(self._server, address)
+        self.port = bind(self._server, "network.listen", address, identity)
         self._server.start()
 
     def __enter__(self) -> ListeningLearner:
@@ -167,9 +176,15 @@ class _Service(pb_grpc.LearnerServicer):
     """The Learner service of ``protos/copriv.proto``."""
 
     def __init__(
-        self, owners: dict[str, AttachedOwner], changed: threading.Condition, deadline: float
+        self,
+        owners: dict[str, AttachedOwner],
+        changed: threading.Condition,
+        deadline: float,
+        *,
+        certified: bool,
     ) -> None:
         self._owners = owners
+        self._certified = certified
         self._changed = changed
         self._deadline = deadline
 
@@ -177,13 +192,15 @@ class _Service(pb_grpc.LearnerServicer):
         self, request_iterator: Iterator[pb.OwnerMessage], context: grpc.ServicerContext
     ) -> Iterable[pb.LearnerMessage]:
         """An owner's stream, from its hello to our goodbye."""
-        owner = self._owners.get(self._name(request_iterator, context))
+        name = self._name(request_iterator, context)
+        if self._certified:
+            _check_certificate(context, name)
+        owner = self._owners.get(name)
         if owner is None:
-            context.abort(
-                grpc.StatusCode.PERMISSION_DENIED,
+            _turn_away(
+                context,
                 "this study names no such owner; give the owner the name that the study knows",
             )
-            raise AssertionError("abort returned")  # pragma: no cover
         context.send_initial_metadata(owner.metadata)
         stream = OwnerStream(self._changed)
         threading.Thread(
@@ -207,6 +224,27 @@ class _Service(pb_grpc.LearnerServicer):
             patience.cancel()
 
 
+def _check_certificate(context: grpc.ServicerContext, name: str) -> None:
+    """An owner attaches under the name in its certificate, and a learner's is none."""
+    peer = peer_of(context)
+    if peer is None or peer.role == "learner":
+        _turn_away(
+            context,
+            "it wants an owner's certificate; make one with copriv certs --owner NAME",
+        )
+    if peer.name != name:
+        _turn_away(
+            context,
+            f"the certificate is {peer.name}'s, so its owner cannot attach as {name}; give it "
+            f"the files that copriv certs made for {name}, or set its name right",
+        )
+
+
+def _turn_away(context: grpc.ServicerContext, sentence: str) -> NoReturn:
+    context.abort(grpc.StatusCode.PERMISSION_DENIED, sentence)
+    raise AssertionError("abort returned")  # pragma: no cover
+
+
 def _listen(request_iterator: Iterator[pb.OwnerMessage], stream: OwnerStream) -> None:
     """Take what an owner says until its stream breaks."""
     try:
@@ -216,17 +254,3 @@ def _listen(request_iterator: Iterator[pb.OwnerMessage], stream: OwnerStream) ->
         pass
     finally:
         stream.end()
-
-
-def _bind(server: grpc.Server, address: str) -> int:
-    """Take the address, and return its port."""
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise InputError(
-            f"network.listen = {address!r}: the address cannot be used (the port may be taken); "
-            "give another HOST:PORT, or port 0 for any free port"
-        )
-    return port

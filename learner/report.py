@@ -80,14 +80,18 @@ def owners_table(summary: Mapping[str, Any]) -> Table:
 def certificates_table(issued: Sequence[Issued]) -> Table:
     """Who has a certificate, for which names, and until when."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("folder", "name", "may", "for", "expires", ""):
+    for head in ("folder", "name", "role", "may", "for", "expires", ""):
         table.add_column(head)
     for one in issued:
+        called = "serve" if one.party.role == "owner" else "listen"
+        calls = "attach" if one.party.role == "owner" else "ask"
+        deeds = [called] * one.party.may_be_called + [calls] * one.party.may_call
         table.add_row(
             str(one.folder),
             one.party.name,
-            "serve" if one.party.role == "owner" else "ask",
-            ", ".join(one.party.hosts) or one.party.name,
+            one.party.role,
+            ", ".join(deeds),
+            ", ".join(one.party.names),
             f"{one.expires:%Y-%m-%d}",
             "new" if one.made else "kept",
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from common.errors import InputError
+from common.tls import is_loopback
 
 __all__ = ["check_token_route", "load_token"]
 
@@ -53,15 +53,8 @@ def check_token_route(address: str, *, encrypted: bool, setting: str) -> None:
 
     >>> check_token_route("127.0.0.1:50051", encrypted=False, setting="token")
     """
-    if not encrypted and not _is_loopback(address.rpartition(":")[0].strip("[]")):
+    if not encrypted and not is_loopback(address):
         raise InputError(
             f"{setting}: {address} is another machine and the connection is not encrypted; a "
             "token would be readable on the way, use TLS"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

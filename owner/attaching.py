@@ -7,7 +7,6 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import queue
 import random
@@ -20,11 +19,20 @@ import numpy as np
 
 from common import codec
 from common.config import load_settings
-from common.errors import InputError, MalformedError, PolicyError
+from common.errors import (
+    CoprivError,
+    InputError,
+    MalformedError,
+    PolicyError,
+    UnreachableError,
+    UntrustedError,
+)
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.tls import load_identity, refuse_plain_text
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
+from owner.route import Route
 from owner.server import open_owner
 from owner.service import AUTHORIZATION, BEARER, public_refusal
 
@@ -60,11 +68,9 @@ class Attachment:
     Args:
       owner: The owner that answers.
       name: Its name in the study.
-      address: The learner's HOST:PORT.
-      open_channel: Opens a channel to the learner, with the options given.
+      route: How its learner is reached.
       clock_rate: Expected updates per unit of virtual time.
       rng: Randomness of the owner's clock, which looks at no record.
-      certificate: The learner's name as the channel has made sure of it, or None.
       stay: Whether to wait for the next study after one is over.
     """
 
@@ -73,29 +79,28 @@ class Attachment:
         owner: DataOwner,
         *,
         name: str,
-        address: str,
-        open_channel: Callable[[str, list[tuple[str, int]]], grpc.Channel],
+        route: Route,
         clock_rate: float,
         rng: np.random.Generator,
-        certificate: str | None = None,
         stay: bool = False,
     ) -> None:
         self._owner = owner
         self._name = name
-        self._address = address
-        self._open_channel = open_channel
+        self._route = route
         self._clock_rate = clock_rate
         self._rng = rng
-        self._certificate = certificate
+        # The learner's name as the channel has made sure of it.
+        self._certificate: str | None = None
         self._stay = stay
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
         self._told = False
+        self._been_there = False
 
     @property
     def address(self) -> str:
         """The learner's HOST:PORT."""
-        return self._address
+        return self._route.address
 
     def run(self, stop: threading.Event) -> None:
         """Answer until the study is over or ``stop`` is set, and release the ledger.
@@ -126,6 +131,7 @@ class Attachment:
 
         Raises:
           PolicyError: The learner does not want this owner.
+          InputError: Certificates stand between the two from the start.
         """
         wait = SHORTEST_WAIT_SECONDS
         while not self._ending.is_set():
@@ -146,7 +152,12 @@ class Attachment:
         greeted, over = False, False
         outgoing: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
         clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
-        with self._open_channel(self._address, OPTIONS) as channel:
+        try:
+            opened, self._certificate = self._route.open(OPTIONS)
+        except CoprivError as error:
+            self._absent(error)
+            return False, False
+        with opened as channel:
             stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
             outgoing.put(pb.OwnerMessage(hello=pb.Hello(name=self._name)))
             call = self._call = stub.Attach(iter(outgoing.get, None))
@@ -154,7 +165,7 @@ class Attachment:
                 call.cancel()
             try:
                 for message in call:
-                    greeted, self._told = True, False
+                    greeted, self._told, self._been_there = True, False, True
                     over = over or message.HasField("goodbye")
                     self._handle(message, outgoing.put, clock, token=_token(call))
             except grpc.RpcError as error:
@@ -213,14 +224,27 @@ class Attachment:
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            raise PolicyError(f"the learner at {self._address} says: {error.details()}") from None
-        if not self._told and not self._ending.is_set():
-            self._told = True  # once for each absence
-            log.warning(
-                "no line to the learner at %s (%s); trying again until it is there",
-                self._address,
-                error.code().name,
-            )
+            raise PolicyError(f"the learner at {self.address} says: {error.details()}") from None
+        try:
+            self._route.explain()
+        except UntrustedError as untrusted:
+            self._absent(untrusted)
+        else:
+            self._absent(UnreachableError(f"learner at {self.address}: {error.code().name}"))
+
+    def _absent(self, error: CoprivError) -> None:
+        """Say so, once for each absence; raise where waiting is in vain.
+
+        A learner that was there before may mend its certificate while we wait.
+        """
+        if self._ending.is_set():
+            return
+        waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
+        if not waits and not self._been_there:
+            raise InputError(str(error)) from None
+        if not self._told:
+            self._told = True
+            log.warning("no line to the %s; trying again until it is there", error)
 
 
 def _token(call: grpc.Call) -> str | None:
@@ -299,31 +323,22 @@ def open_attachment(
             f"{settings_path}: attach.learner is missing; give the learner's HOST:PORT there, "
             "or with --learner"
         )
-    if not insecure and not _is_loopback(address):
-        raise InputError(
-            f"attach.learner = {address!r} is another machine; type --insecure for plain text that "
-            "anybody on the way can read and change"
-        )
+    base, encrypted = settings_path.parent, settings.tls is not None
+    refuse_plain_text("attach.learner", address, tls=encrypted, insecure=insecure)
+    if settings.tls is not None:
+        # Before the ledger is held: what is wrong with our own files.
+        load_identity(settings.tls, base=base, side="client")
     owner = open_owner(
         settings,
-        base=settings_path.parent,
+        base=base,
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
     return Attachment(
         owner,
         name=settings.name,
-        address=address,
-        open_channel=lambda target, options: grpc.insecure_channel(target, options=options),
+        route=Route(address=address, tls=settings.tls, base=base),
         clock_rate=settings.attach.clock_rate,
         rng=np.random.default_rng(settings.attach.seed),
         stay=stay,
     )
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

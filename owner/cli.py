@@ -71,7 +71,7 @@ def health(address: str) -> None:
 
     Example: copriv-owner health 127.0.0.1:50052
     """
-    from owner.server import ask_health  # noqa: PLC0415 (gRPC reads its settings when imported)
+    from owner.health import ask_health  # noqa: PLC0415 (gRPC reads its settings when imported)
 
     ask_health(address, seconds=HEALTH_SECONDS)
 
@@ -173,7 +173,8 @@ def attach(
 
     The owner's own Poisson clock says when it asks for an update. A line that breaks is opened
     again, until the learner says that the study is over: then the command ends with status 0,
-    or waits for the next study with --stay.
+    or waits for the next study with --stay. Off this machine both sides show certificates of
+    the study (copriv certs).
 
     Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
     """

@@ -12,22 +12,23 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from common.channels import bind
 from common.config import load_settings
-from common.errors import InputError, UnreachableError
 from common.features import FeatureMap, load_feature_map
 from common.tables import read_table
-from common.tls import Identity, load_identity, refuse_plain_text, server_credentials
+from common.tls import Identity, load_identity, refuse_plain_text
 from owner.access import Access
 from owner.answering import DataOwner
+from owner.health import SERVICE
 from owner.ledger import Ledger
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
 from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
-from owner.service import SERVICE, OwnerService, handlers
+from owner.service import OwnerService, handlers
 from owner.shard import PrivateTable, fingerprint
 
-__all__ = ["RunningOwner", "ask_health", "create_server", "open_owner", "pinned_map", "start_owner"]
+__all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_owner"]
 
 log = logging.getLogger("copriv.owner")
 
@@ -135,31 +136,14 @@ def create_server(
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     if reflected:
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME), server)
-    return server, servicer, _bind(server, "listen", address, identity)
-
-
-def _bind(server: grpc.Server, key: str, address: str, identity: Identity | None) -> int:
-    """Take the address, and return its port."""
-    try:
-        if identity is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, server_credentials(identity))
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise InputError(
-            f"{key} = {address!r}: the address cannot be used (the port may be taken); "
-            "give another HOST:PORT, or port 0 for any free port"
-        )
-    return port
+    return server, servicer, bind(server, "listen", address, identity)
 
 
 def _probe_server(servicer: health.HealthServicer, address: str) -> grpc.Server:
     """A plain-text port for probes that have no certificate: it tells only whether we serve."""
     server = grpc.server(ThreadPoolExecutor(max_workers=2), options=OPTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    _bind(server, "health", address, None)
+    bind(server, "health", address, None)
     return server
 
 
@@ -181,7 +165,7 @@ def start_owner(
     refuse_plain_text("listen", address, tls=settings.tls is not None, insecure=insecure)
     identity = None
     if settings.tls is not None:
-        identity = load_identity(settings.tls, base=base, role="server")
+        identity = load_identity(settings.tls, base=base, side="server")
     owner = open_owner(
         settings,
         base=base,
@@ -211,19 +195,3 @@ def start_owner(
 def pinned_map(settings: OwnerSettings, base: Path) -> FeatureMap | None:
     """The only feature map that the owner accepts, or None."""
     return load_feature_map(base / settings.features) if settings.features else None
-
-
-def ask_health(address: str, *, seconds: float) -> None:
-    """Ask the plain-text health port of an owner on this machine.
-
-    Raises:
-      UnreachableError: It does not serve.
-    """
-    with grpc.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        try:
-            told = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
-        except grpc.RpcError as error:
-            raise UnreachableError(f"{address}: no answer ({error.code().name})") from None
-    if told.status != health_pb2.HealthCheckResponse.SERVING:
-        raise UnreachableError(f"{address}: it does not serve")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
+from common.channels import peer_of
 from common.errors import (
     BudgetSpentError,
     BusyError,
@@ -26,6 +27,7 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from owner.access import Access, RateLimit
 from owner.answering import DataOwner
+from owner.health import SERVICE
 from owner.metrics import OwnerMetrics
 
 __all__ = ["AUTHORIZATION", "BEARER", "OwnerService", "handlers", "public_refusal"]
@@ -33,8 +35,6 @@ __all__ = ["AUTHORIZATION", "BEARER", "OwnerService", "handlers", "public_refusa
 log = logging.getLogger("copriv.owner")
 
 T = TypeVar("T")
-
-SERVICE = "copriv.v1.DataOwner"
 
 STATUS: dict[type[RefusedError], grpc.StatusCode] = {
     BudgetSpentError: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -58,10 +58,12 @@ def identity(context: grpc.ServicerContext, access: Access) -> str:
     """Who asks: by its token, by the common name of its certificate, or anonymous.
 
     Raises:
-      IdentityError: The token is unknown, or missing where the owner wants one.
+      IdentityError: It is an owner; or the token is unknown, or missing where we want one.
     """
-    names: Sequence[bytes] = context.auth_context().get("x509_common_name", ())  # type: ignore[assignment]
-    certificate = names[0].decode("utf-8", "replace") if names else None
+    peer = peer_of(context)
+    if peer is not None and peer.role == "owner":
+        raise IdentityError("this owner answers learners only; come with a learner's certificate")
+    certificate = None if peer is None else peer.name
     sent = [value for key, value in context.invocation_metadata() if key == AUTHORIZATION]
     token = str(sent[0]).removeprefix(BEARER) if sent else None
     return access.identify(token=token, certificate=certificate)

@@ -80,7 +80,7 @@ def with_tls(settings: Path) -> Identity:
     own = {key: f"certs/owner-a/{name}" for key, name in files.items()}
     settings.write_text(tomli_w.dumps(read_toml(settings) | {"tls": own}))
     paths = TlsSettings(**{key: Path("learner") / name for key, name in files.items()})
-    return load_identity(paths, base=out, role="client")
+    return load_identity(paths, base=out, side="client")
 
 
 def memory_twin(settings: Path, feature_map: FeatureMap) -> MemoryOwner:

@@ -28,7 +28,8 @@ from learner.grpc_owner import GrpcOwner
 from learner.line import OwnerLine
 from learner.memory_owner import MemoryOwner
 from learner.metrics import LearnerMetrics, MeasuredOwner
-from owner.server import RunningOwner, ask_health
+from owner.health import ask_health
+from owner.server import RunningOwner
 
 
 def free_port() -> int:

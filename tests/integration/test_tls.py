@@ -23,7 +23,7 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
-from learner.certificates import Party, hosts_of, make_certificates
+from learner.certificates import Party, make_certificates
 from learner.grpc_owner import GrpcOwner
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner
@@ -66,7 +66,7 @@ def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def identity(folder: Path, *, check: bool = True) -> Identity:
     paths = tls_of(folder)
     if check:
-        return load_identity(paths, base=Path("/"), role="client")
+        return load_identity(paths, base=Path("/"), side="client")
     # What a learner would show that does not look at its own files first.
     return Identity(
         paths=paths,
@@ -220,7 +220,7 @@ def test_an_owner_cannot_question_another_owner(
     serve_tls: Callable[..., RunningOwner], tmp_path: Path
 ) -> None:
     folder = certs(tmp_path / "certs")
-    with pytest.raises(InputError, match="was made for an owner, not for this side"):
+    with pytest.raises(InputError, match="was made to be called at a port, not to call from here"):
         identity(folder / "owner-a")
     running = serve_tls(folder / "owner-a")
     assert "it refuses our certificate" in told(running, identity(folder / "owner-a", check=False))
@@ -391,7 +391,10 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
     assert "10.0.0.7" in first.stdout
     expires = x509.load_pem_x509_certificate((out / "a" / "certificate.pem").read_bytes())
     assert f"{expires.not_valid_after_utc:%Y-%m-%d}" in first.stdout
-    assert hosts_of(expires) == ("a.example", "10.0.0.7", "::1")
+    names = expires.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == [
+        *("a.example", "10.0.0.7", "::1", "copriv://owner/a")
+    ]
     for key in out.glob("*/key.pem"):
         assert key.stat().st_mode & 0o777 == 0o600
     assert len(list(out.glob("*/key.pem"))) == 4
@@ -406,7 +409,10 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ((), "no owner is named"),
-        (("--owner", "a"), "expected NAME=HOST"),
+        (("--owner", "a="), "expected NAME, NAME=HOST"),
+        (("--owner", "a b=h"), "expected NAME, NAME=HOST"),
+        (("--owner", "a=h,,i"), "expected NAME, NAME=HOST"),
+        (("--owner", "a"), "no learner has one either"),
         (("--owner", "ca=h"), "'ca' is taken"),
         (("--owner", "learner=h"), "'learner' is taken"),
         (("--owner", "a=é.example"), "no DNS name"),

@@ -1,0 +1,129 @@
+"""Connections and ports of gRPC, in plain text or by mutual TLS.
+
+gRPC's TLS speaks versions 1.2 and 1.3 with authenticated suites only; there is no setting that
+widens this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import grpc
+
+from common.errors import InputError
+from common.tls import Identity, Peer, TlsSettings, canonical, load_identity, role_named
+
+__all__ = ["Options", "bind", "open_channel", "peer_of"]
+
+log = logging.getLogger("copriv.tls")
+
+Options = list[tuple[str, int]]
+
+
+def open_channel(
+    address: str, identity: Identity | None, options: Options, *, expected: str | None = None
+) -> grpc.Channel:
+    """A channel to HOST:PORT: by mutual TLS with an identity, else in plain text.
+
+    Args:
+      address: HOST:PORT.
+      identity: Our certificate; the other side's must be of the same CA.
+      options: gRPC's.
+      expected: A name that the other side's certificate must be for, in place of HOST.
+    """
+    target = canonical(address)
+    if identity is None:
+        return grpc.insecure_channel(target, options=options)
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=identity.ca,
+        private_key=identity.key,
+        certificate_chain=identity.certificate,
+    )
+    name = [] if expected is None else [("grpc.ssl_target_name_override", expected)]
+    return grpc.secure_channel(target, credentials, options=[*options, *name])
+
+
+def bind(server: grpc.Server, setting: str, address: str, identity: Identity | None) -> int:
+    """Let a server listen on HOST:PORT, and return its port.
+
+    With an identity whoever shows no certificate of the CA gets nothing.
+
+    Raises:
+      InputError: The address cannot be used.
+    """
+    try:
+        if identity is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, _server_credentials(identity))
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise InputError(
+            f"{setting} = {address!r}: the address cannot be used (the port may be taken); "
+            "give another HOST:PORT, or port 0 for any free port"
+        )
+    return port
+
+
+def _server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Whoever shows no certificate of the CA gets nothing.
+
+    Renewed files are taken over at the next handshake; if they do not belong together,
+    the old ones stay and a line is logged.
+    """
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(identity),
+        _renewals(identity),  # type: ignore[arg-type] # None means that nothing has changed
+        require_client_authentication=True,
+    )
+
+
+def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(identity.key, identity.certificate)], root_certificates=identity.ca
+    )
+
+
+def _renewals(
+    identity: Identity,
+) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+    """What gRPC asks at each handshake: new files, or None."""
+    seen = _stamp(identity.paths)
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal seen
+        try:
+            now = _stamp(identity.paths)
+            if now == seen:
+                return None
+            renewed = load_identity(identity.paths, base=Path("/"), side="server")
+        except (InputError, OSError) as error:
+            log.warning("the renewed certificate is not used: %s", error)
+            return None
+        seen = now
+        log.info("a renewed certificate is in use")
+        return _configuration(renewed)
+
+    return fetch
+
+
+def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
+    """Tells changed files from unchanged ones."""
+    found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
+    return tuple((status.st_mtime_ns, status.st_ino) for status in found)
+
+
+def peer_of(context: grpc.ServicerContext) -> Peer | None:
+    """Who calls, by the certificate that the handshake has verified; None for plain text."""
+    told = context.auth_context()
+    names: Sequence[bytes] = told.get("x509_common_name", ())  # type: ignore[assignment]
+    if not names:
+        return None
+    uris: Sequence[bytes] = told.get("peer_uri", ())  # type: ignore[assignment]
+    return Peer(
+        name=names[0].decode("utf-8", "replace"),
+        role=role_named(uri.decode("utf-8", "replace") for uri in uris),
+    )

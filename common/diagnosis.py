@@ -1,0 +1,245 @@
+"""Who is at an address, or why nobody is reached: gRPC says little, a plain handshake tells."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from common.errors import InputError, UnreachableError, UntrustedError
+from common.tls import Identity, Peer, Role, host_and_port, load_identity, role_named
+
+__all__ = ["Cause", "meet", "why_unreachable"]
+
+# OpenSSL's numbers for what is wrong with a certificate.
+NOT_YET_VALID, EXPIRED, SELF_SIGNED, WRONG_PURPOSE = 9, 10, 18, 26
+WRONG_NAME, WRONG_ADDRESS = 62, 64
+# OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name.
+NO_CHECK_TIME = 0x200000
+NO_TLS = (
+    "it does not speak TLS (it was started without [tls]); give it ca, certificate and key, or "
+    "type --insecure on both sides"
+)
+# What a certificate of the wrong kind is, by who should have been there.
+WRONG_KIND = {
+    "owner": "it shows a learner's certificate; give it the one made for this owner",
+    "learner": (
+        "it shows a certificate that was not made for a learner that listens; its operator makes "
+        "one with copriv certs --learner NAME=HOST"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why somebody is not reached, and the cure.
+
+    Args:
+      sentence: For people.
+      certificates: Whether waiting is in vain, because certificates do not fit.
+    """
+
+    sentence: str
+    certificates: bool = False
+
+    NOBODY: ClassVar[Cause]
+    SILENT: ClassVar[Cause]
+
+
+Cause.NOBODY = Cause("nobody listens there; start it, or check its address")
+Cause.SILENT = Cause("did not answer in time; start it, or check its address")
+
+
+def why_unreachable(address: str, identity: Identity | None, *, far: Role, timeout: float) -> Cause:
+    """The cause as far as a connection of our own finds it.
+
+    Args:
+      address: HOST:PORT.
+      identity: Our certificate, or None where plain text is spoken.
+      far: Who should be there.
+      timeout: Seconds that each step of this may take.
+    """
+    found = _found(address, identity, far, timeout)
+    return Cause.SILENT if isinstance(found, Peer) else found
+
+
+def meet(address: str, identity: Identity, *, far: Role, timeout: float) -> Peer:
+    """Who is at an address and accepts us, as its verified certificate says.
+
+    Args:
+      address: HOST:PORT; the certificate must be for this host.
+      identity: Our certificate.
+      far: Who should be there.
+      timeout: Seconds that each step of this may take.
+
+    Raises:
+      UntrustedError: Certificates stand between us; the sentence says whose, and the cure.
+      UnreachableError: Nobody answers there.
+    """
+    found = _found(address, identity, far, timeout)
+    if isinstance(found, Peer):
+        return found
+    kind = UntrustedError if found.certificates else UnreachableError
+    raise kind(f"{far} at {address}: {found.sentence}")
+
+
+def _found(address: str, identity: Identity | None, far: Role, timeout: float) -> Cause | Peer:
+    """Who is there, or what is wrong."""
+    host, port = host_and_port(address)
+    try:
+        return _greeted(host, port, identity, far, timeout)
+    except socket.gaierror:
+        return Cause(f"the name {host!r} is not known here; check its address")
+    except ConnectionRefusedError:
+        return Cause.NOBODY
+    except TimeoutError:
+        return Cause.SILENT
+    except OSError as error:
+        said = error.strerror or error
+        return Cause(f"cannot be reached ({said}); check its address and the network")
+
+
+def _greeted(
+    host: str, port: int, identity: Identity | None, far: Role, timeout: float
+) -> Cause | Peer:
+    """Connect, and if its certificate is refused, once more to read what it says."""
+    with socket.create_connection((host, port), timeout) as connection:
+        if identity is None:
+            return _as_plain_text(connection)
+        found = _with_certificate(connection, host, identity, far)
+    if not isinstance(found, ssl.SSLCertVerificationError):
+        return found
+    code = found.verify_code
+    shown: Mapping[str, Any] = {}
+    if code in (EXPIRED, WRONG_NAME, WRONG_ADDRESS):
+        with socket.create_connection((host, port), timeout) as connection:
+            shown = _shown(connection, identity)
+    return Cause(_their_fault(code, host, shown, far), certificates=True)
+
+
+def _as_plain_text(connection: socket.socket) -> Cause:
+    """We speak plain text: does the other side speak TLS?"""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    # Nothing is sent over it.
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.wrap_socket(connection).close()
+    except ssl.SSLError as error:
+        if "ALERT" not in str(error.reason):
+            return Cause.SILENT
+    except OSError:
+        return Cause.SILENT
+    return Cause(
+        "it asks for TLS and a certificate, and we came with plain text; give [tls] with ca, "
+        "certificate and key of this study (copriv certs makes them)",
+        certificates=True,
+    )
+
+
+def _with_certificate(
+    connection: socket.socket, host: str, identity: Identity, far: Role
+) -> Cause | Peer | ssl.SSLCertVerificationError:
+    """A whole handshake, and the first word after it: a server refuses us only then."""
+    context = _context(identity)
+    met = False
+    try:
+        with context.wrap_socket(connection, server_hostname=host) as secured:
+            met = True
+            # Whoever accepts us speaks first, as HTTP/2 wants it; gRPC hangs up on all others.
+            if secured.recv(1):
+                return _peer(secured.getpeercert() or {}, far)
+    except ssl.SSLCertVerificationError as error:
+        return error
+    except ssl.SSLError as error:
+        if "ALERT" not in str(error.reason):
+            return Cause(NO_TLS, certificates=True)
+        met = True
+    except TimeoutError:
+        return Cause.SILENT
+    except ConnectionError:
+        pass
+    return Cause(_our_fault(identity), certificates=True) if met else Cause.SILENT
+
+
+def _context(identity: Identity) -> ssl.SSLContext:
+    """Our side of a handshake, as gRPC would have it."""
+    context = ssl.create_default_context(cadata=identity.ca.decode("ascii", "replace"))
+    context.load_cert_chain(identity.paths.certificate, identity.paths.key)
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
+    """The name in a verified certificate, unless it is of somebody else's kind."""
+    role = role_named(value for kind, value in _alternatives(certificate) if kind == "URI")
+    if role not in (far, None):
+        return Cause(WRONG_KIND[far], certificates=True)
+    names = [value for part in certificate.get("subject", ()) for _, value in part]
+    return Peer(name=names[0] if names else "", role=role)
+
+
+def _our_fault(identity: Identity) -> str:
+    """They hung up after they had seen our certificate: what would we say of it?"""
+    try:
+        load_identity(identity.paths, base=identity.paths.ca.parent, side="client")
+    except InputError as error:
+        return f"it refuses our certificate: {error}"
+    return (
+        "it refuses our certificate, which is not of its CA; both sides need files that "
+        "copriv certs made for this study"
+    )
+
+
+def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> str:
+    """What is wrong with the certificate that the other side shows."""
+    if code == EXPIRED:
+        expired = datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
+        return (
+            f"its certificate expired on {expired:%Y-%m-%d}; its operator renews it: "
+            "copriv certs --renew"
+        )
+    if code == NOT_YET_VALID:
+        return "its certificate is not valid yet; set the clocks of both machines right"
+    if code in (WRONG_NAME, WRONG_ADDRESS):
+        return (
+            f"its certificate is for {_hosts(shown)}, not for {host}; use such a name in its "
+            f"address, or make a certificate for {host} with copriv certs"
+        )
+    if code == WRONG_PURPOSE:
+        return WRONG_KIND[far]
+    kind = "self-signed" if code == SELF_SIGNED else "not of our CA"
+    return (
+        f"its certificate is {kind}, so this may be anybody; both sides need files that "
+        "copriv certs made for this study"
+    )
+
+
+def _shown(connection: socket.socket, identity: Identity | None) -> Mapping[str, Any]:
+    """The certificate of our CA that is shown, whatever its name and date: for the sentence."""
+    assert identity is not None  # noqa: S101 (plain text shows none)
+    context = _context(identity)
+    context.check_hostname = False
+    context.verify_flags |= NO_CHECK_TIME
+    with context.wrap_socket(connection) as secured:
+        return secured.getpeercert() or {}
+
+
+def _hosts(certificate: Mapping[str, Any]) -> str:
+    """The DNS names and addresses a certificate is for."""
+    hosts = [
+        str(ipaddress.ip_address(value.strip())) if kind == "IP Address" else value
+        for kind, value in _alternatives(certificate)
+        if kind in {"DNS", "IP Address"}
+    ]
+    return ", ".join(hosts) or "nobody"
+
+
+def _alternatives(certificate: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The subject alternative names, by kind."""
+    return list(certificate.get("subjectAltName", ()))

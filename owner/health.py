@@ -1,0 +1,28 @@
+"""Ask an owner whether it serves: a probe runs every few seconds, so it loads little."""
+
+from __future__ import annotations
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from common.errors import UnreachableError
+
+__all__ = ["SERVICE", "ask_health"]
+
+SERVICE = "copriv.v1.DataOwner"
+
+
+def ask_health(address: str, *, seconds: float) -> None:
+    """Ask the plain-text health port of an owner on this machine.
+
+    Raises:
+      UnreachableError: It does not serve.
+    """
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            told = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
+        except grpc.RpcError as error:
+            raise UnreachableError(f"{address}: no answer ({error.code().name})") from None
+    if told.status != health_pb2.HealthCheckResponse.SERVING:
+        raise UnreachableError(f"{address}: it does not serve")

@@ -1,0 +1,384 @@
+"""Mutual TLS where owners come to the learner: who gets in, as whom, and what is said."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import tomli_w
+
+import learner.certificates
+from common.config import check_settings, read_toml
+from common.errors import CoprivError, InputError, PolicyError, UntrustedError
+from common.features import FeatureMap
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from common.terms import StudyTerms
+from common.tls import Identity, TlsSettings, load_identity
+from learner.certificates import Party, make_certificates
+from learner.connections import remote_owners
+from learner.grpc_owner import GrpcOwner
+from learner.journal import Journal
+from learner.listening import ListeningLearner
+from learner.plan import PublicSide
+from learner.settings import StudySettings
+from learner.study import train
+from owner.attaching import open_attachment
+from owner.ledger_rows import read_studies
+from owner.server import RunningOwner
+
+NAMES = ("owner-a", "owner-b", "owner-c")
+LOOPBACK = ("localhost", "127.0.0.1")
+
+
+def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Path:
+    make_certificates(
+        out,
+        [
+            *(Party(name=name, role="owner") for name in NAMES),
+            Party(name="lab", role="learner", hosts=hosts),
+            Party(name="server", role="owner", hosts=hosts),
+            Party(name="asker", role="learner"),
+        ],
+        study="test",
+        ca_days=100,
+        **{"days": 90, "renew": False} | options,
+    )
+    return out
+
+
+def expired(out: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As ``certs``, but the certificate of one party ran out an hour ago."""
+    certs(out)
+    kept = out.with_name("kept")
+    shutil.copytree(out, kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
+        real = learner.certificates.timedelta
+        patch.setattr(learner.certificates, "timedelta", lambda days: real(hours=-1))
+        certs(out, renew=True, days=1)
+    for name in {folder.name for folder in out.iterdir()} - {who}:
+        shutil.copytree(kept / name, out / name, dirs_exist_ok=True)
+    return out
+
+
+def tls_of(folder: Path) -> TlsSettings:
+    return TlsSettings(
+        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
+    )
+
+
+def unchecked(folder: Path) -> Identity:
+    """What somebody would show who does not look at the own files first."""
+    paths = tls_of(folder)
+    files = {name: getattr(paths, name).read_bytes() for name in TlsSettings.model_fields}
+    return Identity(paths=paths, **files)
+
+
+@contextmanager
+def listening(folder: Path | None, *, check: bool = True) -> Iterator[ListeningLearner]:
+    """A learner that owners may come to; in plain text without a folder."""
+    identity = None
+    if folder is not None:
+        identity = unchecked(folder)
+        if check:
+            identity = load_identity(tls_of(folder), base=Path("/"), side="server")
+    with ListeningLearner(NAMES, "127.0.0.1:0", deadline=10, patience=10, identity=identity) as one:
+        yield one
+
+
+@pytest.fixture
+def settings_file(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
+    def write(name: str, folder: Path | None, **policy: Any) -> Path:
+        path = owner_folder(name, **policy)
+        if folder is not None:
+            tls = {"tls": tls_of(folder).model_dump(mode="json")}
+            path.write_text(tomli_w.dumps(read_toml(path) | tls))
+        return path
+
+    return write
+
+
+def attach(path: Path, address: str) -> None:
+    """Go to the learner, until it says goodbye or one of the two does not trust the other."""
+    open_attachment(path, learner=address, stay=False, insecure=False, insecure_noise_seed=1).run(
+        threading.Event()
+    )
+
+
+@contextmanager
+def attached(paths: Sequence[Path], address: str) -> Iterator[list[CoprivError]]:
+    failures: list[CoprivError] = []
+
+    def run(path: Path) -> None:
+        try:
+            attach(path, address)
+        except CoprivError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(path,)) for path in paths]
+    for thread in threads:
+        thread.start()
+    yield failures
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def study(**more: Any) -> StudySettings:
+    table = {
+        "name": "attached",
+        "seed": 7,
+        "profile": "published",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": 30, "rho": 1e-3, "initiative": "owner"},
+        "privacy": {"epsilon": 5},
+        "network": {"deadline": 20, "patience": 20, "listen": "127.0.0.1:0"},
+        "owners": [{"name": name} for name in NAMES],
+    }
+    return check_settings(StudySettings, table | more, where="test")
+
+
+def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
+    settings_file: Callable[..., Path], feature_map: FeatureMap, tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    paths = [settings_file(name, folder / name, learners=["lab"]) for name in NAMES]
+    settings = study(tls=tls_of(folder / "lab").model_dump(mode="json"))
+    port: list[int] = []
+    journal = Journal(tmp_path / "journal.sqlite")
+    with (
+        remote_owners(settings, feature_map, base=tmp_path, on_listening=port.append) as there,
+        attached(paths, f"localhost:{port[0]}") as failures,
+    ):
+        public = PublicSide(feature_map=feature_map, records=None)
+        outcome = train(settings, public, there.owners, journal=journal, requests=there.requests)
+    journal.close()
+    assert not failures
+    assert sum(outcome.responses) == 30
+    for path, answered in zip(paths, outcome.responses, strict=True):
+        (entry,) = read_studies(path.parent / "ledger.sqlite")[1]
+        assert (entry.learner, entry.account.answered) == ("lab", answered)
+        assert entry.closed
+
+
+def test_an_owner_admits_the_learners_of_its_policy_only(
+    settings_file: Callable[..., Path], make_terms: Callable[..., StudyTerms], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    path = settings_file("owner-a", folder / "owner-a", learners=["somebody-else"])
+    with (
+        listening(folder / "lab") as learner,
+        attached([path], f"127.0.0.1:{learner.port}") as failures,
+    ):
+        with pytest.raises(PolicyError, match="does not serve this learner"):
+            learner.owners[0].enroll(make_terms())
+        learner.owners[0].disconnect()
+    assert not failures
+
+
+def test_an_owner_attaches_under_the_name_in_its_certificate_only(
+    settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    with listening(folder / "lab") as learner:
+        with pytest.raises(PolicyError, match="the certificate is owner-b's") as refusal:
+            attach(settings_file("owner-a", folder / "owner-b"), f"127.0.0.1:{learner.port}")
+        assert "cannot attach as owner-a" in str(refusal.value)
+        with pytest.raises(PolicyError, match="wants an owner's certificate"):
+            attach(settings_file("owner-a", folder / "asker"), f"127.0.0.1:{learner.port}")
+        assert not learner.anybody()
+
+
+def test_a_learner_for_another_name_is_refused(
+    settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs", hosts=("lab.example", "10.9.8.7"))
+    with (
+        listening(folder / "lab") as learner,
+        pytest.raises(InputError, match=r"is for lab, lab.example, 10.9.8.7, not for 127.0.0.1"),
+    ):
+        attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
+
+
+def test_a_learner_of_another_ca_or_none_is_refused(
+    settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-subj", "/CN=lab", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", forged / "key.pem", "-out", forged / "certificate.pem", "-days", "9"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (forged / "ca.pem").write_bytes((forged / "certificate.pem").read_bytes())
+    path = settings_file("owner-a", ours / "owner-a")
+    for folder, fault in ((theirs / "lab", "not of our CA"), (forged, "self-signed")):
+        with listening(folder, check=False) as learner:
+            with pytest.raises(InputError, match=f"its certificate is {fault}") as refusal:
+                attach(path, f"127.0.0.1:{learner.port}")
+            assert "copriv certs" in str(refusal.value)
+
+
+def test_an_expired_certificate_is_refused_on_either_side(
+    settings_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    folder = expired(tmp_path / "1" / "certs", "lab", monkeypatch)
+    with pytest.raises(InputError, match="has expired; renew it with copriv certs --renew"):
+        load_identity(tls_of(folder / "lab"), base=Path("/"), side="server")
+    with (
+        listening(folder / "lab", check=False) as learner,
+        pytest.raises(InputError, match=r"its certificate expired on 2.*copriv certs --renew"),
+    ):
+        attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
+    folder = expired(tmp_path / "2" / "certs", "owner-a", monkeypatch)
+    path = settings_file("owner-a", folder / "owner-a")
+    with listening(folder / "lab") as learner:
+        with pytest.raises(InputError, match=r"certificate\.pem has expired; renew it"):
+            attach(path, f"127.0.0.1:{learner.port}")
+        # One that does not look at its own files is turned away by the learner.
+        monkeypatch.setattr("owner.attaching.load_identity", lambda *_, **__: None)
+        monkeypatch.setattr(
+            "owner.route.load_identity", lambda *_, **__: unchecked(folder / "owner-a")
+        )
+        with pytest.raises(InputError, match=r"it refuses our certificate.*copriv certs"):
+            attach(path, f"127.0.0.1:{learner.port}")
+
+
+def test_a_visitor_without_a_certificate_gets_nothing(
+    settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    ca = (folder / "owner-a" / "ca.pem").read_bytes()
+    with listening(folder / "lab") as learner:
+        address = f"127.0.0.1:{learner.port}"
+        with pytest.raises(InputError, match="it asks for TLS and a certificate"):
+            attach(settings_file("owner-a", None), address)
+        with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca)) as channel:
+            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            hello = pb.OwnerMessage(hello=pb.Hello(name="owner-a"))
+            with pytest.raises(grpc.RpcError) as refusal:
+                next(stub.Attach(iter([hello]), timeout=5))
+            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert not learner.anybody()
+
+
+def test_an_owner_with_tls_does_not_talk_to_a_learner_in_plain_text(
+    settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = certs(tmp_path / "certs")
+    with listening(None) as learner, pytest.raises(InputError, match="it does not speak TLS"):
+        attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
+
+
+def test_an_owner_cannot_play_the_learner_nor_question_another_owner(
+    settings_file: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    tmp_path: Path,
+) -> None:
+    folder = certs(tmp_path / "certs")
+    with (
+        listening(folder / "server") as learner,
+        pytest.raises(InputError, match="was not made for a learner that listens"),
+    ):
+        attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
+    running = serve_owner(settings_file("server", folder / "server"))
+    address = f"127.0.0.1:{running.port}"
+    for name, sentence in (("owner-a", "answers learners only"), ("server", "refuses our cert")):
+        curious = GrpcOwner("server", address, deadline=5, identity=unchecked(folder / name))
+        with pytest.raises((PolicyError, UntrustedError), match=sentence):
+            curious.describe()
+        curious.disconnect()
+
+
+def test_off_loopback_plain_text_must_be_typed_on_both_sides(
+    settings_file: Callable[..., Path], feature_map: FeatureMap, tmp_path: Path
+) -> None:
+    sentence = r"leaves this machine without TLS.*--insecure"
+    with pytest.raises(InputError, match=f"attach.learner.*{sentence}"):
+        attach(settings_file("owner-a", None), "lab.example:50060")
+    settings = study(network={"listen": "0.0.0.0:0"})
+    with (
+        pytest.raises(InputError, match=f"network.listen.*{sentence}"),
+        remote_owners(settings, feature_map, base=tmp_path),
+    ):
+        pass
+
+
+def test_a_learner_that_was_there_may_mend_its_certificate(
+    settings_file: Callable[..., Path],
+    make_terms: Callable[..., StudyTerms],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
+    path = settings_file("owner-a", ours / "owner-a")
+
+    def start(folder: Path, address: str) -> ListeningLearner:
+        return ListeningLearner(
+            NAMES, address, deadline=10, patience=10, identity=unchecked(folder)
+        )
+
+    first = start(ours / "lab", "127.0.0.1:0")
+    address = f"127.0.0.1:{first.port}"
+    with attached([path], address) as failures:
+        with first:
+            first.owners[0].enroll(make_terms())
+        with start(theirs / "lab", address):
+            for _ in range(200):
+                if "not of our CA" in caplog.text:
+                    break
+                threading.Event().wait(0.1)
+        with start(ours / "lab", address) as last:
+            last.owners[0].enroll(make_terms())
+            last.owners[0].disconnect()
+    assert not failures
+    assert "not of our CA" in caplog.text
+
+
+def test_copriv_certs_knows_owners_that_attach(tmp_path: Path) -> None:
+    path, out = tmp_path / "study.toml", tmp_path / "certs"
+    table = study().model_dump(mode="json", exclude_unset=True)
+    path.write_text(tomli_w.dumps(table))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "learner.cli", "certs", str(path), "--out", str(out)]
+        return subprocess.run(
+            [*command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+    nobody = run()
+    assert nobody.returncode == 2
+    assert "owner-a has no host, so it goes to the learner" in nobody.stderr
+    assert not out.exists()
+    made = run("--learner", "lab=lab.example,::1")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.count("attach") == 3
+    assert "listen, ask" in made.stdout
+    load_identity(tls_of(out / "lab"), base=Path("/"), side="server")
+    for name in NAMES:
+        load_identity(tls_of(out / name), base=Path("/"), side="client")
+        with pytest.raises(InputError, match="was made to call, not to be called"):
+            load_identity(tls_of(out / name), base=Path("/"), side="server")
