@@ -33,5 +33,7 @@ else
     --no-index --no-deps --no-build-isolation .
   case " $* " in *" learner "*) ;; *) rm -f /opt/copriv/bin/copriv ;; esac
   $python -m pip uninstall --quiet --yes setuptools pip
+  # Nothing can be written at run time, so a start would compile everything again.
   find "$site" -type d -name __pycache__ -prune -exec rm -rf {} +
+  $python -m compileall -q --invalidation-mode unchecked-hash "$site"
 fi

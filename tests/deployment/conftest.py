@@ -6,6 +6,7 @@ import fcntl
 import heapq
 import os
 import random
+import secrets
 import select
 import shutil
 import struct
@@ -91,7 +92,7 @@ class Network:
     """The learner's host, and a line from it to each owner's host; owners do not meet."""
 
     def __init__(self, owners: int) -> None:
-        self.tag = f"cp{os.getpid() % 100000}"
+        self.tag = f"cp{secrets.token_hex(3)}"
         self.learner = f"{self.tag}-learner"
         self.owners = [f"{self.tag}-owner{index}" for index in range(owners)]
         self._stack = ExitStack()

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,30 @@ from common.config import read_toml
 ROOT = Path(__file__).resolve().parents[2]
 OWNERS = ("mount-sinai", "nyu-langone", "montefiore")
 PROJECT = "copriv-test"
-HORIZON = 1500
-# Real seconds for one unit of virtual time, of which three owners make three ticks: some 25 s.
+# Real seconds for one unit of virtual time, in which three owners make three ticks: the shortest
+# run takes some 25 s. Where the machine is so slow that trouble comes too late, a longer one.
 TIME_SCALE = 0.05
+HORIZONS = (1500, 6000, 24000)
+# Nothing here takes so long, unless something hangs.
+LONGEST_WAIT_SECONDS = 900
 
 pytestmark = pytest.mark.docker
 
 
-def compose_command() -> list[str]:
+def compose_command() -> list[str] | None:
     plugin = ["docker", "compose"]
-    found = subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0
-    return plugin if found else ["docker-compose"]
+    if subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0:
+        return plugin
+    return ["docker-compose"] if shutil.which("docker-compose") else None
 
 
 def docker(*arguments: object, check: bool = True) -> str:
     result = subprocess.run(
-        ["docker", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+        ["docker", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_WAIT_SECONDS,
     )
     if check:
         assert result.returncode == 0, result.stderr
@@ -47,12 +55,10 @@ class Stack:
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs
-        self.command = [*compose_command(), "-p", PROJECT]
+        self.command = [*(compose_command() or ()), "-p", PROJECT]
         self.study = ROOT / "deploy/compose/study.toml"
 
-    def compose(
-        self, *arguments: str, run: str = "compose", timeout: float = 300
-    ) -> subprocess.CompletedProcess[str]:
+    def compose(self, *arguments: str, run: str = "compose") -> subprocess.CompletedProcess[str]:
         environment = os.environ | {
             "COPRIV_RUNS": str(self.runs),
             "COPRIV_RUN": run,
@@ -65,7 +71,7 @@ class Stack:
             capture_output=True,
             text=True,
             check=False,
-            timeout=timeout,
+            timeout=LONGEST_WAIT_SECONDS,
         )
 
     def up(self, run: str) -> None:
@@ -79,26 +85,31 @@ class Stack:
             *("--filter", f"label=com.docker.compose.service={service}"),
         )
 
-    def lived(self, run: str) -> int:
+    def answers(self, run: str) -> dict[int, int]:
+        """Owner index -> responses in the run's journal; nothing while there is none."""
         path = self.runs / run / "journal.sqlite"
         try:
             with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-                return int(db.execute("SELECT count(*) FROM ticks").fetchone()[0])
+                rows = db.execute("SELECT owner, count(*) FROM responses GROUP BY owner")
+                return dict(rows.fetchall())
         except sqlite3.OperationalError:
-            return -1
+            return {}
 
-    def wait_until(self, run: str, ticks: int, *, seconds: float = 120) -> None:
-        give_up = time.monotonic() + seconds
-        while self.lived(run) < ticks:
-            assert time.monotonic() < give_up, self.compose("logs").stdout[-3000:]
+    def lived(self, run: str) -> int:
+        return sum(self.answers(run).values())
+
+    def is_finished(self, run: str) -> bool:
+        return (self.runs / run / "summary.json").exists()
+
+    def wait_until(self, what: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + LONGEST_WAIT_SECONDS
+        while not what():
+            assert time.monotonic() < give_up, self.compose("logs", "--tail=30").stdout
             time.sleep(0.05)
 
-    def wait_for_learner(self, *, seconds: float = 240) -> int:
-        give_up = time.monotonic() + seconds
+    def wait_for_learner(self) -> int:
         container = self.container("learner")
-        while docker("inspect", "-f", "{{.State.Running}}", container) == "true":
-            assert time.monotonic() < give_up, docker("logs", "--tail", 30, container)
-            time.sleep(0.2)
+        self.wait_until(lambda: docker("inspect", "-f", "{{.State.Running}}", container) == "false")
         return int(docker("inspect", "-f", "{{.State.ExitCode}}", container))
 
     def ledger(self, owner: str) -> dict[str, Any]:
@@ -112,35 +123,46 @@ class Stack:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=LONGEST_WAIT_SECONDS,
         )
         told: dict[str, Any] = json.loads(shown.stdout)
         return told
 
-    def check(self, run: str) -> dict[str, Any]:
-        """The run has ended, and every ledger agrees with its journal."""
+    def check(self, run: str) -> bool:
+        """The run has ended, and every ledger agrees with its journal.
+
+        An owner that was away at the end could not close the study, and may have charged one
+        answer more, whose query the journal holds. Returns whether there was none.
+        """
         told: dict[str, Any] = json.loads((self.runs / run / "summary.json").read_text())
         horizon = told["ticks"]
         assert horizon == told["horizon"]
         path = self.runs / run / "journal.sqlite"
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-            journal = dict(db.execute("SELECT owner, count(*) FROM responses GROUP BY owner"))
             highest = dict(db.execute("SELECT owner, max(sequence) FROM responses GROUP BY owner"))
+            held = dict(db.execute("SELECT owner, sequence FROM unanswered"))
+        journal = self.answers(run)
         assert sum(journal.values()) == horizon
+        all_closed = True
         for index, owner in enumerate(told["owners"]):
             entries = {e["study_id"]: e for e in self.ledger(owner["name"])["studies"]}
             entry = entries[told["study_id"]]
-            assert entry["answered"] == owner["responses"] == journal[index] == highest[index]
+            assert owner["responses"] == journal[index] == highest[index]
+            more = entry["answered"] - journal[index]
+            if entry["closed"] is None:
+                all_closed = False
+                assert more == 0 or (more == 1 and held[index] == entry["answered"])
+            else:
+                assert more == 0
             assert entry["answered"] <= entry["promised"] <= horizon
-            assert entry["closed"] is not None
             assert entry["insecure_noise"] is False
-        return told
+        return all_closed
 
 
-def longer_study(target: Path) -> Path:
+def longer_study(target: Path, horizon: int) -> Path:
     """The shipped study, long enough for trouble in the middle of it."""
     text = (ROOT / "deploy/compose/study.toml").read_text()
-    longer = f"[algorithm]\nhorizon = {HORIZON}\ntime_scale = {TIME_SCALE}"
+    longer = f"[algorithm]\nhorizon = {horizon}\ntime_scale = {TIME_SCALE}"
     text = text.replace("[algorithm]", longer)
     # Every missed tick is made up for, so that the run must reach its horizon.
     text = text.replace("[privacy]", '[privacy]\nsplit = "horizon"')
@@ -153,6 +175,8 @@ def longer_study(target: Path) -> Path:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if shutil.which("docker") is None or not docker("version", "-f", "{{.Server}}", check=False):
         pytest.skip("NO DOCKER ENGINE: the stack of docker-compose.yml WAS NOT TESTED")
+    if compose_command() is None:
+        pytest.skip("NO COMPOSE TOOL: the stack of docker-compose.yml WAS NOT TESTED")
     folder = tmp_path_factory.mktemp("compose")
     made = Stack(folder / "runs")
     made.runs.mkdir()
@@ -167,18 +191,22 @@ def test_up_trains_and_leaves_the_run_folder_on_the_host(stack: Stack) -> None:
     seconds = time.monotonic() - began
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
     print(f"docker compose up: {seconds:.1f} s to a finished run")  # noqa: T201
-    told = json.loads((stack.runs / "first" / "summary.json").read_text())
-    assert [owner["name"] for owner in told["owners"]] == list(OWNERS)
+    summary = (stack.runs / "first" / "summary.json").read_text()
+    assert [owner["name"] for owner in json.loads(summary)["owners"]] == list(OWNERS)
     for name in ("ticks.png", "report.html", "model.json", "trace.parquet"):
         assert (stack.runs / "first" / name).stat().st_size > 0
-    stack.check("first")
+    assert stack.check("first")
 
 
 def test_containers_are_confined_and_owners_are_alone(stack: Stack) -> None:
-    stack.study = longer_study(stack.runs.parent / "study.toml")
+    stack.study = longer_study(stack.runs.parent / "study.toml", HORIZONS[0])
     stack.up("confined")
-    stack.wait_until("confined", 10)
+    stack.wait_until(lambda: stack.lived("confined") >= 10)
     addresses = {}
+    for service in ("prepare", "certs", *OWNERS, "learner"):
+        # Who the processes are, whatever the settings say.
+        processes = docker("top", stack.container(service), "-eo", "pid,uid").splitlines()[1:]
+        assert {process.split()[1] for process in processes} == {"10001"}, service
     for service in (*OWNERS, "learner"):
         told = json.loads(docker("inspect", stack.container(service)))[0]
         assert told["Config"]["User"] == "10001:10001"
@@ -191,7 +219,7 @@ def test_containers_are_confined_and_owners_are_alone(stack: Stack) -> None:
     reach = (
         "import socket,sys\n"
         "for host in sys.argv[1:]:\n"
-        "    try: socket.create_connection((host, 50051), 2); print(host, 'reached')\n"
+        "    try: socket.create_connection((host, 50051), 5); print(host, 'reached')\n"
         "    except OSError: print(host, 'cut off')\n"
     )
     for owner in OWNERS:
@@ -233,19 +261,26 @@ def trouble_learner(stack: Stack, run: str) -> None:
     docker("kill", stack.container("learner"))
     before = stack.lived(run)
     docker("start", stack.container("learner"))
-    stack.wait_until(run, before + 10)
+    stack.wait_until(lambda: stack.lived(run) >= before + 10 or stack.is_finished(run))
     docker("restart", "-t", 1, stack.container("learner"))
 
 
 @pytest.mark.parametrize("trouble", [trouble_kill, trouble_pause, trouble_network, trouble_learner])
-def test_a_run_survives(stack: Stack, trouble: Any) -> None:
-    stack.study = longer_study(stack.runs.parent / "study.toml")
-    run = trouble.__name__
-    stack.up(run)
-    stack.wait_until(run, 200)
-    trouble(stack, run)
-    assert stack.lived(run) < HORIZON, "the trouble came after the run"
-    assert stack.wait_for_learner() == 0, docker("logs", "--tail", 20, stack.container("learner"))
-    told = stack.check(run)
-    # Everybody took part again after the trouble.
-    assert min(owner["responses"] for owner in told["owners"]) > 200
+def test_a_run_survives(stack: Stack, trouble: Callable[[Stack, str], None]) -> None:
+    survived = False
+    for horizon in HORIZONS:
+        stack.study = longer_study(stack.runs.parent / "study.toml", horizon)
+        run = f"{trouble.__name__}-{horizon}"
+        stack.up(run)
+        stack.wait_until(lambda run=run: stack.lived(run) >= 200)
+        trouble(stack, run)
+        before = stack.answers(run)
+        status = stack.wait_for_learner()
+        assert status == 0, docker("logs", "--tail", 20, stack.container("learner"))
+        everybody_was_there = stack.check(run)
+        after = stack.answers(run)
+        # Everybody took part again after the trouble.
+        survived = everybody_was_there and all(after[owner] > before[owner] for owner in range(3))
+        if survived:
+            break
+    assert survived

@@ -111,7 +111,14 @@ def test_compose_confines_everybody_and_publishes_no_owner() -> None:
         assert service["user"] == ("0:0" if name == "prepare" else "10001:10001")
         assert "ports" not in service
         assert not service.get("privileged")
-    assert services["prepare"]["cap_add"] == ["CHOWN"]
+    assert services["prepare"]["cap_add"] == ["CHOWN", "SETUID", "SETGID"]
+    # The end of any container would be the end of all, and its status the stack's.
+    conditions = {
+        condition["condition"]
+        for name in ours
+        for condition in services[name].get("depends_on", {}).values()
+    }
+    assert conditions == {"service_healthy"}
     for owner in OWNERS:
         assert services[owner]["networks"] == [owner]
         assert COMPOSE["networks"][owner] == {"internal": True}
