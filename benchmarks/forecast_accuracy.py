@@ -19,7 +19,7 @@ from learner.experiments.accuracy import compare_case, draw_cases, overall, summ
 from learner.experiments.documents import markdown_table, replace_section
 from learner.experiments.public_data import Files, hospital_family, loan_family
 from learner.experiments.sweeps import run_sweep
-from learner.forecast.world import NOTABLE_DRIFT, drift
+from learner.forecast.groups import NOTABLE_DRIFT, drift
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
 

@@ -24,9 +24,10 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
+from learner.forecast.groups import Model, PublicGroups
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Forecast, Proposal, forecast, run_study
-from learner.forecast.world import Model, PublicGroups, World
+from learner.forecast.world import World
 from learner.plan import PublicSide
 from learner.settings import StudySettings
 

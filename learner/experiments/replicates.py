@@ -126,11 +126,13 @@ def record_gradients(
     answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
 
     def gradients(slots: Slots, thetas: Matrix) -> Matrix:
-        answers = np.empty_like(thetas)
         limits = None if clip is None else np.broadcast_to(clip, len(slots))[:, None]
-        together = len(slots) > 0 and bool((slots == slots[0]).all())
-        for owner in slots[:1] if together else np.unique(slots):
-            runs = np.arange(len(slots)) if together else np.nonzero(slots == owner)[0]
+        first = slots[0]
+        if (slots == first).all() and len(slots) * len(shards[first]) < LARGEST_BLOCK:
+            return answer(first, thetas, limits)
+        answers = np.empty_like(thetas)
+        for owner in np.unique(slots):
+            runs = np.nonzero(slots == owner)[0]
             for block in np.array_split(runs, 1 + len(runs) * len(shards[owner]) // LARGEST_BLOCK):
                 answers[block] = answer(
                     owner, thetas[block], None if limits is None else limits[block]

@@ -16,7 +16,15 @@ from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.tables import TableSource, read_table
 from learner.experiments.sweeps import Sweep, run_sweep
-from learner.forecast.verdict import COMPARED, Candidate, ask, fingerprint, questions, verdict
+from learner.forecast.candidate import COMPARED, Candidate
+from learner.forecast.questions import (
+    answers_of,
+    ask_together,
+    fingerprint,
+    points_of,
+    questions,
+)
+from learner.forecast.verdict import verdict
 from learner.plan import decide
 from learner.progress import progress
 from learner.run_folder import create_run_folder, write_json
@@ -68,11 +76,11 @@ def run_forecast(
             num_records=candidate.num_records,
             seed=settings.seed or 0,
         )
-    points = questions(candidate, compare=compare, curves=curves, base=decision)
+    points = points_of(questions(candidate, compare=compare, curves=curves, base=decision))
     with progress(console, "forecast", total=len(points)) as advance:
         sweep = run_sweep(
-            ask,
-            {name: (question,) for name, question in points.items()},
+            ask_together,
+            {name: (point,) for name, point in points.items()},
             folder=folder / "points",
             jobs=jobs,
             cluster=cluster,
@@ -81,7 +89,7 @@ def run_forecast(
         )
     if "study" not in sweep.results:
         raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
-    told = verdict(candidate, sweep.results)
+    told = verdict(candidate, answers_of(sweep.results))
     told["failures"] = {name: failure.error for name, failure in sweep.failures.items()}
     write_json(folder / "forecast.json", _plain(told))
     _draw(told, folder)

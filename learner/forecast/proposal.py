@@ -14,8 +14,8 @@ from common.privacy import plan_noise
 from learner.clocks import Groups
 from learner.core import Asynchronous
 from learner.experiments.schedules import ALWAYS, Attendance
+from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
-from learner.forecast.world import Model
 from learner.plan import Decision, Plan, PublicSide, algorithm_of, decide
 from learner.roles import clock_rates, groups_of, own_index
 from learner.settings import StudySettings

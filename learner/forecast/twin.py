@@ -1,7 +1,7 @@
 r"""The twin: a study as proposed, run on public records before anybody spends anything.
 
 It returns a distribution, not a bound. The owners are played by public records
-(:mod:`learner.forecast.world`); ticks, absences, the budget's split, clipping, the steps and the
+(:mod:`learner.forecast.playing`); ticks, absences, the budget's split, clipping, the steps and the
 noise are those of the study itself, with
 
 .. math:: b_i = m_i \cdot \frac{\Delta_i}{\epsilon_i}
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from learner.clocks import Groups
 from learner.core import Asynchronous
 from learner.experiments.replicates import (
+    GradientFunction,
     Moments,
     NoiseFunction,
     laplace_noise,
@@ -34,11 +35,13 @@ from learner.experiments.schedules import (
     draw_presence,
     draw_schedule,
 )
-from learner.forecast.world import PublicGroups, World, play_owners
+from learner.forecast.groups import PublicGroups
+from learner.forecast.playing import are_certain, play_owners
+from learner.forecast.world import World
 from learner.moments import SecondMoments
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
-__all__ = ["Forecast", "Proposal", "Solver", "forecast", "run_study"]
+__all__ = ["Forecast", "Proposal", "Solver", "forecast", "run_in_worlds", "run_study"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -148,23 +151,34 @@ def forecast(
       taking_part: Which of these the proposal is about; None for all.
       known: The group that each owner is known to be, of all.
       runs: Simulated runs over all worlds.
-      worlds: How often groups are dealt to owners anew; one is enough where all are known.
+      worlds: How often groups are dealt to owners anew; once where all are known.
       rng: Where the simulations' randomness comes from; seed it with nothing private.
     """
-    results: list[Vector] = []
-    alone: list[Vector] = []
-    for _ in range(worlds):
-        sizes = proposal.num_records if num_records is None else num_records
-        world = play_owners(public, sizes, known=known, rng=rng)
-        if taking_part is not None:
-            world = world.only(taking_part)
-        models = run_study(proposal, world, runs=max(1, runs // worlds), rng=rng)
-        results.append(world.evaluation.relative_fitness(models))
-        alone.append(world.relative_fitness_alone)
+    sizes = proposal.num_records if num_records is None else num_records
+    count = 1 if are_certain(public, sizes, known) else worlds
+    dealt = [play_owners(public, sizes, known=known, rng=rng) for _ in range(count)]
+    if taking_part is not None:
+        dealt = [world.only(taking_part) for world in dealt]
+    models = run_in_worlds(proposal, dealt, runs=max(1, runs // count), rng=rng)
+    psi = [world.evaluation.relative_fitness(own) for world, own in zip(dealt, models, strict=True)]
     return Forecast(
-        relative_fitness=np.maximum(np.stack(results), 0.0),
-        relative_fitness_alone=np.stack(alone),
+        relative_fitness=np.maximum(np.stack(psi), 0.0),
+        relative_fitness_alone=np.stack([world.relative_fitness_alone for world in dealt]),
     )
+
+
+def run_in_worlds(
+    proposal: Proposal, worlds: Sequence[World], *, runs: int, rng: np.random.Generator
+) -> Sequence[Matrix]:
+    """The results of so many runs in each world, each of shape (R, p)."""
+    algorithm = proposal.algorithm
+    if not isinstance(algorithm, Asynchronous):
+        return [run_study(proposal, world, runs=runs, rng=rng) for world in worlds]
+    # All worlds side by side: a tick costs hardly more than in one.
+    models = _take_turns(
+        proposal, algorithm, worlds, runs, checkpoints=(), keep=_keeper((), None), rng=rng
+    )
+    return np.split(models, len(worlds))
 
 
 def run_study(
@@ -192,7 +206,7 @@ def run_study(
     keep = _keeper(checkpoints, trace)
     if isinstance(algorithm, Asynchronous):
         return _take_turns(
-            proposal, algorithm, world, runs, checkpoints=checkpoints, keep=keep, rng=rng
+            proposal, algorithm, [world], runs, checkpoints=checkpoints, keep=keep, rng=rng
         )
     return _go_round(proposal, algorithm, world, runs, keep, rng=rng)
 
@@ -213,40 +227,58 @@ def _keeper(
 def _take_turns(
     proposal: Proposal,
     algorithm: Asynchronous,
-    world: World,
+    worlds: Sequence[World],
     runs: int,
     *,
     checkpoints: Sequence[int],
     keep: Callable[[int, Matrix], None],
     rng: np.random.Generator,
 ) -> Matrix:
+    """So many runs in each world, those of a world next to each other."""
     schedule = draw_schedule(
         proposal.clock_rates,
         horizon=algorithm.horizon,
-        replicates=runs,
+        replicates=runs * len(worlds),
         split=proposal.split,
         attendance=proposal.attendance,
         ticks=proposal.ticks,
         rng=rng,
     )
-    units = proposal.unit_scales
-    gradients = world.gradients(proposal.clip)
-    if proposal.groups:
-        units = _group_units(proposal, world.weights)
-        gradients = world.group_gradients(proposal.groups, proposal.clip)
+    units, groups = proposal.unit_scales, proposal.groups
+    if groups:
+        units = _group_units(proposal, worlds[0].weights)
+    gradients = [
+        world.group_gradients(groups, proposal.clip) if groups else world.gradients(proposal.clip)
+        for world in worlds
+    ]
     scales = units[:, None] * schedule.promised
     if proposal.split == "horizon":
         scales = scales[:, 0]  # the same in every run
     result = run_replicates(
         algorithm,
         schedule.slots,
-        gradients=gradients,
+        gradients=_side_by_side(gradients, runs),
         noise=laplace_noise(scales, num_features=algorithm.num_features, rng=rng),
         checkpoints=checkpoints,
     )
     for k, models in zip(checkpoints, result.trace, strict=True):
         keep(k, models)
     return result.central
+
+
+def _side_by_side(gradients: Sequence[GradientFunction], runs: int) -> GradientFunction:
+    """Each world answers its own runs."""
+    if len(gradients) == 1:
+        return gradients[0]
+    parts = [slice(start, start + runs) for start in range(0, len(gradients) * runs, runs)]
+
+    def answer(slots: NDArray[np.intp], thetas: Matrix) -> Matrix:
+        answers = [
+            own(slots[part], thetas[part]) for own, part in zip(gradients, parts, strict=True)
+        ]
+        return np.concatenate(answers)
+
+    return answer
 
 
 def _group_units(proposal: Proposal, weights: Vector) -> Vector:

@@ -19,7 +19,8 @@ from rich.console import Console
 from common.config import check_settings, load_settings
 from common.errors import InputError
 from learner.forecast.command import candidate_of, run_forecast, sentences
-from learner.forecast.verdict import ask, questions, verdict
+from learner.forecast.questions import answers_of, ask, ask_together, points_of, questions
+from learner.forecast.verdict import verdict
 from learner.plan import decide
 from learner.settings import StudySettings
 
@@ -132,6 +133,32 @@ def test_the_verdict_is_made_of_public_facts_only(study, tmp_path):
     other["y"] = 9.0  # another shard of the same size
     other.to_parquet(tmp_path / "north.parquet")
     assert forecast_here(path, tmp_path / "b") == first
+
+
+def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_once(
+    study, tmp_path
+):
+    algorithm = {"name": "asynchronous"}
+    forecast = {"records": {"alpha": 300, "beta": 200, "gamma": 250}, "runs": 12, "worlds": 2}
+    owners = [{"name": name} for name in ("alpha", "beta", "gamma")]
+    study(algorithm=algorithm, forecast=forecast, owners=owners)
+    table = tomllib.loads((tmp_path / "study.toml").read_text())
+    settings = check_settings(StudySettings, table, where="study")
+    candidate = candidate_of(settings, base=tmp_path, public=None)
+    base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
+    asked = questions(candidate, compare=("recommended", "published"), curves=True, base=base)
+    points = points_of(asked)
+    again = {"by-recommended", "epsilon-1", "size-1", "owners-3", "clip-auto", "split-schedule"}
+    assert set(points["study"]) == {"study", *again}
+    assert set(points["epsilon-3"]) == {"epsilon-3", "size-3"}
+    assert {name for point in points.values() for name in point} == set(asked)
+    told = answers_of({"a": ask_together(points["epsilon-3"]), "b": ask_together(points["study"])})
+    # Decided once: the larger shards are decided as they would be by themselves.
+    alone = ask(asked["size-3"])
+    for key in ("horizon", "clip"):
+        assert told["size-3"][key] == told["epsilon-3"][key] == alone[key]
+    assert told["size-3"]["relative_fitness"] == alone["relative_fitness"]
+    assert told["epsilon-1"] == told["study"] == ask(asked["study"])
 
 
 def test_more_of_an_epsilon_is_worth_most_where_it_is_scarce(study, tmp_path):

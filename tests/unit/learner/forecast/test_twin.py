@@ -9,8 +9,9 @@ from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.core import Asynchronous
 from learner.experiments.schedules import Attendance
-from learner.forecast.twin import Proposal, forecast, run_study
-from learner.forecast.world import Model, PublicGroups, World
+from learner.forecast.groups import Model, PublicGroups
+from learner.forecast.twin import Proposal, forecast, run_in_worlds, run_study
+from learner.forecast.world import World
 from learner.moments import SecondMoments
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
@@ -116,6 +117,17 @@ def test_a_forecast_repeats_with_its_seed():
     )
     assert np.array_equal(first.relative_fitness, again.relative_fitness)
     assert not np.array_equal(first.relative_fitness, other.relative_fitness)
+
+
+def test_worlds_side_by_side_are_the_worlds_one_by_one():
+    worlds = [World.of(SHARDS[::step], MODEL) for step in (1, -1)]
+    for clip in (None, 0.3):
+        study = replace(proposal(noise=0.0, clip=clip), ticks=np.arange(200) % 3)
+        rng = np.random.default_rng(6)
+        together = run_in_worlds(study, worlds, runs=2, rng=rng)
+        for world, models in zip(worlds, together, strict=True):
+            alone = run_study(study, world, runs=2, rng=rng)
+            assert models == pytest.approx(alone, rel=1e-9)
 
 
 def test_checkpoints_are_the_models_on_the_way():

@@ -6,14 +6,9 @@ import pytest
 from common.errors import InputError
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.forecast.world import (
-    NOTABLE_DRIFT,
-    Model,
-    PublicGroups,
-    World,
-    drift,
-    play_owners,
-)
+from learner.forecast.groups import NOTABLE_DRIFT, Model, PublicGroups, drift
+from learner.forecast.playing import are_certain, play_owners
+from learner.forecast.world import World
 
 P = 4
 
@@ -111,6 +106,21 @@ def test_moments_and_records_of_a_world_agree_on_fitness():
     residuals = public.records.targets - public.records.features @ theta
     exact = weights @ residuals**2 + 1e-5 * theta @ theta
     assert world.evaluation.fitness(theta) == pytest.approx(exact, rel=1e-9)
+
+
+def test_worlds_are_alike_where_every_owner_is_a_known_group_of_no_more_records():
+    public = groups_of(records_of([300] * 3, spread=0.1, seed=1))
+    enough = np.array([300.0, 4000.0])
+    assert are_certain(public, enough, [2, 0])
+    assert not are_certain(public, enough, [2, None])
+    assert not are_certain(public, enough, [2, 7])
+    assert not are_certain(public, enough, [])
+    assert not are_certain(public, np.array([299.0, 4000.0]), [2, 0])
+    one, other = (
+        play_owners(public, enough, known=[2, 0], rng=np.random.default_rng(seed))
+        for seed in (1, 2)
+    )
+    assert np.array_equal(one.theta_alone, other.theta_alone)
 
 
 def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():

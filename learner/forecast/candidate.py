@@ -1,0 +1,158 @@
+"""A study with everything public that its forecast needs, and the studies that it could also be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from learner.forecast.groups import PublicGroups
+from learner.forecast.proposal import model_of
+from learner.plan import PublicSide
+from learner.roles import LearnerSettings
+from learner.settings import StudySettings
+
+__all__ = ["COMPARED", "Candidate"]
+
+COMPARED = ("recommended", "published", "moments", "synchronous-1", "synchronous-2")
+PUBLISHED_HORIZON, PUBLISHED_ROUNDS = 1000, 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A study with everything public that its forecast needs.
+
+    Args:
+      settings: The study.
+      public: The feature map and the public records.
+      labels: The group of each public record, shape (n,), or None.
+      num_records: Each owner's n_i.
+      known: The group that each owner is known to be, or None.
+      availability: Share of the time at which each owner answers.
+    """
+
+    settings: StudySettings
+    public: PublicSide
+    labels: NDArray[np.intp] | None
+    num_records: tuple[int, ...]
+    known: tuple[int | None, ...]
+    availability: tuple[float, ...]
+
+    @cached_property
+    def groups(self) -> PublicGroups:
+        """The public records in groups.
+
+        Raises:
+          InputError: There are no public records, or fewer than features.
+        """
+        if self.public.records is None:
+            raise InputError("forecast: needs public records; give --public FILE")
+        return PublicGroups(
+            model=model_of(self.settings), records=self.public.records, labels=self.labels
+        )
+
+    def with_owners(self, kept: Sequence[int]) -> Candidate:
+        """The study of some of its owners, each as often as it is named."""
+        entries = []
+        for place, owner in enumerate(kept):
+            entry = self.settings.owners[owner]
+            again = place >= len(self.settings.owners)
+            name = f"{entry.name[:56]}-{place}" if again else entry.name
+            entries.append(entry.model_copy(update={"name": name}))
+        names = {entry.name for entry in entries}
+        groups = (tuple(n for n in group if n in names) for group in self.settings.groups)
+        changes: dict[str, Any] = {
+            "owners": tuple(entries),
+            "groups": tuple(group for group in groups if group),
+        }
+        if self.settings.learner.own not in names:
+            changes["learner"] = LearnerSettings()
+        return replace(
+            self,
+            settings=self.settings.model_copy(update=changes),
+            num_records=tuple(self.num_records[owner] for owner in kept),
+            # A copy of an owner is another one of the kind, not the same group once more.
+            known=tuple(
+                self.known[owner] if owner not in kept[:place] else None
+                for place, owner in enumerate(kept)
+            ),
+            availability=tuple(self.availability[owner] for owner in kept),
+        )
+
+    def with_epsilon(self, factors: Sequence[float], more: Sequence[float] = ()) -> Candidate:
+        """Every budget times its factor, plus so much more."""
+        added = more or (0.0,) * len(factors)
+        entries = []
+        for entry, factor, extra in zip(self.settings.owners, factors, added, strict=True):
+            epsilon = entry.epsilon or self.settings.privacy.epsilon
+            changed = float(epsilon) * factor + extra
+            entries.append(entry.model_copy(update={"epsilon": type(epsilon)(f"{changed:.9g}")}))
+        return replace(self, settings=self.settings.model_copy(update={"owners": tuple(entries)}))
+
+    def with_sizes(self, factor: float) -> Candidate:
+        """Every shard times a factor."""
+        sizes = tuple(max(1, round(n_i * factor)) for n_i in self.num_records)
+        return replace(self, num_records=sizes)
+
+    def with_algorithm(self, name: str) -> Candidate:
+        """The same owners and budgets by another algorithm."""
+        algorithm: dict[str, Any] = {}
+        profile = "recommended" if name == "recommended" else "published"
+        if name == "published":
+            algorithm = {"horizon": PUBLISHED_HORIZON, "step": "auto"}
+        elif name == "moments":
+            algorithm = {"name": name}
+        elif name != "recommended":
+            algorithm = {"name": name, "horizon": PUBLISHED_ROUNDS, "step": "auto"}
+        return self._changed(profile=profile, algorithm=algorithm)
+
+    def with_design(
+        self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None
+    ) -> Candidate:
+        """The same study with another horizon, clip or split, and the step that goes with it."""
+        given, asked = self.settings.algorithm, self.settings.privacy
+        keys: dict[str, Any] = {"name": given.name, "step": "auto"}
+        keys["horizon"] = horizon or given.horizon
+        if given.name == "asynchronous":
+            keys["average"] = given.average
+        if given.rule is not None:
+            keys["rule"] = given.rule
+        privacy = asked.model_dump(exclude_none=True)
+        if clip is not None:
+            privacy.pop("clip", None)
+            privacy["sensitivity"] = "domain" if clip == "domain" else "clip"
+            privacy |= {"clip": "auto"} if clip == "auto" else {}
+        if split is not None:
+            privacy["split"] = split
+        return self._changed(profile="published", algorithm=keys, privacy=privacy)
+
+    def is_like(self, other: Candidate) -> bool:
+        """Whether both are the same study, whatever filled its settings."""
+        tables = [which.settings.model_dump(exclude={"profile"}) for which in (self, other)]
+        return tables[0] == tables[1] and self.num_records == other.num_records
+
+    def _changed(
+        self,
+        *,
+        profile: str,
+        algorithm: Mapping[str, Any],
+        privacy: Mapping[str, Any] | None = None,
+    ) -> Candidate:
+        table = self.settings.model_dump(exclude_none=True)
+        kept = {
+            "epsilon": self.settings.privacy.epsilon,
+            "kappa": self.settings.privacy.kappa,
+        }
+        if algorithm.get("name", "asynchronous") != "asynchronous":
+            table.pop("groups", None)
+        table |= {
+            "profile": profile,
+            "algorithm": dict(algorithm),
+            "privacy": dict(privacy) if privacy is not None else kept,
+        }
+        return replace(self, settings=StudySettings.model_validate(table))

@@ -1,0 +1,200 @@
+r"""Public records that play the owners, and differ from each other as the owners will.
+
+Records of group g of the public table (a county, or a consecutive part) stand for an owner. Their
+mean gradient at the optimum of all, :math:`v_g`, says how much the group differs; its excess
+fitness :math:`q_g = v_g^\top H^{-1} v_g` is what a model of the group alone would lose, twice.
+But a group of :math:`m` public records differs by chance too, by :math:`t/m` in the mean with
+:math:`t = \mathrm{tr}(H^{-1}\,\mathrm{Cov}\,\nabla\ell)`, and an owner of :math:`n_i` records by
+:math:`t/n_i`. So the owner's distribution is the mixture
+
+.. math:: P_i = (1 - s_i)\,\bar P + s_i\,P_g, \qquad
+          s_i^2 = \frac{\max(q_g - t/m, 0) + t/n_i}{q_g}
+
+of the group's records and of all of them: it differs as much as an owner of its size is expected
+to. Where it is not known which group an owner is, q_g is the mean over the groups, and the groups
+are dealt out at random.
+
+**Without groups** all that is known is the order of the public table. Where its parts differ more
+than by chance, what they differ by grows with their distance like a random walk, say; the walk
+goes on through the owners' records, which lie before the public ones in the order of the study.
+Owner i's best model is then off by a step :math:`\delta_i` of that walk: its targets are shifted by
+:math:`x^\top\delta_i` (squared loss only; for classes a drift is only warned of).
+
+Nothing private is looked at: groups come from the public table, n_i are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.terms import Records
+from learner.forecast.groups import PublicGroups
+from learner.forecast.world import Mixture, World
+
+__all__ = ["are_certain", "play_owners"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+UNKNOWN = -1
+# Records that answer for one owner where answers need records; first-order exact, see `offsets`.
+PLAYED_RECORDS = 1500
+# Records of all owners together where fitness needs records.
+JUDGING_RECORDS = 12_000
+# Steps of the walk through each table.
+WALK_STEPS = 24
+
+
+def _sketch(second: Matrix) -> Records:
+    """Records with these second moments, p + 1 of them: squared loss sees no more."""
+    values, vectors = np.linalg.eigh(second)
+    root = np.sqrt(np.maximum(values, 0.0) * len(values))[:, None] * vectors.T
+    return Records(features=np.ascontiguousarray(root[:, :-1]), targets=root[:, -1].copy())
+
+
+def play_owners(
+    public: PublicGroups,
+    num_records: Vector,
+    *,
+    known: Sequence[int | None] = (),
+    rng: np.random.Generator,
+) -> World:
+    """A world in which public records play the owners.
+
+    Args:
+      public: The public records in groups.
+      num_records: Each owner's n_i, shape (N,).
+      known: The group that each owner is known to be, None where it is not known.
+      rng: Where the deal of groups, and of records to small owners, comes from.
+
+    Raises:
+      InputError: There are too few public records.
+    """
+    weights = num_records / num_records.sum()
+    padded = [*known, *[None] * (len(num_records) - len(known))]
+    sure = [g in public.usable for g in padded]
+    walks = public.labels is None and public.model.loss.name == "squared"
+    walk = public.walk if walks else None
+    # Where the order tells how owners differ, parts would count the same difference twice.
+    dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
+    own = _own_weights(public, num_records, dealt, rng=rng)
+    every = np.full(len(public.records), 1.0 / len(public.records))
+    # Where all groups are known, all of them together are known better than the public mean.
+    centre = weights @ own if all(sure) else every
+    share = np.array(
+        [
+            _share(public, n_i, g, own_i, sure=is_sure)
+            for n_i, g, own_i, is_sure in zip(num_records, dealt, own, sure, strict=True)
+        ]
+    )
+    shifts = np.zeros((len(num_records), public.records.features.shape[1]))
+    if walk is not None:
+        shifts = _walk(public, walk, num_records, rng=rng)
+    mixture = Mixture(
+        public=public,
+        weights=(1 - share)[:, None] * centre + share[:, None] * own,
+        shifts=shifts,
+    )
+    return _world_of(mixture, weights, rng=rng)
+
+
+def are_certain(public: PublicGroups, num_records: Vector, known: Sequence[int | None]) -> bool:
+    """Whether all worlds are alike: each owner is known to be a group, and has no fewer records."""
+    return len(known) == len(num_records) and all(
+        g is not None and g in public.usable and n_i >= public.groups[g].size
+        for g, n_i in zip(known, num_records, strict=True)
+    )
+
+
+def _deal(
+    public: PublicGroups, known: Sequence[int | None], *, rng: np.random.Generator
+) -> list[int]:
+    """The group of each owner: its own if known, else one at random, each as rarely as possible."""
+    if not public.usable:
+        return [UNKNOWN] * len(known)
+    given = [g if g in public.usable else None for g in known]
+    free = [g for g in public.usable if g not in given] or public.usable
+    deck: list[int] = []
+    while len(deck) < len(known):
+        deck += rng.permutation(free).tolist()
+    cards = iter(deck)
+    return [next(cards) if g is None else g for g in given]
+
+
+def _own_weights(
+    public: PublicGroups,
+    num_records: Vector,
+    dealt: Sequence[int],
+    *,
+    rng: np.random.Generator,
+) -> Matrix:
+    """Weights of each owner's own records, shape (N, n): its group, or as many of it as it has."""
+    own = np.zeros((len(dealt), len(public.records)))
+    for i, (g, n_i) in enumerate(zip(dealt, num_records, strict=True)):
+        rows = np.arange(len(public.records)) if g == UNKNOWN else public.groups[g]
+        if n_i < rows.size:
+            rows = rng.choice(rows, size=int(n_i), replace=False)
+        own[i, rows] = 1.0 / rows.size
+    return own
+
+
+def _share(public: PublicGroups, n_i: float, group: int, own: Vector, *, sure: bool) -> float:
+    """The s_i of the mixture."""
+    m = int(np.count_nonzero(own))
+    chance = public.trace / m
+    if group == UNKNOWN:
+        beyond, seen = 0.0, chance
+    elif sure:
+        of_group = public.trace / public.groups[group].size
+        beyond = max(0.0, float(public.excess[group]) - of_group)
+        seen = beyond + chance
+    else:
+        beyond, seen = public.difference, public.difference + chance
+    return float(np.sqrt(min(1.0, (beyond + public.trace / n_i) / seen)))
+
+
+def _walk(
+    public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
+) -> Matrix:
+    """What each owner's best model is off by where the drift goes on, shape (N, p)."""
+    sizes = np.append(num_records, float(len(public.records)))
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    # From the public table, the last one, back through the owners' tables.
+    rows = np.repeat(sizes / WALK_STEPS, WALK_STEPS)
+    steps = rng.standard_normal((rows.size, len(values))) * np.sqrt(rows)[:, None] @ root.T
+    path = np.cumsum(steps[::-1], axis=0)[::-1]
+    means = path.reshape(sizes.size, WALK_STEPS, -1).mean(axis=1)
+    shifts: Matrix = -(means[:-1] - means[-1]) @ public.whitening.T
+    return shifts
+
+
+def _world_of(mixture: Mixture, weights: Vector, *, rng: np.random.Generator) -> World:
+    """The world of a mixture: exact for squared loss, else of drawn records."""
+    model, owners = mixture.public.model, range(weights.size)
+    shards = [mixture.drawn(owner, PLAYED_RECORDS, rng=rng) for owner in owners]
+    if model.loss.name == "squared":
+        return World(
+            model=model,
+            weights=weights,
+            shards=shards,
+            moments=mixture.moments(),
+            judging=[_sketch(np.tensordot(weights, mixture.second, axes=1))],
+            theta_alone=np.stack([model.optimum(_sketch(own)) for own in mixture.second]),
+            mixture=mixture,
+        )
+    everyone = replace(mixture, weights=(weights @ mixture.weights)[None])
+    alone = [mixture.drawn(owner, JUDGING_RECORDS // 2, rng=rng) for owner in owners]
+    return World(
+        model=model,
+        weights=weights,
+        shards=shards,
+        moments=None,
+        judging=[everyone.drawn(0, JUDGING_RECORDS, rng=rng)],
+        theta_alone=np.stack([model.optimum(own) for own in alone]),
+        mixture=mixture,
+    )

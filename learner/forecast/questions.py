@@ -1,0 +1,233 @@
+"""Questions about a study, and the twin's answers.
+
+Each question has a name: the study as proposed, the study without one owner, at other budgets, with
+other sizes, with more owners, by other algorithms. What the study leaves to "auto" is decided for
+each as the study would decide it. Deciding is most of the work, so questions of which it is known
+that they are decided alike make one *point*: it is decided once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from learner.experiments.schedules import Attendance
+from learner.forecast.candidate import Candidate
+from learner.forecast.proposal import propose
+from learner.forecast.twin import Forecast, forecast
+from learner.plan import Decision, decide
+from learner.settings import StudySettings
+
+__all__ = [
+    "FACTORS",
+    "OWNERS",
+    "Question",
+    "answers_of",
+    "ask",
+    "ask_together",
+    "fingerprint",
+    "points_of",
+    "questions",
+]
+
+FORECAST_SEED = 0
+FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
+# Fewer than that say nothing of a shard.
+FEWEST_RECORDS = 10
+HORIZONS = (30, 100, 300, 1000, 3000)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """One question.
+
+    Args:
+      candidate: The study in question.
+      taking_part: The owners who take part, where fewer than fitness is told for; None for all.
+      decision: What was decided before; None to decide what is open.
+      decided_as: The question of this name leaves the same open under the same conditions; empty
+        for none.
+    """
+
+    candidate: Candidate
+    taking_part: tuple[int, ...] | None = None
+    decision: Decision | None = None
+    decided_as: str = ""
+
+    @property
+    def part(self) -> Candidate:
+        """The study of those who take part."""
+        whole = self.candidate
+        return whole if self.taking_part is None else whole.with_owners(self.taking_part)
+
+
+def questions(
+    candidate: Candidate, *, compare: Sequence[str], curves: bool, base: Decision
+) -> dict[str, Question]:
+    """Every question that the verdict puts together, the study itself first.
+
+    Args:
+      candidate: The study as proposed.
+      compare: Names of other algorithms.
+      curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
+      base: What the study leaves open, decided.
+    """
+    N = len(candidate.num_records)
+    study = Question(candidate=candidate, decision=base)
+    asked = {"study": study}
+    for i in range(N):
+        rest = tuple(j for j in range(N) if j != i)
+        if rest:
+            asked[f"without-{i}"] = Question(candidate=candidate, taking_part=rest)
+        more = [float(i == j) for j in range(N)]
+        asked[f"unit-{i}"] = Question(
+            candidate=candidate.with_epsilon([1.0] * N, more), decision=base
+        )
+    squared = candidate.settings.model.loss == "squared"
+    for name in compare:
+        if squared or name != "moments":
+            asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
+    asked |= _budgets_and_sizes(candidate, study) if curves else {}
+    asked |= _owners_and_designs(candidate) if curves else {}
+    return {
+        name: study if question.taking_part is None and question.candidate.is_like(candidate)
+        else question
+        for name, question in asked.items()
+    }  # fmt: skip
+
+
+def _budgets_and_sizes(candidate: Candidate, study: Question) -> dict[str, Question]:
+    """Every epsilon, and every n_i, times a factor."""
+    N = len(candidate.num_records)
+    asked = {}
+    for factor in FACTORS:
+        scaled = Question(candidate=candidate.with_epsilon([factor] * N))
+        asked[f"epsilon-{factor:g}"] = study if factor == 1.0 else scaled
+        if min(candidate.num_records) * factor >= FEWEST_RECORDS:
+            # A choice sees n_i epsilon_i and n_i/n, which are those of as many times epsilon.
+            asked[f"size-{factor:g}"] = Question(
+                candidate=candidate.with_sizes(factor), decided_as=f"epsilon-{factor:g}"
+            )
+    return asked
+
+
+def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
+    """Other numbers of owners, horizons, splits and clips."""
+    N = len(candidate.num_records)
+    asked = {}
+    for count in OWNERS:
+        kept = [place % N for place in range(count)]
+        asked[f"owners-{count}"] = Question(candidate=candidate.with_owners(kept))
+    if candidate.settings.algorithm.name == "moments":
+        return asked
+    for horizon in HORIZONS:
+        asked[f"horizon-{horizon}"] = Question(candidate=candidate.with_design(horizon=horizon))
+    for clip in ("domain", "auto"):
+        asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
+    if candidate.settings.algorithm.name == "asynchronous":
+        for split in ("horizon", "schedule"):
+            asked[f"split-{split}"] = Question(candidate=candidate.with_design(split=split))
+    return asked
+
+
+def points_of(asked: Mapping[str, Question]) -> dict[str, dict[str, Question]]:
+    """The questions in points, each by the name of its first question."""
+    points: dict[str, dict[str, Question]] = {}
+    first: dict[int, str] = {}
+    for name, question in asked.items():
+        alike = question.decided_as if question.decided_as in asked else name
+        point = first.setdefault(id(asked[alike]), alike)
+        points.setdefault(point, {})[name] = question
+    return points
+
+
+def answers_of(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer of each question, from the points' results."""
+    return {name: answer for result in results.values() for name, answer in result.items()}
+
+
+def fingerprint(asked: Mapping[str, Question]) -> str:
+    """A text that is equal for points with equal answers."""
+    told = hashlib.sha256()
+    for name, question in asked.items():
+        whole = question.candidate
+        records = whole.groups.records
+        for text in (
+            name,
+            whole.settings.model_dump_json(),
+            whole.public.feature_map.digest,
+            repr((whole.num_records, whole.known, whole.availability, question.taking_part)),
+            repr(question.decision),
+        ):
+            told.update(text.encode("utf-8") + b"\0")
+        for array in (records.features, records.targets, whole.labels):
+            told.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return told.hexdigest()[:32]
+
+
+def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
+    """The answers of one point, by the questions' names: it is decided once."""
+    decision = _decide(next(iter(asked.values())))
+    told: dict[int, dict[str, Any]] = {}
+    for question in asked.values():
+        if id(question) not in told:
+            sizes = question.part.num_records
+            told[id(question)] = ask(
+                replace(question, decision=replace(decision, num_records=sizes))
+            )
+    return {name: told[id(question)] for name, question in asked.items()}
+
+
+def ask(question: Question) -> dict[str, Any]:
+    """The answer of one question, as JSON holds it."""
+    whole, part, decision = question.candidate, question.part, _decide(question)
+    proposal = propose(
+        part.settings,
+        part.public,
+        num_records=part.num_records,
+        seed=whole.settings.seed or 0,
+        decision=decision,
+        attendance=Attendance(
+            availability=np.array(part.availability),
+            mean_absence=whole.settings.forecast.mean_absence,
+        ),
+    )
+    told = forecast(
+        proposal,
+        whole.groups,
+        num_records=np.array(whole.num_records, dtype=np.float64),
+        taking_part=question.taking_part,
+        known=whole.known,
+        runs=whole.settings.forecast.runs,
+        worlds=whole.settings.forecast.worlds,
+        rng=np.random.default_rng(FORECAST_SEED),
+    )
+    return _told(told, decision, part.settings)
+
+
+def _decide(question: Question) -> Decision:
+    """What is open, as the study would decide it."""
+    part = question.part
+    return question.decision or decide(
+        part.settings, part.public, num_records=part.num_records, seed=part.settings.seed or 0
+    )
+
+
+def _told(told: Forecast, decision: Decision, settings: StudySettings) -> dict[str, Any]:
+    low, high = told.interval()
+    return {
+        "relative_fitness": told.expected,
+        "low": low,
+        "high": high,
+        "alone": told.alone.tolist(),
+        "horizon": decision.horizon,
+        "clip": decision.clip,
+        "constant": decision.constant,
+        "split": settings.privacy.split,
+        "algorithm": settings.algorithm.name,
+    }
