@@ -13,7 +13,9 @@ from rich.table import Table
 
 from common.errors import InputError
 from learner.experiments.documents import markdown_table, replace_section
-from learner.experiments.papers import FIGURES, Figure, Laboratory, figure_numbers
+from learner.experiments.figures import figure_numbers
+from learner.experiments.laboratory import Laboratory
+from learner.experiments.papers import FIGURES, Figure
 from learner.experiments.public_data import Files
 from learner.progress import progress
 

@@ -6,11 +6,11 @@ the number n of all records and the noise :math:`b_i = 2\Xi T/(n_i\epsilon_i)`:
 =====================  =============================================================
 :func:`distance_bound`  [A] appendix B: E||theta_L - theta*||^2, explicit constants
 :func:`fitness_bound`   [A] (9) by the Lipschitz constant of f, explicit constants
-:func:`finite_shape`    [A] (8), (9) with constants to be fitted
-:func:`large_shape`     [A] (10), (11) with constants to be fitted
 :func:`smooth_bound`    [S] Theorem 2
 :func:`convex_bound`    [S] Theorem 3, explicit constants
 =====================  =============================================================
+
+Their shapes with constants to be fitted are in :mod:`learner.forecast.shapes`.
 
 ``form="printed"`` is the papers' print, ``form="corrected"`` what the proofs support:
 
@@ -31,23 +31,19 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+
+from learner.forecast.shapes import privacy_sum
 
 __all__ = [
     "Bound",
-    "Constants",
     "Facts",
     "Form",
     "convex_bound",
     "distance_bound",
     "expected_mixing",
-    "finite_shape",
-    "fit_constants",
     "fitness_bound",
-    "large_shape",
     "mixing_rate",
     "noise_norms",
-    "privacy_sum",
     "smooth_bound",
 ]
 
@@ -147,17 +143,6 @@ class Bound:
                 f"any model of the box keeps {self.trivial:.3g}"
             )
         return f"{self.what}: at most {self.value:.3g}"
-
-
-def privacy_sum(epsilon: Vector) -> float:
-    r""":math:`S = \sum_i 1/\epsilon_i^2`: the most conservative owner rules it.
-
-    >>> privacy_sum(np.array([1.0, 0.5]))
-    5.0
-
-    References: [A] (10), (11).
-    """
-    return float(np.sum(1.0 / np.square(epsilon)))
 
 
 def expected_mixing(num_owners: int) -> Matrix:
@@ -263,44 +248,6 @@ def fitness_bound(facts: Facts, *, form: Form = "corrected") -> Bound:
     )
 
 
-def finite_shape(
-    num_records: Vector, epsilon: Vector, *, horizon: int, sqrt_term: float, linear_term: float
-) -> float:
-    r"""[A] (8) or (9): the shape of the bound for a finite horizon, constants given.
-
-    .. math:: c_1\sqrt{V} + c_2 V, \qquad
-              V = \frac1{T^2} + N\sum_i\Big(\frac1T + \frac{2\sqrt2}{n\epsilon_i}\Big)^2
-
-    The names c1, c2 are those of (8), which swaps them against appendix B.
-
-    >>> round(finite_shape(
-    ...     np.ones(1), np.ones(1), horizon=10**9, sqrt_term=0.0, linear_term=1.0), 6)
-    8.0
-
-    References: [A] (8), (9).
-    """
-    N, n = num_records.size, float(np.sum(num_records))
-    noise = 1.0 / horizon + 2.0 * math.sqrt(2.0) / (n * epsilon)
-    V = 1.0 / horizon**2 + N * float(np.sum(noise**2))
-    return sqrt_term * math.sqrt(V) + linear_term * V
-
-
-def large_shape(
-    num_records: Vector, epsilon: Vector, *, sqrt_term: float, linear_term: float
-) -> float:
-    r"""[A] (10) or (11): the shape of the bound for a large horizon, constants given.
-
-    .. math:: \frac{\bar c_1}{n}\sqrt{S} + \frac{\bar c_2}{n^2} S
-
-    >>> round(large_shape(np.array([3.0, 1.0]), np.ones(2), sqrt_term=0.0, linear_term=32.0), 9)
-    4.0
-
-    References: [A] (10), (11); their constants are sqrt(8N) c1 and 8N c2 of (8), (9).
-    """
-    x = math.sqrt(privacy_sum(epsilon)) / float(np.sum(num_records))
-    return sqrt_term * x + linear_term * x**2
-
-
 def smooth_bound(
     facts: Facts, *, convexity: float, smoothness: float, form: Form = "corrected"
 ) -> Bound:
@@ -375,55 +322,3 @@ def average_weights(horizon: int) -> Vector:
     later = np.append(np.cumprod(keep[:0:-1])[::-1], 1.0)
     weights: Vector = (d + 1.0) / (d + k) * later
     return weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constants:
-    """Constants of (11) fitted to runs.
-
-    Args:
-      sqrt_term: The constant of sqrt(S)/n.
-      linear_term: The constant of S/n^2.
-      largest_misfit: The largest |log10(fit/measured)| over the runs.
-    """
-
-    sqrt_term: float
-    linear_term: float
-    largest_misfit: float
-
-
-def fit_constants(total_records: Vector, privacy_sums: Vector, costs: Vector) -> Constants:
-    r"""The constants of (11) that fit measured costs best, both at least 0.
-
-    Least squares of the relative error, since costs span orders of magnitude.
-
-    Args:
-      total_records: The n of each study, shape (m,).
-      privacy_sums: Its S, shape (m,).
-      costs: Its measured cost of privacy or relative fitness, above 0, shape (m,).
-
-    Raises:
-      ValueError: Lengths differ, or a number is not positive.
-
-    >>> n, S = np.array([10.0, 20.0, 40.0]), np.ones(3)
-    >>> fitted = fit_constants(n, S, 5.0 / n**2)
-    >>> round(fitted.sqrt_term, 9), round(fitted.linear_term, 9)
-    (0.0, 5.0)
-
-    References: [A] (11), figures 4, 5 and 9.
-    """
-    if not total_records.shape == privacy_sums.shape == costs.shape or costs.size == 0:
-        raise ValueError("costs: expected one n, one S and one cost for each study")
-    if not (np.all(total_records > 0) and np.all(privacy_sums > 0) and np.all(costs > 0)):
-        raise ValueError("costs: expected n, S and costs above 0")
-    x = np.sqrt(privacy_sums) / total_records
-    rows = np.stack([x, x**2], axis=1) / costs[:, None]
-    # x spans decades: columns of equal size keep the solver's tolerance meaningful.
-    size = np.linalg.norm(rows, axis=0)
-    scaled, _ = nnls(rows / size, np.ones(costs.size))
-    constants = scaled / size
-    fit = rows @ constants
-    misfit = float(np.max(np.abs(np.log10(fit)))) if np.all(fit > 0) else math.inf
-    return Constants(
-        sqrt_term=float(constants[0]), linear_term=float(constants[1]), largest_misfit=misfit
-    )

@@ -24,15 +24,12 @@ from learner.forecast.bounds import (
     convex_bound,
     distance_bound,
     expected_mixing,
-    finite_shape,
-    fit_constants,
     fitness_bound,
-    large_shape,
     mixing_rate,
     noise_norms,
-    privacy_sum,
     smooth_bound,
 )
+from learner.forecast.shapes import finite_shape, fit_constants, large_shape, privacy_sum
 
 P = 2
 

@@ -1,0 +1,212 @@
+"""One data set under one paper's algorithm, ready for the experiments of its figures.
+
+Sizes of owners follow the tables: with the full public files those of the papers, with smaller
+files as much as they allow. Where the papers leave a number out (step, box, bound), it is chosen
+from public records, once for a whole figure: slopes are those of the noise, not of the tuning.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from common.config import check_settings
+from common.features import FeatureMap
+from common.terms import Records
+from learner.experiments.accuracy import Family
+from learner.experiments.papers import Data, Figure
+from learner.experiments.public_data import Files, hospital_family, loan_family, read_cards
+from learner.forecast.proposal import model_of, propose
+from learner.forecast.twin import run_study
+from learner.forecast.world import World
+from learner.plan import Decision, PublicSide, decide
+from learner.settings import StudySettings
+
+__all__ = ["SEED", "Lab", "Laboratory"]
+
+Vector = NDArray[np.float64]
+
+MEAN_RUNS = 60
+FEWEST_STAYS = 300
+SEED = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lab:
+    """One data set under one paper's algorithm, ready for experiments.
+
+    Args:
+      figure: Which paper, horizon and data.
+      feature_map: Fitted on the public records.
+      public: The public records.
+      table: All private records in one table, for owners of equal size.
+      shards: The owners' own shards by name; empty where owners are cut from the table.
+    """
+
+    figure: Figure
+    feature_map: FeatureMap
+    public: Records
+    table: Records
+    shards: dict[str, Records]
+
+    @property
+    def regularisation(self) -> float:
+        """The coefficient of g in this paper; for [S]'s regression as good as none."""
+        if self.figure.data == "cards":
+            return 0.5 if self.figure.synchronous else 5e-6
+        return 1e-12 if self.figure.synchronous else 1e-5
+
+    @property
+    def side(self) -> PublicSide:
+        """What is public."""
+        return PublicSide(feature_map=self.feature_map, records=self.public)
+
+    def settings(self, epsilon: Sequence[float]) -> StudySettings:
+        """The paper's study of so many owners."""
+        name = "synchronous-2" if self.figure.synchronous else "asynchronous"
+        return check_settings(
+            StudySettings,
+            {
+                "name": "paper",
+                "profile": "published",
+                "features": {"map": "features.json"},
+                "model": {
+                    "loss": "hinge" if self.figure.data == "cards" else "squared",
+                    "regularisation": self.regularisation,
+                    "theta_max": 1.0 if self.figure.data == "cards" else 0.5,
+                },
+                "algorithm": {"name": name, "horizon": self.figure.horizon, "step": "auto"},
+                "privacy": {"epsilon": 1},
+                "owners": [
+                    {"name": f"owner-{i}", "epsilon": f"{e:.9g}"} for i, e in enumerate(epsilon)
+                ],
+            },
+            where="figure",
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """Their n_i: the hospitals', or three equal parts of the table, at most the papers'."""
+        if self.shards:
+            return [len(shard) for shard in self.shards.values()]
+        most = 30_000 if self.figure.data == "cards" else 250_000
+        return [min(most, len(self.table) // 3)] * 3
+
+    @property
+    def owners(self) -> list[Records]:
+        """Their records."""
+        return list(self.shards.values()) if self.shards else self.blocks(self.sizes)
+
+    def blocks(self, sizes: Sequence[int]) -> list[Records]:
+        """The first n_1 records, the next n_2, and so on."""
+        edges = np.cumsum((0, *sizes))
+        return [_rows(self.table, slice(a, b)) for a, b in itertools.pairwise(edges)]
+
+    def world(self, shards: Sequence[Records]) -> World:
+        """The world of these shards."""
+        return World.of(shards, model_of(self.settings([1.0])))
+
+    def step(self, sizes: Sequence[int], epsilon: float) -> float:
+        """The step constant for the middle of a figure, from public records."""
+        made = decide(
+            self.settings([epsilon] * len(sizes)), self.side, num_records=sizes, seed=SEED
+        )
+        return made.constant
+
+    def run(
+        self,
+        world: World,
+        sizes: Sequence[int],
+        epsilon: Sequence[float],
+        *,
+        constant: float,
+        runs: int = MEAN_RUNS,
+        checkpoints: Sequence[int] = (),
+        seed: int = SEED,
+    ) -> tuple[Vector, list[Vector]]:
+        """Relative fitness of each run at the end and at the checkpoints."""
+        decision = Decision(
+            num_records=tuple(sizes), horizon=self.figure.horizon, clip=None, constant=constant
+        )
+        proposal = propose(
+            self.settings(epsilon), self.side, num_records=sizes, seed=seed, decision=decision
+        )
+        trace: list[NDArray[np.float64]] = []
+        models = run_study(
+            proposal,
+            world,
+            runs=runs,
+            checkpoints=checkpoints,
+            trace=trace,
+            rng=np.random.default_rng(seed),
+        )
+        psi = [_fitness(world, models) for models in (models, *trace)]
+        return psi[0], psi[1:]
+
+    def grid(self) -> pd.DataFrame:
+        """Mean relative fitness of three equal owners over n and epsilon, with one step."""
+        largest = self.sizes[0]
+        sizes = [int(largest * f) for f in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)]
+        budgets = np.geomspace(*((3.0, 300.0) if self.figure.data == "loans" else (1.0, 100.0)), 5)
+        constant = self.step([sizes[2]] * 3, float(budgets[2]))
+        rows = []
+        for size in sizes:
+            world = self.world(self.blocks([size] * 3))
+            optimum = world.evaluation.fitness_optimal
+            for epsilon in budgets.tolist():
+                psi, _ = self.run(world, [size] * 3, [epsilon] * 3, constant=constant)
+                rows.append(
+                    {"records": size, "epsilon": epsilon, "relative_fitness": psi.mean(),
+                     "fitness_optimal": optimum, "owners": 3}
+                )  # fmt: skip
+        return pd.DataFrame(rows)
+
+
+def _fitness(world: World, models: NDArray[np.float64]) -> Vector:
+    return np.maximum(world.evaluation.relative_fitness(models), 1e-16)
+
+
+def _rows(records: Records, rows: slice | NDArray[np.intp]) -> Records:
+    return Records(features=records.features[rows], targets=records.targets[rows])
+
+
+class Laboratory:
+    """Reads each data set once, and makes the lab of each figure."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._loans = cache(lambda: loan_family(files.loans))
+        self._hospitals = cache(lambda: hospital_family(files.facilities, largest=1000))
+        self._cards = cache(lambda: read_cards(files.cards))
+        self._grids: dict[tuple[bool, Data], pd.DataFrame] = {}
+
+    def lab(self, figure: Figure) -> Lab:
+        """The lab of a figure."""
+        if figure.data == "cards":
+            public, private, feature_map = self._cards()
+            return Lab(
+                figure=figure, feature_map=feature_map, public=public, table=private, shards={}
+            )
+        family: Family = self._loans() if figure.data == "loans" else self._hospitals()
+        shards = {n: s for n, s in family.shards.items() if len(s) >= FEWEST_STAYS}
+        table = family.shards["bank"] if figure.data == "loans" else next(iter(shards.values()))
+        return Lab(
+            figure=figure,
+            feature_map=family.feature_map,
+            public=family.public,
+            table=table,
+            shards=shards if figure.data == "hospitals" else {},
+        )
+
+    def grid(self, figure: Figure) -> pd.DataFrame:
+        """Mean relative fitness over n and epsilon, three equal owners; computed once."""
+        key = (figure.synchronous, figure.data)
+        if key not in self._grids:
+            self._grids[key] = self.lab(figure).grid()
+        return self._grids[key]
