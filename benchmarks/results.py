@@ -53,7 +53,7 @@ HORIZONS = (10, 30, 100, 300, 1000, 3000)
 ROUNDS = (3, 10, 30, 100, 300)
 STEPS = 8.0 * 4.0 ** -np.arange(10.0)
 PAPERS: dict[str, Any] = {"l1_coverage": 1.0}
-PROTOTYPES: dict[str, Any] = PAPERS | {"category_order": "name", "whiten": True}
+WHITENED: dict[str, Any] = PAPERS | {"category_order": "name", "whiten": True}
 LADDER_EPSILONS = (1.0, 10.0)
 # One change after the other, from the papers' choices to the recommended ones.
 LADDER: dict[str, dict[str, dict[str, Any]]] = {
@@ -355,7 +355,7 @@ def main() -> None:
         add(default.lines)
         title = f"### {name}, one change after the other"
         add([title, "", *ladder(papers, default, run)])
-        add(compare(family(asked.data, f"{name}, the prototype's map", **PROTOTYPES), run).lines)
+        add(compare(family(asked.data, f"{name}, whitened", **WHITENED), run).lines)
     add(["### Credit cards, hinge loss, T = 100", "", CARDS_TEXT, *card_table(asked.data, run)])
 
 
@@ -380,8 +380,8 @@ of its 95 % interval. All rows of a table promise every owner the same epsilon f
 
 All maps have public bounds of every column, feature and target. The *papers' bound* follows from
 them alone. The *default map* also has a public L1 radius (`l1_coverage = 0.9`) that longer records
-are scaled down to: a change to the papers' bound, of which published profits too. The *prototype's
-map* has codes in the order of names, whitened components and no radius. Relative fitness is
+are scaled down to: a change to the papers' bound, of which published profits too. *Whitened* is
+another map: codes in the order of names, whitened components and no radius. Relative fitness is
 measured against the optimum under the same map, so numbers of different maps compare roughly only.
 
 """
