@@ -20,7 +20,7 @@ class OwnerMetrics:
     """Counters of one owner process.
 
     Guarantees:
-      * Nothing here depends on a record: counts of requests, their duration, and epsilon.
+      * Counts of requests and epsilon depend on no record; durations might, a little.
     """
 
     def __init__(self, owner: DataOwner) -> None:

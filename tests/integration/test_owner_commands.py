@@ -19,20 +19,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
 from click.testing import CliRunner
 
+import owner.audit
 from common.errors import CoprivError
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.losses import LOSSES
+from common.privacy import NoisePlan
 from common.tables import TableSource
 from common.terms import StudyTerms
+from owner.audit import CASES, Finding, audit
 from owner.checking import typical_answer
 from owner.cli import cli
 from owner.ledger import Ledger
 from owner.ledger_rows import read_studies
+from owner.mechanism import DrawnAhead, SecureNoise
 from owner.server import start_owner
 
 
@@ -356,6 +361,26 @@ def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.Monke
     assert len(rows) == 7
     assert all(float(bound) <= 1 for _, _, bound in rows)
     assert sum(float(bound) > 0.1 for _, _, bound in rows) >= 6
+
+
+def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class HalfTheNoise(SecureNoise):
+        def draw(self, count: int) -> np.ndarray:
+            return super().draw(count) // 2
+
+    def attack(folder: Path, **options: Any) -> list[Finding]:
+        def half(plan: NoisePlan) -> DrawnAhead:
+            return DrawnAhead(HalfTheNoise(plan), vectors=64, block=32)
+
+        return audit(folder, noise=half, cases=CASES[:1], **options)
+
+    memory = Path("/dev/shm")  # noqa: S108
+    monkeypatch.setattr(tempfile, "tempdir", str(memory) if memory.is_dir() else None)
+    monkeypatch.setattr(owner.audit, "audit", attack)
+    said = refused(owner_command("audit", "--trials", "1000"), 3)
+    assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
 
 
 def test_the_audit_shows_its_progress_on_a_terminal() -> None:

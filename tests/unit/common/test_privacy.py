@@ -56,6 +56,20 @@ def test_sensitivity_counts_every_coordinates_rounding(
     assert plan.sensitivity_units >= exact / 2.0**plan.grid_exponent + plan.dimension
 
 
+@pytest.mark.parametrize("num_records", [10**6, 10**7, 10**8])
+def test_sensitivity_counts_the_floating_point_error_of_sums(
+    make_terms: Callable[..., StudyTerms], num_records: int
+) -> None:
+    """A sum of n terms is off by at most n u of their sizes, on each of two shards."""
+    plan = plan_noise(make_terms(), DOMAIN, num_records=num_records)
+    exact = l1_sensitivity(
+        gradient_bound=gradient_bound(make_terms(), DOMAIN), num_records=num_records
+    )
+    more = plan.sensitivity_units * 2.0**plan.grid_exponent / exact - 1
+    error = num_records**2 * 2.0**-53
+    assert error <= more <= 1.01 * error + 1e-6
+
+
 def test_kappa_divides_the_budget_of_each_response(make_terms: Callable[..., StudyTerms]) -> None:
     one = plan_noise(make_terms(), DOMAIN, num_records=100)
     three = plan_noise(make_terms(kappa=3), DOMAIN, num_records=100)

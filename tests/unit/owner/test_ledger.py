@@ -75,6 +75,15 @@ def test_charges_survive_a_reopening(path: Path) -> None:
     ledger.close()
 
 
+def test_every_charge_is_synced_to_the_disk(path: Path) -> None:
+    """In WAL mode only FULL syncs at each commit; no test here can cut the power."""
+    ledger = open_ledger(path)
+    settings = ("journal_mode", "synchronous", "foreign_keys")
+    found = [ledger._db.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
+    ledger.close()
+    assert found == ["wal", 2, 1]
+
+
 @pytest.mark.parametrize("sequence", [0, 2, 3, -1])
 def test_a_charge_out_of_order_changes_nothing(path: Path, sequence: int) -> None:
     ledger = open_ledger(path)
