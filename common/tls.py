@@ -6,7 +6,6 @@ Both sides show a certificate of the study's own CA and accept no other.
 from __future__ import annotations
 
 import ipaddress
-import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Literal, get_args
 
 from common.config import Settings
 from common.errors import InputError
+from common.leaks import warn_of_readers
 
 __all__ = [
     "Identity",
@@ -31,7 +31,6 @@ __all__ = [
     "role_uri",
 ]
 
-log = logging.getLogger("copriv.tls")
 
 Side = Literal["server", "client"]
 Role = Literal["owner", "learner"]
@@ -182,8 +181,7 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
         key=_read("key", paths.key),
     )
     _check(paths, side)
-    if paths.key.stat().st_mode & 0o077:
-        log.warning("%s can be read by others on this machine; chmod 600 it", paths.key)
+    warn_of_readers(paths.key)
     return identity
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
+from common.leaks import warn_of_readers
 from owner.policy import ANONYMOUS, Policy, check_learner
 
 __all__ = ["Access", "RateLimit", "new_token_line", "read_token"]
@@ -168,6 +169,7 @@ def read_token(path: Path, *, setting: str) -> str:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{setting}: {path}: the token cannot be read ({error})") from None
+    warn_of_readers(path)
     if len(token) < SHORTEST_TOKEN:
         raise InputError(
             f"{setting}: {path}: expected a token of at least {SHORTEST_TOKEN} characters; "

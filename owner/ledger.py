@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.errors import BudgetSpentError, OrderError
+from common.leaks import warn_of_readers
 from common.privacy import in_short
 from owner.ledger_rows import (
     SCHEMA,
@@ -65,6 +66,8 @@ class Ledger:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("PRAGMA foreign_keys = ON")
                 self._open(owner, fingerprint)
+            # Made for its owner alone; a copy that was restored may not be.
+            warn_of_readers(path)
         except BaseException:
             self._release()
             raise

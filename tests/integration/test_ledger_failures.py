@@ -112,6 +112,24 @@ def test_a_ledger_is_readable_by_its_owner_only(tmp_path: Path) -> None:
         assert file.stat().st_mode & 0o077 == 0, file
 
 
+def test_files_that_others_can_read_are_named_when_serving(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = owner_folder(tokens={"ann": "file:ann.token"})
+    token, ledger = (settings.parent / name for name in ("ann.token", "ledger.sqlite"))
+    token.write_text("a-token-of-some-length\n")
+    token.chmod(0o600)
+    start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+    assert "chmod 600" not in caplog.text
+    for file in (token, ledger):
+        file.chmod(0o640)
+    serve_owner(settings)
+    for file in (token, ledger):
+        assert f"{file} can be read by others on this machine; chmod 600 it" in caplog.text
+
+
 def test_one_ledger_under_two_names_is_held_once(
     owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner], tmp_path: Path
 ) -> None:
