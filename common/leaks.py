@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from pathlib import Path
 
-import click
-
-from common.errors import PrivacyLeakWarning
-
-__all__ = ["show_leaks", "warn_of_readers"]
+__all__ = ["warn_of_readers"]
 
 log = logging.getLogger("copriv.files")
-
-
-def show_leaks(command: str) -> None:
-    """Print each :class:`PrivacyLeakWarning` as one sentence; other warnings are not shown."""
-
-    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if issubclass(category, PrivacyLeakWarning):
-            click.echo(f"{command}: warning: {message}", err=True)
-
-    warnings.simplefilter("always", PrivacyLeakWarning)
-    warnings.showwarning = show  # type: ignore[assignment]
 
 
 def warn_of_readers(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import click
 from rich.console import Console
 
+from common.command import log_format_option, run_command
 from common.config import load_settings
-from common.errors import CoprivError, InputError
-from common.leaks import show_leaks
-from common.logs import FORMATS, start_logging
+from common.errors import InputError
+from common.logs import start_logging
 
 __all__ = ["main"]
 
@@ -52,13 +51,7 @@ def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="How log lines on standard error look.",
-)
+@log_format_option
 def cli(log_format: str) -> None:
     """Train one model on records that several owners keep to themselves.
 
@@ -388,17 +381,10 @@ def _console() -> Console:
 
 
 def main() -> None:
-    """Run the command; an error of ours is one sentence and its exit status."""
-    # gRPC's own log lines would stand beside our one sentence.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    """Run the command."""
     # Many small products: threads of the linear algebra would wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    show_leaks("copriv")
-    try:
-        cli(prog_name="copriv")
-    except CoprivError as error:
-        click.echo(f"copriv: {error}", err=True)
-        sys.exit(error.exit_status)
+    run_command(cli, "copriv")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from common.errors import (
 )
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.stopping import Stop
 from common.tls import load_identity, refuse_plain_text
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
@@ -102,7 +103,7 @@ class Attachment:
         """The learner's HOST:PORT."""
         return self._route.address
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Stop | threading.Event) -> None:
         """Answer until the study is over or ``stop`` is set, and release the ledger.
 
         Raises:

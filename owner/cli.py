@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import logging
 import os
 import secrets
-import signal
 import sys
 import tempfile
 import threading
@@ -21,11 +18,12 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from common.command import log_format_option, run_command
 from common.config import check_address
-from common.errors import CoprivError, InputError, RefusedError
-from common.leaks import show_leaks
-from common.logs import FORMATS, start_logging
+from common.errors import InputError, RefusedError
+from common.logs import start_logging
 from common.privacy import exact_sum, in_short
+from common.stopping import Stop
 from owner.ledger_rows import read_studies, verify_ledger
 
 __all__ = ["main"]
@@ -49,13 +47,7 @@ settings_argument = click.argument(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="How log lines on standard error look.",
-)
+@log_format_option
 def cli(log_format: str) -> None:
     """Serve one data owner's records, under a privacy budget that stays with the owner.
 
@@ -119,9 +111,7 @@ def serve(
     """
     from owner.server import start_owner  # noqa: PLC0415 (gRPC reads its settings when imported)
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = Stop()
     running = start_owner(
         settings,
         listen=listen,
@@ -180,9 +170,7 @@ def attach(
     """
     from owner.attaching import open_attachment  # noqa: PLC0415 (as in serve)
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = Stop()
     attached = open_attachment(
         settings,
         learner=learner,
@@ -442,30 +430,15 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=160)
 
 
-def _watch_input(stop: threading.Event) -> None:
+def _watch_input(stop: Stop) -> None:
     """Standard input ends when the parent process does."""
     sys.stdin.read()
     stop.set()
 
 
 def main() -> None:
-    """Run the command; an error of ours is one sentence and its exit status."""
-    # gRPC's own log lines would stand beside our one sentence.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # gRPC would log a traceback for every message that is none.
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
-    show_leaks("copriv-owner")
-    try:
-        cli(prog_name="copriv-owner")
-    except CoprivError as error:
-        click.echo(f"copriv-owner: {error}", err=True)
-        sys.exit(error.exit_status)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        what = error.filename or "the output"
-        click.echo(f"copriv-owner: {what}: {error.strerror}; make room for it", err=True)
-        sys.exit(InputError.exit_status)
+    """Run the command."""
+    run_command(cli, "copriv-owner")
 
 
 if __name__ == "__main__":

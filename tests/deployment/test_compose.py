@@ -23,7 +23,7 @@ PROJECT = "copriv-test"
 # Real seconds for one unit of virtual time, in which three owners make three ticks: the shortest
 # run takes some 25 s. Where the machine is so slow that trouble comes too late, a longer one.
 TIME_SCALE = 0.05
-HORIZONS = (1500, 6000, 24000)
+HORIZONS = (1500, 4000, 8000)
 # Nothing here takes so long, unless something hangs.
 LONGEST_WAIT_SECONDS = 900
 

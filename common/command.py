@@ -1,0 +1,60 @@
+"""What both commands share: their log lines, and how an error of ours ends them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import warnings
+
+import click
+
+from common.errors import CoprivError, InputError, PrivacyLeakWarning
+from common.logs import FORMATS
+
+__all__ = ["log_format_option", "run_command"]
+
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How log lines on standard error look.",
+)
+
+
+def run_command(command: click.Command, name: str) -> None:
+    """Run a command to the end of its process; an error of ours is one sentence and its status.
+
+    Args:
+      command: What is run.
+      name: What people type, for the sentence.
+    """
+    # gRPC's own log lines would stand beside our one sentence,
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # and it would log a traceback for every message that is none.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    _show_leaks(name)
+    try:
+        command(prog_name=name)
+    except CoprivError as error:
+        click.echo(f"{name}: {error}", err=True)
+        sys.exit(error.exit_status)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        what = error.filename or "the output"
+        click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
+        sys.exit(InputError.exit_status)
+
+
+def _show_leaks(name: str) -> None:
+    """Print each :class:`PrivacyLeakWarning` as one sentence; other warnings are not shown."""
+
+    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
+        if issubclass(category, PrivacyLeakWarning):
+            click.echo(f"{name}: warning: {message}", err=True)
+
+    warnings.simplefilter("always", PrivacyLeakWarning)
+    warnings.showwarning = show  # type: ignore[assignment]
