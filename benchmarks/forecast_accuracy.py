@@ -26,7 +26,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder of the files.")
-@click.option("--studies", default=40, show_default=True, help="Studies of each family.")
+@click.option("--studies", default=60, show_default=True, help="Studies of each family.")
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/forecast-accuracy"))
 @click.option("--jobs", default=-1, show_default=True)
@@ -61,6 +61,8 @@ def main(  # noqa: PLR0917 (one for each option)
     print(total)
     drifts = {family.name: drift(family.groups) for family in families}
     lines = [
+        "## Forecast against measured",
+        "",
         f"`python benchmarks/forecast_accuracy.py --data FOLDER --studies {studies} --seed {seed}`",
         "",
         f"{len(sweep.results)} studies of 2 to 11 owners, epsilon 0.1 to 100, equal and unequal. "

@@ -374,7 +374,10 @@ def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> 
     inputs = settings.columns if settings.columns is not None else list(map(str, table.columns))
     for name in (settings.target, *inputs, *settings.drop, *settings.categorical):
         if name not in table.columns:
-            raise InputError(f"{where}: no column {name!r} among the public records")
+            raise InputError(
+                f"{where}: no column {name!r} among the public records; "
+                "give a file with the study's columns"
+            )
     left_out = {settings.target, *settings.drop}
     return list(dict.fromkeys(name for name in inputs if name not in left_out))
 

@@ -9,7 +9,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from learner.experiments.papers import Figure, Kind
 
@@ -45,12 +47,27 @@ def _canvas(columns: int, *, wide: float = 3.3, high: float = 2.9) -> tuple[Canv
     return canvas, list(np.ravel(canvas.subplots(1, columns, squeeze=False)))
 
 
+def _short(value: float) -> str:
+    """Three digits, none of them of a count lost."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _logarithmic(axis: Axes, x: str, y: str) -> None:
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel(x)
     axis.set_ylabel(y)
+    _plain_numbers(axis.xaxis)
     axis.grid(visible=True, alpha=0.3)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """Ticks of a logarithmic axis as plain numbers, few enough to be read."""
+    low, high = axis.get_view_interval()
+    digits = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=digits))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _percentiles(figure: Figure, numbers: pd.DataFrame) -> Canvas:
@@ -61,7 +78,7 @@ def _percentiles(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         own = numbers[numbers["epsilon"] == epsilon]
         axis.fill_between(own["k"], own["q25"], own["q75"], color="0.8", label="25 % to 75 %")
         axis.semilogy(own["k"], own["median"], color=BLACK, label="median")
-        axis.set_title(rf"$\epsilon_i = {epsilon:g}$", fontsize=10)
+        axis.set_title(rf"$\epsilon_i$ = {_short(epsilon)}", fontsize=10)
         axis.set_xlabel("iteration k")
         axis.set_ylim(numbers["q25"].min() / 2, numbers["q75"].max() * 2)
     axes[0].set_ylabel(PSI)
@@ -77,6 +94,7 @@ def _timing(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     axis.plot(shown["k"], shown["owner"], "|", color=BLACK, markersize=5)
     axis.set_xlabel("iteration k")
     axis.set_ylabel(r"owner $i_k$")
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
     axis.set_title(f"{figure.name}: {figure.data}, the first 200 ticks", fontsize=10)
     return canvas
 
@@ -87,7 +105,8 @@ def _surface(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     axis = canvas.add_subplot(projection="3d")
     table = numbers.pivot_table(index="records", columns="epsilon", values="bound")
     x, y = np.meshgrid(np.log10(table.columns.to_numpy()), np.log10(table.index.to_numpy()))
-    axis.plot_wireframe(x, y, np.log10(table.to_numpy()), color="0.6", linewidth=0.7)
+    axis.view_init(elev=18, azim=40)
+    axis.plot_wireframe(x, y, np.log10(table.to_numpy()), color="0.45", linewidth=0.8)
     axis.scatter(
         np.log10(numbers["epsilon"]),
         np.log10(numbers["records"]),
@@ -98,7 +117,10 @@ def _surface(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     axis.set_xlabel(r"$\log_{10} \epsilon_i$")
     axis.set_ylabel(r"$\log_{10} n_i$")
     axis.set_zlabel(r"$\log_{10} \psi$")
-    axis.set_title(f"{figure.name}: {figure.data}; mesh: fitted bound", fontsize=10)
+    axis.set_title(
+        f"{figure.name}: {figure.data}\nmesh: fitted bound above what is left without noise",
+        fontsize=10,
+    )
     return canvas
 
 
@@ -113,12 +135,15 @@ def _lines(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         values = sorted(numbers[other].unique())
         for marker, value in zip(MARKERS, values[:: max(1, len(values) // 3)], strict=False):
             own = numbers[numbers[other] == value].sort_values(along)
-            label = rf"${names[along][1]} = {value:g}$"
+            label = rf"${names[along][1]}$ = {_short(value)}"
             axis.plot(own[along], own["relative_fitness"], marker, label=label, markersize=5)
             axis.plot(own[along], own["bound"], color="0.4", linewidth=0.8)
         _logarithmic(axis, names[along][0], PSI)
         axis.legend(fontsize=7)
-    canvas.suptitle(f"{figure.name}: {figure.data}; lines: fitted bound", fontsize=10)
+    canvas.suptitle(
+        f"{figure.name}: {figure.data}\nlines: fitted bound above what is left without noise",
+        fontsize=10,
+    )
     return canvas
 
 
@@ -135,6 +160,8 @@ def _value(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     axis.plot(gaining["epsilon"], gaining["owners"], "k.", markersize=4, label="first owner gains")
     axis.set_xscale("log")
     axis.set_yscale("log")
+    _plain_numbers(axis.xaxis)
+    _plain_numbers(axis.yaxis)
     axis.set_xlabel(r"$\epsilon_i$")
     axis.set_ylabel("owners N")
     axis.legend(fontsize=7, loc="upper left")

@@ -1,8 +1,10 @@
 """One data set under one paper's algorithm, ready for the experiments of its figures.
 
 Sizes of owners follow the tables: with the full public files those of the papers, with smaller
-files as much as they allow. Where the papers leave a number out (step, box, bound), it is chosen
-from public records, once for a whole figure: slopes are those of the noise, not of the tuning.
+files as much as they allow. Noise is that of n_i epsilon_i, so epsilons are the papers' times
+``Lab.scale``, which is how many times smaller the owners are. Where the papers leave a number out
+(step, box, bound), it is chosen from public records, once for a whole figure: slopes are those of
+the noise, not of the tuning.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ Vector = NDArray[np.float64]
 
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
+# The papers' n_i; of hospitals it is only told that they have at least so many.
+PAPER_RECORDS: dict[Data, int] = {"loans": 250_000, "hospitals": 10_000, "cards": 30_000}
+# The papers' epsilons.
+SMALLEST_EPSILON, LARGEST_EPSILON, GRID = 1.0, 100.0, 5
+WITHOUT_NOISE = 1e9
 SEED = 1
 
 
@@ -95,8 +102,13 @@ class Lab:
         """Their n_i: the hospitals', or three equal parts of the table, at most the papers'."""
         if self.shards:
             return [len(shard) for shard in self.shards.values()]
-        most = 30_000 if self.figure.data == "cards" else 250_000
-        return [min(most, len(self.table) // 3)] * 3
+        return [min(PAPER_RECORDS[self.figure.data], len(self.table) // 3)] * 3
+
+    @property
+    def scale(self) -> float:
+        """How many times larger epsilon is than in the paper, in one digit: at least 1."""
+        smaller = PAPER_RECORDS[self.figure.data] / float(np.median(self.sizes))
+        return max(1.0, float(f"{smaller:.0e}"))
 
     @property
     def owners(self) -> list[Records]:
@@ -149,22 +161,50 @@ class Lab:
         psi = [_fitness(world, models) for models in (models, *trace)]
         return psi[0], psi[1:]
 
+    def mean_fitness(
+        self,
+        world: World,
+        sizes: Sequence[int],
+        budgets: Sequence[float],
+        *,
+        constant: float,
+    ) -> list[dict[str, float]]:
+        """Mean relative fitness at each epsilon of all, and what is left of it without noise."""
+        rest, _ = self.run(world, sizes, [WITHOUT_NOISE] * len(sizes), constant=constant)
+        rows = []
+        for epsilon in budgets:
+            psi, _ = self.run(world, sizes, [epsilon] * len(sizes), constant=constant)
+            rows.append(
+                {
+                    "records": int(np.mean(sizes)),
+                    "epsilon": epsilon,
+                    "relative_fitness": float(psi.mean()),
+                    "without_noise": float(rest.mean()),
+                    "untrained": self.untrained(world),
+                    "owners": len(sizes),
+                }
+            )
+        return rows
+
+    def untrained(self, world: World) -> float:
+        """Relative fitness of theta = 0."""
+        start = np.zeros((1, self.feature_map.num_features))
+        return float(world.evaluation.relative_fitness(start)[0])
+
+    def budgets(self, number: int) -> list[float]:
+        """So many epsilons over the papers' range, times the scale."""
+        low, high = self.scale * SMALLEST_EPSILON, self.scale * LARGEST_EPSILON
+        return [float(epsilon) for epsilon in np.geomspace(low, high, number)]
+
     def grid(self) -> pd.DataFrame:
         """Mean relative fitness of three equal owners over n and epsilon, with one step."""
-        largest = self.sizes[0]
-        sizes = [int(largest * f) for f in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)]
-        budgets = np.geomspace(*((3.0, 300.0) if self.figure.data == "loans" else (1.0, 100.0)), 5)
-        constant = self.step([sizes[2]] * 3, float(budgets[2]))
+        sizes = [int(self.sizes[0] * share) for share in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)]
+        budgets = self.budgets(GRID)
+        constant = self.step([sizes[2]] * 3, budgets[GRID // 2])
         rows = []
         for size in sizes:
             world = self.world(self.blocks([size] * 3))
-            optimum = world.evaluation.fitness_optimal
-            for epsilon in budgets.tolist():
-                psi, _ = self.run(world, [size] * 3, [epsilon] * 3, constant=constant)
-                rows.append(
-                    {"records": size, "epsilon": epsilon, "relative_fitness": psi.mean(),
-                     "fitness_optimal": optimum, "owners": 3}
-                )  # fmt: skip
+            rows += self.mean_fitness(world, [size] * 3, budgets, constant=constant)
         return pd.DataFrame(rows)
 
 

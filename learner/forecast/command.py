@@ -140,7 +140,7 @@ def _labels(
     if column not in table.columns:
         raise InputError(
             f"forecast: no column {column!r} among the public records, which "
-            "forecast.group_column names"
+            "forecast.group_column names; give records with it, or leave the setting out"
         )
     codes, keys = category_keys(table[column])
     return codes.astype(np.intp), keys
