@@ -360,6 +360,8 @@ def main() -> None:
 
 
 INTRODUCTION = """\
+## Every way of training, on real records
+
 Printed by `.venv/bin/python benchmarks/results.py DATA --out docs/results.md`; DATA is a folder
 with the record files that the script names. Every cell is the mean relative fitness
 f(theta)/f(theta*) - 1 on the union of the owners' records over {seeds} seeds, with the half-width
@@ -383,7 +385,6 @@ them alone. The *default map* also has a public L1 radius (`l1_coverage = 0.9`) 
 are scaled down to: a change to the papers' bound, of which published profits too. *Whitened* is
 another map: codes in the order of names, whitened components and no radius. Relative fitness is
 measured against the optimum under the same map, so numbers of different maps compare roughly only.
-
 """
 
 CARDS_TEXT = """\
