@@ -167,7 +167,8 @@ class NetworkSettings(Settings):
 
     Args:
       deadline: Seconds that one answer may take.
-      patience: Seconds without any owner's answer after which the run stops.
+      patience: Seconds without any owner's answer after which the run stops; as long it waits at
+        the start for an owner that is not there yet.
       token: Where the learner's token is, "file:PATH" or "env:NAME"; None sends none.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.

@@ -259,7 +259,7 @@ def _plan(
     """The plan of this run: decided at its first start, the same at every later one."""
 
     def made() -> str:
-        patience = settings.network.deadline
+        patience = settings.network.patience
         counts = [_present(owner.describe, patience=patience).num_records for owner in owners]
         return decide(settings, public, num_records=counts, seed=seed).to_json()
 
@@ -357,7 +357,7 @@ def _enrollments(
                 line,
                 num_records=count,
                 responses=responses,
-                patience=plan.settings.network.deadline,
+                patience=plan.settings.network.patience,
             )
             for line, count, responses in zip(
                 lines, plan.decision.num_records, plan.responses, strict=True

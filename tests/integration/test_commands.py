@@ -278,7 +278,7 @@ def test_an_owner_that_is_not_there_is_named(study: Callable[..., Path], tmp_pat
         port = free.getsockname()[1]
 
     def elsewhere(settings: dict[str, Any]) -> None:
-        settings["network"] = {"deadline": 1}
+        settings["network"] = {"deadline": 1, "patience": 1}
         settings["owners"] = [{"name": "north", "address": f"127.0.0.1:{port}"}]
 
     said = sentence(copriv("train", study(change=elsewhere), "--out", tmp_path / "run"))

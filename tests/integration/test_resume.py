@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import tomli_w
 
 import learner.line
 import learner.runner
+from common.config import read_toml
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.features import FeatureMap
 from common.losses import Regulariser
@@ -451,6 +453,47 @@ def test_a_killed_learner_resumes_bit_for_bit_and_charges_nobody_twice(
 @pytest.mark.trouble
 def test_forty_kills_later_the_model_is_the_same(start_study: Callable[..., Study]) -> None:
     killed_and_resumed(start_study(3000), 40, random.Random(21))
+
+
+def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    tmp_path: Path,
+) -> None:
+    settings_path = owner_folder("owner-a")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    study = {
+        "name": "alone",
+        "seed": 1,
+        "profile": "published",
+        "features": {"map": str(settings_path.parent / "features.json")},
+        "model": {"loss": "squared", "theta_max": 2.0},
+        "algorithm": {"horizon": 20, "rho": 1e-3},
+        "privacy": {"epsilon": 10},
+        "network": {"deadline": 0.5, "patience": 60},
+        "owners": [{"name": "owner-a", "address": address}],
+    }
+    path, out = tmp_path / "study.toml", tmp_path / "run"
+    path.write_text(tomli_w.dumps(study))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "learner.cli", "train", path, "--out", out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # The journal is there before anybody is asked; then more than a deadline passes.
+    while not (out / "journal.sqlite").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    time.sleep(1.0)
+    assert process.poll() is None, process.communicate()[1]
+    settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | {"listen": address}))
+    serve_owner(settings_path)
+    _, said = process.communicate(timeout=90)
+    assert process.returncode == 0, said
+    assert json.loads((out / "summary.json").read_text())["ticks"] == 20
 
 
 def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
