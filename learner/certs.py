@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from common.errors import InputError
 from common.tls import Role, host_and_port
-from learner.certificates import Party, make_certificates
-from learner.report import certificates_table
+from learner.certificates import Issued, Party, make_certificates
 from learner.settings import StudySettings
 
 __all__ = ["run_certs"]
@@ -47,7 +48,7 @@ def run_certs(
     parties = _parties(settings, owners, learners)
     study = settings.name if settings else "a study"
     issued = make_certificates(out, parties, study=study, days=days, ca_days=CA_DAYS, renew=renew)
-    console.print(certificates_table(issued))
+    console.print(_table(issued))
     console.print(
         f"Give each party its folder; {out / 'ca'} stays here: its key makes more of them.",
         highlight=False,
@@ -95,3 +96,24 @@ def _party(role: Role, option: str) -> Party:
     if not (NAME.fullmatch(name) and all(hosts)):
         raise InputError(f"--{role} {option}: expected NAME, NAME=HOST or NAME=HOST,HOST")
     return Party(name=name, role=role, hosts=hosts)
+
+
+def _table(issued: Sequence[Issued]) -> Table:
+    """Who has a certificate, for which names, and until when."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("folder", "name", "role", "may", "for", "expires", ""):
+        table.add_column(head)
+    for one in issued:
+        called = "serve" if one.party.role == "owner" else "listen"
+        calls = "attach" if one.party.role == "owner" else "ask"
+        deeds = [called] * one.party.may_be_called + [calls] * one.party.may_call
+        table.add_row(
+            str(one.folder),
+            one.party.name,
+            one.party.role,
+            ", ".join(deeds),
+            ", ".join(one.party.names),
+            f"{one.expires:%Y-%m-%d}",
+            "new" if one.made else "kept",
+        )
+    return table

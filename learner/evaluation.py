@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear, minimize
 
 from common.errors import InputError
 from common.losses import Loss, Regulariser
@@ -217,6 +216,8 @@ def box_least_squares(A: Matrix, b: Vector, *, theta_max: float) -> Vector:
     root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
     right = (vectors[:, kept].T @ b) / np.sqrt(values[kept])
     # It returns the unconstrained solution where that is inside the bounds.
+    from scipy.optimize import lsq_linear  # noqa: PLC0415 (training starts without it)
+
     solution = lsq_linear(root, right, bounds=(-theta_max, theta_max), method="bvls", tol=1e-15)
     return np.clip(np.asarray(solution.x, dtype=np.float64), -theta_max, theta_max)
 
@@ -232,6 +233,8 @@ def _smooth_optimum(
         return value, regulariser.gradient(theta) + loss.mean_gradient(theta, x, y)
 
     p = x.shape[1]
+    from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
+
     solution = minimize(
         value_and_gradient,
         np.zeros(p),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from learner.certificates import Issued
-
-__all__ = ["certificates_table", "choice_sentences", "owners_table", "sentences", "write_report"]
+__all__ = ["choice_sentences", "owners_table", "sentences", "write_report"]
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
@@ -74,27 +72,6 @@ def owners_table(summary: Mapping[str, Any]) -> Table:
         table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows(summary):
         table.add_row(*row)
-    return table
-
-
-def certificates_table(issued: Sequence[Issued]) -> Table:
-    """Who has a certificate, for which names, and until when."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("folder", "name", "role", "may", "for", "expires", ""):
-        table.add_column(head)
-    for one in issued:
-        called = "serve" if one.party.role == "owner" else "listen"
-        calls = "attach" if one.party.role == "owner" else "ask"
-        deeds = [called] * one.party.may_be_called + [calls] * one.party.may_call
-        table.add_row(
-            str(one.folder),
-            one.party.name,
-            one.party.role,
-            ", ".join(deeds),
-            ", ".join(one.party.names),
-            f"{one.expires:%Y-%m-%d}",
-            "new" if one.made else "kept",
-        )
     return table
 
 
