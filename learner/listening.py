@@ -107,7 +107,7 @@ class ListeningLearner:
         """Listen no more; owners that were not told goodbye will try to come back."""
         for stream in self._streams():
             stream.end()
-        self._server.stop(STOP_SECONDS).wait()
+        self._server.stop(STOP_SECONDS).wait(2 * STOP_SECONDS)
 
     def anybody(self) -> bool:
         """Whether any owner is attached."""

@@ -32,6 +32,7 @@ __all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_o
 
 log = logging.getLogger("copriv.owner")
 
+CUT_OFF_SECONDS = 5.0
 WORKERS = 16
 LARGEST_MESSAGE = 96 * 2**20
 OPTIONS = [
@@ -62,9 +63,10 @@ class RunningOwner:
     def drain(self, *, grace: float) -> None:
         """Take no new call, let those under way finish, and release the ledger."""
         self.health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
-        self.server.stop(grace).wait()
+        # What does not end when it is cut off does not keep us from releasing the ledger.
+        self.server.stop(grace).wait(grace + CUT_OFF_SECONDS)
         if self.probes is not None:
-            self.probes.stop(None).wait()
+            self.probes.stop(None).wait(CUT_OFF_SECONDS)
         if self.metrics is not None:
             self.metrics.shutdown()
             self.metrics.server_close()
