@@ -62,7 +62,8 @@ LADDER: dict[str, dict[str, dict[str, Any]]] = {
         "privacy": {"sensitivity": "domain", "split": "horizon"},
     },
     "and clip": {"algorithm": {"average": "last"}, "privacy": {"split": "horizon"}},
-    "and schedule": {"algorithm": {"average": "last"}, "privacy": {}},
+    "and schedule": {"algorithm": {"average": "last", "correction": "none"}, "privacy": {}},
+    "and clocks by the records, counted": {"algorithm": {"average": "last"}, "privacy": {}},
 }
 
 
@@ -388,7 +389,7 @@ measured against the optimum under the same map, so numbers of different maps co
 """
 
 CARDS_TEXT = """\
-Three owners, `examples/creditcard.toml` with the profile's clip, schedule and average. The optimum
+Three owners, `examples/creditcard.toml` with the profile's clip, schedule, clocks and average. The optimum
 of the hinge loss is near 0.01 here, so a relative fitness of 90 is that of theta = 0.
 """
 

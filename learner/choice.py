@@ -9,7 +9,7 @@ smallest mean relative fitness wins; then the grid is drawn closer around it.
 
 Nothing private is looked at: the n_i, the budgets and the clocks are public. How much the owners
 differ from each other is not, and parts of one public table differ by chance only. So each
-simulated owner's mean gradient is given a constant difference of its own: 0.15 of what single
+simulated owner's mean gradient is given a constant difference of its own: a tenth of what single
 records' gradients differ by, weighted to cancel over all owners. (Counties of one state and years
 of one lender differ by 0.02 to 0.26 in that unit.) Without it, horizons come out too short and
 steps too long for owners that differ.
@@ -21,6 +21,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ from learner.experiments.rounds import run_rounds
 from learner.step import largest_stable_step, public_parts
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
-__all__ = ["Choice", "Conditions", "choose"]
+__all__ = ["Choice", "Conditions", "choose", "scheduled_frequency"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -63,7 +64,7 @@ COARSE_RUNS = 3
 WORK = 2e8
 FEWEST_RECORDS, MOST_RECORDS = 500, 6000
 # What owners differ by, in deviations of a single record's gradient.
-DIFFERENCE = 0.15
+DIFFERENCE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,6 +80,7 @@ class Conditions:
       slots: The clocks' ticks as indices of copies, at least as many as the longest horizon has
         simulated ticks; not used by synchronous algorithms.
       promise: The number m_i of responses that each owner promises for a horizon, shape (N,).
+      counted: Whether Remark 4 is applied to what the schedule of a horizon counts.
     """
 
     public: Records
@@ -88,6 +90,7 @@ class Conditions:
     num_records: Vector
     slots: Slots
     promise: Callable[[int], Vector]
+    counted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +161,18 @@ def choose(
     return Choice(
         horizon=best.horizon, clip=best.clip, step=best.step, forecast_relative_fitness=psi
     )
+
+
+def scheduled_frequency(counts: NDArray[Any]) -> Vector:
+    """Remark 4's frequencies from a schedule's counts T_i, of any shape; at least one tick each.
+
+    An owner that never ticks has no gradient to be scaled.
+
+    >>> scheduled_frequency(np.array([3, 0, 5]))
+    array([3., 1., 5.])
+    """
+    frequency: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64)
+    return frequency
 
 
 @dataclass(frozen=True)
@@ -330,7 +345,11 @@ class _World:
         """The result of each run."""
         algorithm = replace(self._algorithm, horizon=ticks)
         if isinstance(algorithm, Asynchronous):
-            slots = np.broadcast_to(self._facts.slots[:ticks, None], (ticks, len(steps)))
+            drawn = self._facts.slots[:ticks]
+            if self._facts.counted:
+                counts = np.bincount(drawn, minlength=algorithm.num_copies)
+                algorithm = replace(algorithm, frequency=scheduled_frequency(counts))
+            slots = np.broadcast_to(drawn[:, None], (ticks, len(steps)))
             rho = steps / algorithm.alpha * algorithm.rho
             return run_replicates(
                 algorithm, slots, gradients=gradients, noise=noise, rho=rho

@@ -21,7 +21,7 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import LOSSES, Regulariser, domain_gradient_bound
 from common.terms import Records, StudyTerms
-from learner.choice import HORIZONS, Conditions, choose
+from learner.choice import HORIZONS, Conditions, choose, scheduled_frequency
 from learner.clocks import PoissonClocks, Tick, count_per_owner, synchronous_rounds
 from learner.core import Algorithm, Asynchronous
 from learner.moments import SecondMoments
@@ -114,7 +114,11 @@ class Plan:
     @cached_property
     def algorithm(self) -> Algorithm[Any]:
         """The algorithm that the settings name, with the owners' weights n_i/n."""
-        return algorithm_of(self.settings, self.num_features, self.decision)
+        algorithm = algorithm_of(self.settings, self.num_features, self.decision)
+        if self._is_scheduled and isinstance(algorithm, Asynchronous) and algorithm.counted:
+            # Nothing is left to count while the run goes.
+            return replace(algorithm, counted=False, frequency=self._counted)
+        return algorithm
 
     @property
     def horizon(self) -> int:
@@ -126,8 +130,8 @@ class Plan:
         if self.settings.algorithm.name.startswith("synchronous"):
             return synchronous_rounds(len(self.settings.owners))
         if self.settings.algorithm.name == "moments":
-            return _first_ticks(_clocks(self.settings, seed=self.seed), len(self.settings.owners))
-        clocks = _clocks(self.settings, seed=self.seed)
+            return _first_ticks(self._clocks(), len(self.settings.owners))
+        clocks = self._clocks()
         return islice(clocks, self.horizon) if self._is_scheduled else clocks
 
     @cached_property
@@ -159,9 +163,18 @@ class Plan:
             for entry, responses in zip(settings.owners, self.responses, strict=True)
         ]
 
+    def _clocks(self) -> PoissonClocks:
+        return _clocks(self.settings, self.decision.num_records, seed=self.seed)
+
     @property
     def _is_scheduled(self) -> bool:
         return is_scheduled(self.settings)
+
+    @cached_property
+    def _counted(self) -> Vector:
+        """How often the schedule has each group."""
+        counts = np.array(self.responses, dtype=np.float64)
+        return scheduled_frequency(counts[[group[0] for group in groups_of(self.settings)]])
 
 
 def is_scheduled(settings: StudySettings) -> bool:
@@ -219,13 +232,16 @@ def _choose(settings: StudySettings, public: PublicSide, fixed: Decision, *, see
     unit = algorithm_of(settings, num_features, replace(fixed, horizon=1, constant=1.0))
     if isinstance(unit, Asynchronous):
         # Frequencies that will be counted are forecast by the clocks' known rates.
-        known = clock_rates(settings) if unit.counted else unit.frequency
+        known = clock_rates(settings, fixed.num_records) if unit.counted else unit.frequency
         unit = as_larger_owners(replace(unit, counted=False, frequency=known))
     assert not isinstance(unit, SecondMoments)  # noqa: S101 (they leave nothing open)
     conditions = _conditions(settings, public, fixed, seed=seed)
     rng = np.random.default_rng(CHOICE_SEED)
     is_settled = fixed.horizon > 0 and settings.privacy.clip != "auto"
     if is_settled and isinstance(unit, Asynchronous):
+        if conditions.counted:
+            counts = conditions.promise(fixed.horizon)
+            unit = replace(unit, frequency=scheduled_frequency(counts))
         return _choose_step(replace(unit, horizon=fixed.horizon), conditions, fixed, rng=rng)
     choice = choose(
         unit,
@@ -295,7 +311,7 @@ def _conditions(
     groups = groups_of(settings)
     slot_of = {group: slot for slot, group in enumerate(groups)}
     longest = max(fixed.horizon, *HORIZONS) if is_scheduled(settings) else HORIZONS[-1]
-    ticks = islice(_clocks(settings, seed=seed), longest)
+    ticks = islice(_clocks(settings, fixed.num_records, seed=seed), longest)
     slots = np.array([slot_of[tick.owners] for tick in ticks], dtype=np.intp)
     counts = np.array(fixed.num_records, dtype=np.float64)
 
@@ -316,6 +332,7 @@ def _conditions(
         num_records=np.array([counts[list(group)].sum() for group in groups]),
         slots=slots,
         promise=promise,
+        counted=is_scheduled(settings) and settings.algorithm.correction == "counted",
     )
 
 
@@ -339,7 +356,7 @@ def algorithm_of(
                 regulariser=regulariser,
                 rule=given.rule or "printed",
                 groups=groups if len(groups) < len(weights) else (),
-                frequency=frequency_of(settings),
+                frequency=frequency_of(settings, decision.num_records),
                 counted=given.correction == "counted",
                 tail_average=given.average == "tail",
             )
@@ -371,10 +388,10 @@ def algorithm_of(
             )
 
 
-def _clocks(settings: StudySettings, *, seed: int) -> PoissonClocks:
+def _clocks(settings: StudySettings, num_records: Sequence[int], *, seed: int) -> PoissonClocks:
     """The clocks of the owners, or of their groups."""
     return PoissonClocks(
-        groups_of(settings), clock_rates(settings), rng=np.random.default_rng(seed)
+        groups_of(settings), clock_rates(settings, num_records), rng=np.random.default_rng(seed)
     )
 
 

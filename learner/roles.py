@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from learner.settings import StudySettings
 
 __all__ = [
+    "Clocks",
     "Correction",
     "Initiative",
     "LearnerSettings",
@@ -34,6 +35,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 Initiative = Literal["learner", "broadcast", "owner"]
 Correction = Literal["none", "rates", "counted"]
+Clocks = Literal["given", "records"]
 
 
 class LearnerSettings(Settings):
@@ -58,14 +60,27 @@ def groups_of(settings: StudySettings) -> Groups:
     return (*named, *((i,) for i in sorted(alone)))
 
 
-def clock_rates(settings: StudySettings) -> Vector:
-    """The rate of each group's clock, shape (number of groups,)."""
-    return np.array([settings.owners[group[0]].clock_rate for group in groups_of(settings)])
+def clock_rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:
+    """The rate of each group's clock, shape (number of groups,).
+
+    Args:
+      settings: The study; with ``clocks = "records"`` rates follow the records, and are one on
+        average.
+      num_records: Each owner's n_i.
+    """
+    groups = groups_of(settings)
+    if settings.algorithm.clocks == "records":
+        sizes = np.array([sum(num_records[i] for i in group) for group in groups], np.float64)
+        rates: Vector = sizes / sizes.mean()
+        return rates
+    return np.array([settings.owners[group[0]].clock_rate for group in groups])
 
 
-def frequency_of(settings: StudySettings) -> Vector | None:
+def frequency_of(settings: StudySettings, num_records: Sequence[int]) -> Vector | None:
     """Remark 4's known frequencies, shape (number of groups,), where they are to be corrected."""
-    return clock_rates(settings) if settings.algorithm.correction == "rates" else None
+    if settings.algorithm.correction != "rates":
+        return None
+    return clock_rates(settings, num_records)
 
 
 def own_index(settings: StudySettings) -> int | None:
@@ -170,6 +185,7 @@ def _asynchronous_problems(settings: StudySettings) -> Sequence[str]:
         "groups": bool(settings.groups),
         "algorithm.initiative": given.initiative != "learner",
         "algorithm.correction": given.correction != "none",
+        "algorithm.clocks": given.clocks != "given",
     }
     problems = []
     if given.name != "asynchronous":
@@ -182,6 +198,17 @@ def _asynchronous_problems(settings: StudySettings) -> Sequence[str]:
         problems.append(
             "groups: fixed groups are asked at the same time by the learner; use them with "
             'algorithm.initiative = "learner"'
+        )
+    if given.clocks == "records" and given.initiative != "learner":
+        problems.append(
+            'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
+            'algorithm.initiative = "learner"'
+        )
+    own_rates = [entry.name for entry in settings.owners if entry.clock_rate != 1]
+    if given.clocks == "records" and own_rates:
+        problems.append(
+            f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '
+            "rates; remove one of the two"
         )
     if given.interval is not None and given.initiative != "broadcast":
         problems.append(

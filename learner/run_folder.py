@@ -230,6 +230,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "profile": settings.profile,
         "split": privacy.split,
         "initiative": algorithm.initiative,
+        "clocks": algorithm.clocks,
         "correction": algorithm.correction,
         "groups": [list(group) for group in settings.groups],
         "average": algorithm.average,

@@ -15,7 +15,7 @@ from common.losses import LOSSES
 from common.tables import TableSource
 from common.tls import TlsSettings
 from learner.forecast.settings import ForecastSettings
-from learner.roles import Correction, Initiative, LearnerSettings, check_roles
+from learner.roles import Clocks, Correction, Initiative, LearnerSettings, check_roles
 
 __all__ = [
     "AlgorithmName",
@@ -94,8 +94,11 @@ class AlgorithmSettings(Settings):
       initiative: Who begins: the "learner" fires the clocks; it makes offers by "broadcast" and
         asks whoever accepts first; or the "owner" asks for an update by a clock of its own.
       interval: Virtual time between offers, 1 if not given.
+      clocks: Whether clocks tick at the rates "given" with the owners, or in proportion to their
+        "records" n_i.
       correction: Remark 4 for owners that answer more or less often: "none", by the known
-        "rates" of their clocks, or as "counted" while the run goes.
+        "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
+        while the run goes.
     """
 
     name: AlgorithmName = "asynchronous"
@@ -108,6 +111,7 @@ class AlgorithmSettings(Settings):
     time_scale: Annotated[float, Field(ge=0)] = 0.0
     initiative: Initiative = "learner"
     interval: Positive | None = None
+    clocks: Clocks = "given"
     correction: Correction = "none"
 
     @model_validator(mode="after")
@@ -214,8 +218,9 @@ class StudySettings(Settings):
       tls: The learner's certificate; required off loopback unless plain text is typed.
       seed: Seed of the clocks, which are public; without it a new one is drawn and recorded.
       profile: What fills the keys that are not given. "recommended": clip, horizon and step from
-        the public records, the schedule's split and the tail's average. "published": the papers'
-        own choices, which are the domain's bound, the horizon's split and no average.
+        the public records, the schedule's split, clocks by the records with Remark 4 as counted,
+        and the tail's average. "published": the papers' own choices, which are the domain's bound,
+        the horizon's split, clocks of rate one and no average.
       groups: Owners by name that are asked at the same time and count as one larger owner.
       learner: For an owner that is the learner.
     """
@@ -245,7 +250,10 @@ class StudySettings(Settings):
         sections = [table.get(key, {}) for key in ("algorithm", "privacy")]
         if profile != "recommended" or not all(isinstance(part, dict) for part in sections):
             return table
-        algorithm, privacy = filled(*sections)
+        owners = table.get("owners")
+        owners = owners if isinstance(owners, list | tuple) else ()
+        rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
+        algorithm, privacy = filled(*sections, own_rates=any(rate != 1 for rate in rates))
         return table | {"algorithm": algorithm, "privacy": privacy}
 
     @model_validator(mode="after")
@@ -289,12 +297,20 @@ class StudySettings(Settings):
 
 
 def filled(
-    algorithm: Mapping[str, Any], privacy: Mapping[str, Any]
+    algorithm: Mapping[str, Any], privacy: Mapping[str, Any], *, own_rates: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sections ``algorithm`` and ``privacy`` with what is recommended where they are silent.
 
-    >>> filled({"horizon": 50}, {"epsilon": 1, "sensitivity": "domain"})[0]
-    {'horizon': 50, 'step': 'auto', 'average': 'tail'}
+    Args:
+      algorithm: The section as it is given.
+      privacy: The section as it is given.
+      own_rates: Whether an owner's clock has a rate of its own, which then stays.
+
+    >>> filled({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ({'horizon': 50, 'average': 'last', 'step': 'auto', 'correction': 'counted',
+      'clocks': 'records'},
+     {'epsilon': 1, 'sensitivity': 'domain', 'split': 'schedule'})
     """
     given, asked = dict(algorithm), dict(privacy)
     name = given.get("name", "asynchronous")
@@ -311,6 +327,10 @@ def filled(
     if name == "asynchronous":
         given.setdefault("average", "tail")
         asked.setdefault("split", "horizon" if is_owner_requested(given) else "schedule")
+        if asked["split"] == "schedule":
+            given.setdefault("correction", "counted")
+            if given["correction"] != "none" and not own_rates:
+                given.setdefault("clocks", "records")
     return given, asked
 
 

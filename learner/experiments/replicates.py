@@ -229,6 +229,7 @@ def run_replicates(
     gradients: GradientFunction,
     noise: NoiseFunction | None = None,
     rho: Vector | None = None,
+    frequency: Matrix | None = None,
     checkpoints: Sequence[int] = (),
 ) -> Replicates:
     """R runs of Algorithm 1 side by side.
@@ -240,6 +241,8 @@ def run_replicates(
       gradients: The owners' exact mean gradients; for groups, those of the larger owners.
       noise: The noise of their responses; None for none.
       rho: A step constant for each run, shape (R,), instead of the algorithm's.
+      frequency: Remark 4's frequencies in each run, shape (number of copies, R), instead of the
+        algorithm's.
       checkpoints: The k, counted from 1, whose central models are kept.
 
     >>> from common.losses import Regulariser
@@ -250,7 +253,7 @@ def run_replicates(
     ...     gradients=moment_gradients(moments)).central
     array([[0.5]])
     """
-    runs = _Runs(algorithm, slots.shape[1], rho)
+    runs = _Runs(algorithm, slots.shape[1], rho, frequency)
     kept = {k: row for row, k in enumerate(checkpoints)}
     trace = np.empty((len(kept), *runs.theta_L.shape))
     for k, ticking in enumerate(slots, start=1):
@@ -270,7 +273,13 @@ def run_replicates(
 class _Runs:
     """The models of R runs, changed in place, with the buffers of one tick."""
 
-    def __init__(self, algorithm: Asynchronous, replicates: int, rho: Vector | None) -> None:
+    def __init__(
+        self,
+        algorithm: Asynchronous,
+        replicates: int,
+        rho: Vector | None,
+        frequency: Matrix | None,
+    ) -> None:
         N, p, R = algorithm.num_copies, algorithm.num_features, replicates
         relative = np.ones(R) if rho is None else rho / algorithm.rho
         grad_g = algorithm.regulariser.strong_convexity  # times theta_bar
@@ -279,7 +288,7 @@ class _Runs:
         # (5) and (7) as factors of theta_bar, (R, 1), and of the response, (N, R).
         self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
         self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
-        self._pull = np.outer(_slot_weights(algorithm), relative * algorithm.alpha)
+        self._pull = _slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
         self.theta_L = np.zeros((R, p))
         self._copies = np.zeros((N * R, p))  # row slot * R + run
         self._run = np.arange(R)
@@ -334,9 +343,12 @@ class _Runs:
         return models
 
 
-def _slot_weights(algorithm: Asynchronous) -> Vector:
-    """The factor of each slot's mean gradient in (5) beside alpha, shape (N,)."""
+def _slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
+    """The factor of each slot's mean gradient in (5) beside alpha, shape (N, 1) or (N, R)."""
     groups = algorithm.groups or each_alone(len(algorithm.weights))
-    shares = np.array([algorithm.weights[list(group)].sum() for group in groups])
-    weights: Vector = shares * algorithm.inverse_frequency
-    return weights
+    shares = np.array([algorithm.weights[list(group)].sum() for group in groups])[:, None]
+    if frequency is None:
+        known: Matrix = shares * algorithm.inverse_frequency[:, None]
+        return known
+    own: Matrix = shares * (frequency.mean(axis=0) / frequency)
+    return own

@@ -15,7 +15,7 @@ from learner.forecast.groups import PublicGroups
 from learner.forecast.proposal import model_of
 from learner.plan import PublicSide
 from learner.roles import LearnerSettings
-from learner.settings import StudySettings
+from learner.settings import StudySettings, filled
 
 __all__ = ["COMPARED", "Candidate"]
 
@@ -129,6 +129,11 @@ class Candidate:
             privacy |= {"clip": "auto"} if clip == "auto" else {}
         if split is not None:
             privacy["split"] = split
+        if given.name == "asynchronous" and privacy["split"] != asked.split:
+            own_rates = any(entry.clock_rate != 1 for entry in self.settings.owners)
+            keys, privacy = filled(keys, privacy, own_rates=own_rates)
+        elif given.name == "asynchronous":
+            keys |= {"clocks": given.clocks, "correction": given.correction}
         return self._changed(profile="published", algorithm=keys, privacy=privacy)
 
     def is_like(self, other: Candidate) -> bool:

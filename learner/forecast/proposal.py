@@ -16,7 +16,7 @@ from learner.core import Asynchronous
 from learner.experiments.schedules import ALWAYS, Attendance
 from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
-from learner.plan import Decision, Plan, PublicSide, algorithm_of, decide
+from learner.plan import Decision, Plan, PublicSide, algorithm_of, decide, is_scheduled
 from learner.roles import clock_rates, groups_of, own_index
 from learner.settings import StudySettings
 
@@ -65,7 +65,7 @@ def propose(
         decision=decision,
         seed=seed,
     )
-    scheduled = settings.privacy.split == "schedule" and settings.algorithm.name == "asynchronous"
+    scheduled = is_scheduled(settings)
     units = [
         plan_noise(
             replace(terms, responses=1), public.feature_map.domain, num_records=n_i
@@ -77,9 +77,9 @@ def propose(
     own = own_index(settings)
     if own is not None:
         units[own] = 0.0  # the learner's own shard is asked without noise
-    groups, rates = groups_of(settings), _rates(settings)
+    groups, rates = groups_of(settings), _rates(settings, num_records)
     algorithm = algorithm_of(settings, public.feature_map.num_features, decision)
-    if isinstance(algorithm, Asynchronous) and algorithm.counted:
+    if isinstance(algorithm, Asynchronous) and algorithm.counted and not scheduled:
         # What a run counts comes to the frequencies that are expected.
         shares = attendance.shares(len(num_records))[[group[0] for group in groups]]
         algorithm = replace(algorithm, counted=False, frequency=rates * shares)
@@ -101,11 +101,11 @@ def propose(
     )
 
 
-def _rates(settings: StudySettings) -> Vector:
+def _rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:
     """Expected communications of each group, in proportion."""
     if settings.algorithm.initiative == "broadcast":
         return np.array([settings.owners[group[0]].listening for group in groups_of(settings)])
-    return clock_rates(settings)
+    return clock_rates(settings, num_records)
 
 
 def _of_groups(attendance: Attendance, groups: Groups) -> Attendance:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from learner.choice import scheduled_frequency
 from learner.clocks import Groups
 from learner.core import Asynchronous
 from learner.experiments.replicates import (
@@ -55,7 +56,8 @@ class Proposal:
     """A study as proposed, in public facts.
 
     Args:
-      algorithm: What the learner will run, with its weights n_i/n, horizon and step.
+      algorithm: What the learner will run, with its weights n_i/n, horizon and step; counted
+        frequencies are those of the schedule.
       num_records: Each owner's n_i, shape (N,).
       unit_scales: Scale b of one response's noise if an owner gave only one, that is
         sensitivity/epsilon_i, shape (N,).
@@ -254,10 +256,13 @@ def _take_turns(
     scales = units[:, None] * schedule.promised
     if proposal.split == "horizon":
         scales = scales[:, 0]  # the same in every run
+    # What is counted of a schedule is known before it begins.
+    frequency = scheduled_frequency(schedule.promised) if algorithm.counted else None
     result = run_replicates(
         algorithm,
         schedule.slots,
         gradients=_side_by_side(gradients, runs),
+        frequency=frequency,
         noise=laplace_noise(scales, num_features=algorithm.num_features, rng=rng),
         checkpoints=checkpoints,
     )

@@ -54,6 +54,41 @@ def test_recommended_is_the_default_and_leaves_everything_to_the_public_records(
     assert (settings.algorithm.horizon, settings.algorithm.step) == ("auto", "auto")
     assert settings.algorithm.average == "tail"
     assert (settings.privacy.split, settings.privacy.clip) == ("schedule", "auto")
+    assert (settings.algorithm.clocks, settings.algorithm.correction) == ("records", "counted")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "privacy", "expected"),
+    [
+        ({"correction": "none"}, {}, ("given", "none")),
+        ({"clocks": "given"}, {}, ("given", "counted")),
+        # Promises of T each gain nothing from clocks that follow the records.
+        ({}, {"split": "horizon"}, ("given", "none")),
+        ({"initiative": "owner"}, {}, ("given", "none")),
+        ({"name": "synchronous-1"}, {}, ("given", "none")),
+    ],
+)
+def test_clocks_follow_the_records_where_the_schedule_counts_them(algorithm, privacy, expected):
+    chosen = settings_of(algorithm=algorithm, privacy=privacy).algorithm
+    assert (chosen.clocks, chosen.correction) == expected
+
+
+def test_the_schedules_counts_are_remark_4s_frequencies(public):
+    plan = plan_of(settings_of(algorithm=given(), privacy={"clip": 1.0}), public)
+    counts = np.array(plan.responses, dtype=float)
+    assert len(set(counts)) > 1
+    np.testing.assert_allclose(plan.algorithm.inverse_frequency, counts.mean() / counts)
+    assert not plan.algorithm.counted
+    # Five standard errors of a share.
+    longer = plan_of(settings_of(algorithm=given(horizon=4000), privacy={"clip": 1.0}), public)
+    assert np.array(longer.responses) / 4000 == pytest.approx(np.array(COUNTS) / 1000, abs=0.04)
+
+
+def test_an_owner_that_the_schedule_leaves_out_is_asked_nothing(public):
+    settings = settings_of(algorithm=given(horizon=2), privacy={"clip": 1.0})
+    plan = plan_of(settings, public)
+    assert sorted(plan.responses)[0] == 0
+    assert np.all(np.isfinite(plan.algorithm.inverse_frequency))
 
 
 def test_explicit_keys_override_the_profile():
@@ -86,7 +121,7 @@ def test_a_schedule_promises_each_owner_its_own_count_and_ends(public):
 
 
 def test_the_horizons_split_promises_every_owner_all_and_draws_the_same_clocks(public):
-    algorithm = given()
+    algorithm = given(clocks="given")
     scheduled = plan_of(settings_of(algorithm=algorithm, privacy={"clip": 1.0}), public)
     papers = plan_of(settings_of(profile="published", algorithm=algorithm), public)
     assert papers.responses == (40, 40, 40)

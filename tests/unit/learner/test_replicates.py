@@ -101,6 +101,19 @@ def test_each_run_follows_the_core(num_owners, options):
     assert np.max(np.abs(free.central - result.central)) > 1e-3
 
 
+def test_runs_may_have_frequencies_of_their_own():
+    shards, rng = make_shards(3), np.random.default_rng(5)
+    algorithm = make_algorithm(shards)
+    slots = draw_slots(np.array([1.0, 2.0, 4.0]), horizon=T, replicates=R, rng=rng)
+    counts = np.stack([np.bincount(own, minlength=3) for own in slots.T], axis=1).astype(float)
+    gradients = moment_gradients(Moments.of(shards))
+    together = run_replicates(algorithm, slots, gradients=gradients, frequency=counts)
+    for run in range(R):
+        one = replace(algorithm, frequency=counts[:, run])
+        alone = run_replicates(one, slots[:, [run]], gradients=gradients)
+        assert together.central[run] == pytest.approx(alone.central[0], rel=1e-12)
+
+
 @pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
 @pytest.mark.parametrize("clip", [None, 0.4])
 def test_records_answer_like_the_owners(name, clip):

@@ -16,7 +16,7 @@ from learner.each_learns import with_learner
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Proposal
 from learner.plan import Decision, Plan, PublicSide
-from learner.roles import epsilons_of, groups_of
+from learner.roles import clock_rates, epsilons_of, groups_of
 from learner.settings import StudySettings
 
 NAMES = ("a", "b", "c", "d")
@@ -86,6 +86,18 @@ def rates(*values: float) -> list[dict[str, Any]]:
             {"algorithm": {"name": "synchronous-1", "initiative": "broadcast"}},
             ["algorithm.initiative", "synchronous-1"],
         ),
+        (
+            {"algorithm": {"name": "synchronous-1", "clocks": "records"}},
+            ["algorithm.clocks", "synchronous-1"],
+        ),
+        (
+            {"algorithm": {"initiative": "owner", "clocks": "records"}},
+            ["algorithm.clocks", "algorithm.initiative"],
+        ),
+        (
+            {"algorithm": {"clocks": "records"}, "owners": rates(1, 2, 1, 1)},
+            ["owners: b has a clock_rate", "algorithm.clocks"],
+        ),
         ({"learner": {"own": "x", "shows_model": True}}, ["learner.own", "'x' is no owner"]),
         ({"learner": {"own": "a"}}, ["learner.own", "learner.shows_model", "without noise"]),
         ({"learner": {"shows_model": True}}, ["learner.shows_model", "learner.own"]),
@@ -120,6 +132,12 @@ def test_a_group_ticks_together_at_the_rate_of_its_clock() -> None:
     counts = count_per_owner(ticks, 4) / 6000
     # Four standard errors of a share of 2/3.
     assert counts == pytest.approx([4 / 6, 1 / 6, 1 / 6, 4 / 6], abs=0.025)
+
+
+def test_clocks_may_follow_the_records_of_owners_and_groups() -> None:
+    settings = study(algorithm={"clocks": "records", "correction": "rates"}, groups=[["a", "d"]])
+    assert clock_rates(settings, (100, 200, 300, 400)) == pytest.approx([1.5, 0.6, 0.9])
+    assert plan(settings).algorithm.inverse_frequency == pytest.approx([2 / 3, 5 / 3, 10 / 9])
 
 
 def test_a_schedule_promises_each_member_of_a_group_all_its_ticks() -> None:

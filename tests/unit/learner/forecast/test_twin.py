@@ -73,6 +73,25 @@ def test_the_forecast_is_what_real_records_give(kind):
     assert louder.expected > 2 * told.expected
 
 
+def test_what_a_schedule_counts_is_taken_into_account_run_by_run():
+    turned = [
+        Records(features=s.features, targets=s.targets * sign)
+        for s, sign in zip(SHARDS, (1, 1, -1), strict=True)
+    ]
+    world, unequal = World.of(turned, MODEL), np.array([1.0, 2.0, 6.0])
+    psi = {}
+    for counted in (False, True):
+        study = proposal(
+            noise=1e-9,
+            algorithm=replace(algorithm("tail"), counted=counted),
+            rates=unequal,
+        )
+        models = run_study(study, world, runs=60, rng=np.random.default_rng(3))
+        psi[counted] = world.evaluation.relative_fitness(models).mean()
+    # Without it the owner that ticks most pulls the model to its own side.
+    assert psi[True] < 0.5 * psi[False]
+
+
 def test_the_bias_of_clipping_is_in_the_forecast():
     rng = np.random.default_rng(2)
     quiet = proposal(noise=1e-6)
