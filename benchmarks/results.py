@@ -389,8 +389,8 @@ measured against the optimum under the same map, so numbers of different maps co
 """
 
 CARDS_TEXT = """\
-Three owners, `examples/creditcard.toml` with the profile's clip, schedule, clocks and average. The optimum
-of the hinge loss is near 0.01 here, so a relative fitness of 90 is that of theta = 0.
+Three owners, `examples/creditcard.toml` with the profile's clip, schedule, clocks and average. The
+optimum of the hinge loss is near 0.01 here, so a relative fitness of 90 is that of theta = 0.
 """
 
 if __name__ == "__main__":

@@ -192,6 +192,9 @@ class GrpcOwner:
                 wait = _retry_after(error)
                 if wait is None or time.monotonic() + wait > due:
                     raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
+            except TimeoutError:
+                said = Cause.SILENT.sentence
+                raise UnreachableError(f"owner {self._name} at {self._address}: {said}") from None
             time.sleep(wait)
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
@@ -221,36 +224,46 @@ def _retry_after(error: grpc.RpcError) -> float | None:
 
 
 class _Stream:
-    """One stream of queries; a watchdog cancels it when an answer is overdue."""
+    """One stream of queries.
+
+    Answers are read by a thread of their own: gRPC's wait for the next one has no time limit,
+    and not even a cancelled stream always ends it.
+    """
 
     def __init__(
         self, method: Callable[[Iterator[pb.Query]], grpc.Call], *, deadline: float
     ) -> None:
         self._queries: queue.SimpleQueue[pb.Query | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[pb.Response | Exception] = queue.SimpleQueue()
         self._call = method(iter(self._queries.get, None))
         self._deadline = deadline
-        self._due: float | None = None
-        self._over = threading.Event()
-        # One thread that looks now and then costs less than a timer for each query.
-        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+        threading.Thread(target=self._read, name="answers", daemon=True).start()
 
     def ask(self, query: pb.Query) -> pb.Response:
-        """The answer to one query."""
-        self._due = time.monotonic() + self._deadline
-        self._queries.put(query)
-        response: pb.Response = next(self._call)  # type: ignore[call-overload]
-        self._due = None
-        return response
+        """The answer to one query.
 
-    def _watch(self) -> None:
-        while not self._over.wait(min(0.1, self._deadline / 4)):
-            due = self._due
-            if due is not None and time.monotonic() > due:
-                self._call.cancel()
-                return
+        Raises:
+          TimeoutError: There is none after so many seconds, or the owner has ended the stream.
+        """
+        self._queries.put(query)
+        try:
+            answer = self._answers.get(timeout=self._deadline)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _read(self) -> None:
+        try:
+            for answer in self._call:  # type: ignore[attr-defined]
+                self._answers.put(answer)
+        except grpc.RpcError as error:
+            self._answers.put(error)
+        else:
+            self._answers.put(TimeoutError())
 
     def end(self) -> None:
-        """End the stream and its watchdog."""
-        self._over.set()
+        """End the stream and its reader."""
         self._queries.put(None)
         self._call.cancel()
