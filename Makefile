@@ -43,7 +43,7 @@ images: env
 	else echo '*** NO DOCKER ENGINE: images are not built, their tests will be skipped ***'; fi
 
 unit: env
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -215,8 +215,10 @@ def box_least_squares(A: Matrix, b: Vector, *, theta_max: float) -> Vector:
     kept = values > values[-1] * 1e-14
     root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
     right = (vectors[:, kept].T @ b) / np.sqrt(values[kept])
-    # It returns the unconstrained solution where that is inside the bounds.
-    from scipy.optimize import lsq_linear  # noqa: PLC0415 (training starts without it)
+    anywhere: Vector = np.linalg.lstsq(root, right, rcond=-1)[0]
+    if np.all(np.abs(anywhere) <= theta_max):
+        return anywhere
+    from scipy.optimize import lsq_linear  # noqa: PLC0415 (most optima are inside the box)
 
     solution = lsq_linear(root, right, bounds=(-theta_max, theta_max), method="bvls", tol=1e-15)
     return np.clip(np.asarray(solution.x, dtype=np.float64), -theta_max, theta_max)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import betaincinv
 
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
@@ -129,8 +129,8 @@ def clopper_pearson(successes: int, trials: int, *, alpha: float) -> tuple[float
     References: Clopper, Pearson (1934).
     """
     k, n = successes, trials
-    low = float(stats.beta.ppf(alpha, k, n - k + 1)) if k > 0 else 0.0
-    high = float(stats.beta.ppf(1 - alpha, k + 1, n - k)) if k < n else 1.0
+    low = float(betaincinv(k, n - k + 1, alpha)) if k > 0 else 0.0
+    high = float(betaincinv(k + 1, n - k, 1 - alpha)) if k < n else 1.0
     return low, high
 
 

@@ -191,6 +191,9 @@ def secure_noise(plan: NoisePlan) -> DrawnAhead:
 
 def seeded_noise_factory(seed: int) -> NoiseFactory:
     """Insecure noise that repeats with the seed, the same for every study of equal terms."""
-    return lambda plan: DrawnAhead(
-        SeededNoise(plan, rng=np.random.default_rng(seed)), vectors=64, block=16
-    )
+
+    def noise(plan: NoisePlan) -> DrawnAhead:
+        source = SeededNoise(plan, rng=np.random.default_rng(seed))
+        return DrawnAhead(source, vectors=min(64, plan.responses), block=16)
+
+    return noise

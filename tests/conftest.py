@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.tables import TableSource
 from common.terms import StudyTerms
+from learner.cli import main as copriv
+from owner.cli import main as copriv_owner
 from owner.server import RunningOwner, start_owner
+
+COMMANDS = {"copriv": copriv, "copriv-owner": copriv_owner}
 
 
 def make_table(num_records: int, *, seed: int, num_columns: int = 3) -> pd.DataFrame:
@@ -110,3 +119,53 @@ def serve_owner() -> Iterator[Callable[..., RunningOwner]]:
             return running
 
         yield serve
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit status."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@contextmanager
+def a_process_of_its_own() -> Iterator[None]:
+    """What a command changes for the whole process is as before afterwards."""
+    loggers = [logging.getLogger(name) for name in ("copriv", "grpc")]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in loggers]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        for one, its_handlers, level, propagate in before:
+            one.handlers[:] = its_handlers
+            one.setLevel(level)
+            one.propagate = propagate
+        signal.set_wakeup_fd(-1)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@pytest.fixture
+def typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """A whole command, from its arguments to its exit status, without the start of a process.
+
+    An error that is not ours would end it in a traceback: here it fails the test.
+    """
+
+    def run(name: str, *arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+        capsys.readouterr()
+        with a_process_of_its_own(), pytest.raises(SystemExit) as ended:
+            COMMANDS[name]()
+        code = ended.value.code
+        assert code is None or isinstance(code, int)
+        return Said(code or 0, *capsys.readouterr())
+
+    return run

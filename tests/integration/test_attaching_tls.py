@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -356,27 +355,16 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
     assert not failures
 
 
-def test_copriv_certs_knows_owners_that_attach(tmp_path: Path) -> None:
+def test_copriv_certs_knows_owners_that_attach(tmp_path: Path, typed: Callable[..., Any]) -> None:
     path, out = tmp_path / "study.toml", tmp_path / "certs"
     table = study().model_dump(mode="json", exclude_unset=True)
     path.write_text(tomli_w.dumps(table))
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "learner.cli", "certs", str(path), "--out", str(out)]
-        return subprocess.run(
-            [*command, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-        )
-
-    nobody = run()
+    command = ("copriv", "certs", path, "--out", out)
+    nobody = typed(*command)
     assert nobody.returncode == 2
     assert "owner-a has no host, so it goes to the learner" in nobody.stderr
     assert not out.exists()
-    made = run("--learner", "lab=lab.example,::1")
+    made = typed(*command, "--learner", "lab=lab.example,::1")
     assert made.returncode == 0, made.stderr
     assert made.stdout.count("attach") == 3
     assert "listen, ask" in made.stdout

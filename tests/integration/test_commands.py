@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,60 +32,90 @@ def copriv(*arguments: object, command: str = "learner.cli") -> subprocess.Compl
     )
 
 
-def sentence(result: subprocess.CompletedProcess[str], status: int = 2) -> str:
+def sentence(result: Any, status: int = 2) -> str:
     """The one sentence of a refusal."""
     assert result.returncode == status, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1, result.stderr
-    return lines[0]
+    return str(lines[0])
+
+
+def write_study(
+    folder: Path, table: pd.DataFrame, *, change: Callable[[dict[str, Any]], None]
+) -> Path:
+    table.to_csv(folder / "records.csv", index=False)
+    settings: dict[str, Any] = {
+        "name": "small",
+        "seed": 1,
+        "profile": "published",
+        "data": {"path": "records.csv"},
+        "features": {"public": {"rows": "-300:"}, "target": "y"},
+        "model": {"loss": "squared", "theta_max": 2.0},
+        "algorithm": {"horizon": 60, "rho": 1e-6},
+        "privacy": {"epsilon": 5},
+        "owners": [
+            {"name": "north", "data": {"rows": ":300"}},
+            {"name": "south", "data": {"rows": "300:600"}},
+        ],
+    }
+    change(settings)
+    path = folder / "study.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path
+
+
+def as_it_is(settings: dict[str, Any]) -> None:
+    del settings
 
 
 @pytest.fixture
 def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[..., Path]:
     """Writes a small study with its table and returns its path."""
-
-    def write(*, change: Callable[[dict[str, Any]], None] = lambda settings: None) -> Path:
-        table_maker(900, seed=4).to_csv(tmp_path / "records.csv", index=False)
-        settings: dict[str, Any] = {
-            "name": "small",
-            "seed": 1,
-            "profile": "published",
-            "data": {"path": "records.csv"},
-            "features": {"public": {"rows": "-300:"}, "target": "y"},
-            "model": {"loss": "squared", "theta_max": 2.0},
-            "algorithm": {"horizon": 60, "rho": 1e-6},
-            "privacy": {"epsilon": 5},
-            "owners": [
-                {"name": "north", "data": {"rows": ":300"}},
-                {"name": "south", "data": {"rows": "300:600"}},
-            ],
-        }
-        change(settings)
-        path = tmp_path / "study.toml"
-        path.write_text(tomli_w.dumps(settings))
-        return path
-
-    return write
+    table = table_maker(900, seed=4)
+    return lambda *, change=as_it_is: write_study(tmp_path, table, change=change)
 
 
-def test_simulate_leaves_a_complete_run_folder(study: Callable[..., Path], tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    result = copriv(
-        "simulate",
-        study(),
-        "--out",
-        out,
-        "--set",
-        "algorithm.rho=1e-5",
-        "--set",
-        "privacy.epsilon=7",
-    )
+@dataclass(frozen=True)
+class Run:
+    """A finished simulation: what the command said, and what it left."""
+
+    folder: Path
+    said: str
+
+    def told(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return told
+
+
+def simulated(study: Path, folder: Path, *options: object) -> Run:
+    result = copriv("simulate", study, "--out", folder, *options)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.rstrip().endswith(f"run folder: {out}")
+    return Run(folder, result.stdout)
+
+
+TIME_SCALE = 0.02
+
+
+@pytest.fixture(scope="module")
+def real_time_run(
+    tmp_path_factory: pytest.TempPathFactory, table_maker: Callable[..., pd.DataFrame]
+) -> Run:
+    """A run with secure noise, in real time."""
+    folder = tmp_path_factory.mktemp("real-time")
+    path = write_study(folder, table_maker(900, seed=4), change=as_it_is)
+    changes = ("algorithm.rho=1e-5", "privacy.epsilon=7", f"algorithm.time_scale={TIME_SCALE}")
+    options = [word for change in changes for word in ("--set", change)]
+    return simulated(path, folder / "run", *options)
+
+
+def test_simulate_leaves_a_complete_run_folder(
+    real_time_run: Run, typed: Callable[..., Any]
+) -> None:
+    out, said, told = real_time_run.folder, real_time_run.said, real_time_run.told()
+    assert said.rstrip().endswith(f"run folder: {out}")
     for word in ("owner", "records", "epsilon", "responses", "noise scale", "alone", "gains"):
-        assert word in result.stdout
-    told = json.loads((out / "summary.json").read_text())
+        assert word in said
     assert [owner["name"] for owner in told["owners"]] == list(OWNERS)
     assert sum(owner["responses"] for owner in told["owners"]) == told["ticks"] == 60
     assert all(owner["epsilon"] == "7" for owner in told["owners"])
@@ -101,40 +133,68 @@ def test_simulate_leaves_a_complete_run_folder(study: Callable[..., Path], tmp_p
     # The owners' ledgers agree with the summary.
     for owner in told["owners"]:
         ledger = out / "owners" / owner["name"] / "ledger.sqlite"
-        shown = copriv("ledger", "export", ledger, command="owner.cli")
-        study_entry = json.loads(shown.stdout)["studies"][0]
-        assert study_entry["answered"] == owner["responses"]
-        assert study_entry["epsilon_spent"] == owner["epsilon_spent"]
+        study_entry = json.loads(typed("copriv-owner", "ledger", "export", ledger).stdout)
+        assert study_entry["studies"][0]["answered"] == owner["responses"]
+        assert study_entry["studies"][0]["epsilon_spent"] == owner["epsilon_spent"]
+
+
+def test_real_time_waits_for_the_clocks(real_time_run: Run) -> None:
+    trace = pd.read_parquet(real_time_run.folder / "trace.parquet")
+    assert (trace["wall_seconds"] >= trace["time"] * TIME_SCALE).all()
+
+
+def test_a_report_is_made_again_from_its_summary(real_time_run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(real_time_run.folder, out)
+    page = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    again = copriv("report", out)
+    assert again.returncode == 0, again.stderr
+    *table, told = again.stdout.splitlines()
+    assert told == f"report: {out / 'report.html'}"
+    assert len(table) > 6
+    assert set(table) <= set(real_time_run.said.splitlines())
+    assert (out / "report.html").read_text() == page
+
+
+def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]) -> None:
+    assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path))
+
+
+@pytest.fixture(scope="module")
+def seeded_runs(
+    tmp_path_factory: pytest.TempPathFactory, table_maker: Callable[..., pd.DataFrame]
+) -> list[Run]:
+    """Three runs of one study with insecure noise; the second and third use a saved map."""
+    folder, table = tmp_path_factory.mktemp("seeded"), table_maker(900, seed=4)
+    path = write_study(folder, table, change=as_it_is)
+    first = simulated(path, folder / "run0", "--insecure-noise-seed", 3)
+    fitted = copriv("features", "fit", path, "--out", folder / "features.json")
+    assert fitted.returncode == 0, fitted.stderr
+    assert "4 features from 3 columns of 300 public records" in fitted.stdout
+    path = write_study(
+        folder, table, change=lambda settings: settings.update(features={"map": "features.json"})
+    )
+    seeds = enumerate((3, 4), start=1)
+    others = [simulated(path, folder / f"run{i}", "--insecure-noise-seed", s) for i, s in seeds]
+    return [first, *others]
 
 
 def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(
-    study: Callable[..., Path], tmp_path: Path
+    seeded_runs: list[Run],
 ) -> None:
-    thetas = []
-    for index, seed in enumerate((3, 3, 4)):
-        out = tmp_path / f"run{index}"
-        result = copriv("simulate", study(), "--out", out, "--insecure-noise-seed", seed)
-        assert "INSECURE" in result.stdout
-        told = json.loads((out / "summary.json").read_text())
-        assert told["insecure_noise"] is True
-        assert "INSECURE" in (out / "report.html").read_text()
-        assert "INSECURE" in (out / "owners" / "north" / "owner.log").read_text()
-        thetas.append(told["theta"])
+    for run in seeded_runs:
+        assert "INSECURE" in run.said
+        assert run.told()["insecure_noise"] is True
+        assert "INSECURE" in (run.folder / "report.html").read_text()
+        assert "INSECURE" in (run.folder / "owners" / "north" / "owner.log").read_text()
+    thetas = [run.told()["theta"] for run in seeded_runs]
     assert thetas[0] == thetas[1] != thetas[2]
 
 
-def test_features_fit_saves_the_map_that_a_study_can_use(
-    study: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = study()
-    saved = tmp_path / "features.json"
-    result = copriv("features", "fit", path, "--out", saved)
-    assert result.returncode == 0, result.stderr
-    assert "4 features from 3 columns of 300 public records" in result.stdout
-    path = study(change=lambda s: s.update(features={"map": "features.json"}))
-    out = tmp_path / "run"
-    assert copriv("simulate", path, "--out", out).returncode == 0
-    assert (out / "features.json").read_text() == saved.read_text()
+def test_features_fit_saves_the_map_that_a_study_can_use(seeded_runs: list[Run]) -> None:
+    saved = (seeded_runs[0].folder.parent / "features.json").read_text()
+    assert [(run.folder / "features.json").read_text() for run in seeded_runs] == [saved] * 3
 
 
 def test_train_reaches_owners_that_run_elsewhere(
@@ -162,34 +222,6 @@ def test_train_reaches_owners_that_run_elsewhere(
     # Only a simulation may look at the union of the records.
     assert not {"fitness", "relative_fitness"} & set(told)
     assert not (out / "relative_fitness.png").exists()
-
-
-def test_real_time_waits_for_the_clocks(study: Callable[..., Path], tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    scale = 0.05
-    result = copriv(
-        *("simulate", study(), "--out", out, "--set", f"algorithm.time_scale={scale}"),
-    )
-    assert result.returncode == 0, result.stderr
-    trace = pd.read_parquet(out / "trace.parquet")
-    assert (trace["wall_seconds"] >= trace["time"] * scale).all()
-
-
-def test_a_report_is_made_again_from_its_summary(
-    study: Callable[..., Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    first = copriv("simulate", study(), "--out", out)
-    page = (out / "report.html").read_text()
-    (out / "report.html").unlink()
-    again = copriv("report", out)
-    assert again.returncode == 0, again.stderr
-    *table, told = again.stdout.splitlines()
-    assert told == f"report: {out / 'report.html'}"
-    assert len(table) > 6
-    assert set(table) <= set(first.stdout.splitlines())
-    assert (out / "report.html").read_text() == page
-    assert "holds no summary.json" in sentence(copriv("report", tmp_path))
 
 
 def test_an_owner_serves_until_it_is_told_to_stop(owner_folder: Callable[..., Path]) -> None:
@@ -253,23 +285,37 @@ def no_address(settings: dict[str, Any]) -> None:
     ],
 )
 def test_a_wrong_study_is_refused_in_one_sentence_and_leaves_nothing(
-    study: Callable[..., Path], tmp_path: Path, change: Any, words: list[str]
+    study: Callable[..., Path],
+    tmp_path: Path,
+    typed: Callable[..., Any],
+    change: Any,
+    words: list[str],
 ) -> None:
     out = tmp_path / "run"
-    said = sentence(copriv("simulate", study(change=change), "--out", out))
+    arguments = ("simulate", study(change=change), "--out", out)
+    said = sentence(typed("copriv", *arguments))
     assert all(word in said for word in words), said
     assert not out.exists()
+    if change is no_target:
+        # A process of its own says the same.
+        assert sentence(copriv(*arguments)) == said
+        assert not out.exists()
 
 
-def test_a_study_file_that_is_absent_or_no_toml_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read" in sentence(copriv("simulate", tmp_path / "absent.toml"))
+def test_a_study_file_that_is_absent_or_no_toml_is_refused(
+    tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    said = sentence(typed("copriv", "simulate", tmp_path / "absent.toml"))
+    assert "cannot be read" in said
     broken = tmp_path / "broken.toml"
     broken.write_text("name = = 3")
-    assert "not valid TOML" in sentence(copriv("train", broken))
+    assert "not valid TOML" in sentence(typed("copriv", "train", broken))
 
 
-def test_training_without_addresses_is_refused(study: Callable[..., Path]) -> None:
-    assert "north has no address" in sentence(copriv("train", study()))
+def test_training_without_addresses_is_refused(
+    study: Callable[..., Path], typed: Callable[..., Any]
+) -> None:
+    assert "north has no address" in sentence(typed("copriv", "train", study()))
 
 
 def test_an_owner_that_is_not_there_is_named(study: Callable[..., Path], tmp_path: Path) -> None:
@@ -296,27 +342,30 @@ def test_a_port_in_use_is_refused_in_one_sentence(owner_folder: Callable[..., Pa
 
 
 def test_nan_targets_are_refused_in_one_sentence(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
+    owner_folder: Callable[..., Path],
+    table_maker: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
 ) -> None:
     table = table_maker(50, seed=1)
     table.loc[3:5, "y"] = np.nan
     said = sentence(copriv("serve", owner_folder(table=table), command="owner.cli"))
     assert "3 of 50 records have no readable value" in said
-    said = sentence(
-        copriv("serve", owner_folder(table=table.drop(columns="y")), command="owner.cli")
-    )
+    said = sentence(typed("copriv-owner", "serve", owner_folder(table=table.drop(columns="y"))))
     assert "no column 'y'" in said
 
 
-def test_a_wrong_key_of_an_owner_is_named(owner_folder: Callable[..., Path]) -> None:
+def test_a_wrong_key_of_an_owner_is_named(
+    owner_folder: Callable[..., Path], typed: Callable[..., Any]
+) -> None:
     path = owner_folder(epsilon_per_sturdy="1")
-    said = sentence(copriv("serve", path, command="owner.cli"))
-    assert "policy.epsilon_per_sturdy" in said
+    assert "policy.epsilon_per_sturdy" in sentence(typed("copriv-owner", "serve", path))
 
 
-def test_a_run_folder_in_use_is_not_written_to(study: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_folder_in_use_is_not_written_to(
+    study: Callable[..., Path], tmp_path: Path, typed: Callable[..., Any]
+) -> None:
     out = tmp_path / "run"
     out.mkdir()
     (out / "precious").write_text("keep")
-    assert "not empty" in sentence(copriv("simulate", study(), "--out", out))
+    assert "not empty" in sentence(typed("copriv", "simulate", study(), "--out", out))
     assert [path.name for path in out.iterdir()] == ["precious"]

@@ -22,10 +22,10 @@ def commands_of(document: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/deployment.md"])
-def test_the_commands_of_the_documents_run(document: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (tmp_path / "runs").mkdir()
+def run_commands_of(document: str, folder: Path) -> None:
+    """Type the commands of a document, in a folder with the examples."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "runs").mkdir()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     commands = commands_of(ROOT / document)
     assert len(commands) >= 2
@@ -33,7 +33,7 @@ def test_the_commands_of_the_documents_run(document: str, tmp_path: Path) -> Non
         result = subprocess.run(
             command.replace(".venv/bin/", ""),
             shell=True,
-            cwd=tmp_path,
+            cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
@@ -41,6 +41,20 @@ def test_the_commands_of_the_documents_run(document: str, tmp_path: Path) -> Non
             check=False,
         )
         assert result.returncode == 0, f"{command}\n{result.stderr}"
+
+
+def test_the_commands_of_the_deployment_run(tmp_path: Path) -> None:
+    run_commands_of("docs/deployment.md", tmp_path)
+
+
+def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_path: Path) -> None:
+    run_commands_of("README.md", tmp_path)
+    told = json.loads((tmp_path / "runs/readme/summary.json").read_text())
+    schema = json.loads((ROOT / "learner/summary.schema.json").read_text())
+    jsonschema.validate(told, schema)
+    documented = set(re.findall(r"[a-z_]+", (ROOT / "docs/summary.md").read_text()))
+    for part in (schema, schema["properties"]["owners"]["items"]):
+        assert set(part["properties"]) <= documented
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
@@ -62,22 +76,3 @@ def test_examples_are_valid_studies(example: str) -> None:
     from learner.settings import StudySettings  # noqa: PLC0415
 
     assert len(load_settings(StudySettings, ROOT / "examples" / example).owners) == 3
-
-
-def test_the_summary_of_a_run_keeps_its_schema(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "learner.cli", "simulate", ROOT / "examples/hospitals.toml"),
-            *("--out", out, "--set", "algorithm.horizon=40"),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    told = json.loads((out / "summary.json").read_text())
-    schema = json.loads((ROOT / "learner/summary.schema.json").read_text())
-    jsonschema.validate(told, schema)
-    documented = set(re.findall(r"[a-z_]+", (ROOT / "docs/summary.md").read_text()))
-    for part in (schema, schema["properties"]["owners"]["items"]):
-        assert set(part["properties"]) <= documented

@@ -236,6 +236,7 @@ def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(
     path = tmp_path / "study.toml"
     settings = {
         "name": "leaky",
+        "profile": "published",
         "data": {"path": "records.csv"},
         "features": {"public": {"rows": "-301:"}, "target": "y"},
         "model": {"theta_max": 2.0},
@@ -350,9 +351,17 @@ def test_names_of_learners_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "bank [/red] [1]" in shown
 
 
-def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Path("/dev/shm")  # noqa: S108
-    monkeypatch.setattr(tempfile, "tempdir", str(memory) if memory.is_dir() else None)
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """Where syncing takes no time, if there is such a place."""
+    shared = Path("/dev/shm")  # noqa: S108
+    return shared if shared.is_dir() else tmp_path
+
+
+def test_the_audit_prints_a_bound_beside_every_promise(
+    monkeypatch: pytest.MonkeyPatch, memory: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(memory))
     result = owner_command("audit", "--trials", "300")
     assert result.returncode == 0, result.stderr
     assert "no attack broke the promise" in result.stdout
@@ -364,7 +373,7 @@ def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch: pytest.Monke
 
 
 def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, memory: Path
 ) -> None:
     class HalfTheNoise(SecureNoise):
         def draw(self, count: int) -> np.ndarray:
@@ -376,17 +385,21 @@ def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
 
         return audit(folder, noise=half, cases=CASES[:1], **options)
 
-    memory = Path("/dev/shm")  # noqa: S108
-    monkeypatch.setattr(tempfile, "tempdir", str(memory) if memory.is_dir() else None)
+    monkeypatch.setattr(tempfile, "tempdir", str(memory))
     monkeypatch.setattr(owner.audit, "audit", attack)
     said = refused(owner_command("audit", "--trials", "1000"), 3)
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
 
 
-def test_the_audit_shows_its_progress_on_a_terminal() -> None:
+def test_the_audit_shows_its_progress_on_a_terminal(memory: Path) -> None:
     terminal, side = pty.openpty()
-    command = [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"],
+        stdout=subprocess.PIPE,
+        stderr=side,
+        text=True,
+        env={**os.environ, "TMPDIR": str(memory)},
+    )
     os.close(side)
     shown = b""
     # The terminal ends when the process does: Linux says so with an error.

@@ -246,11 +246,13 @@ def test_owners_train_with_a_learner_that_has_no_route_to_them(
     assert json.loads((out / "summary.json").read_text())["ticks"] == 40
 
 
-def test_an_owner_without_a_learners_address_is_told(owner_folder: Callable[..., Path]) -> None:
-    status, _, said = finish(start(*command("owner.cli", "attach", owner_folder())))
-    assert status == 2
-    assert "attach.learner is missing" in said
-    assert len(said.strip().splitlines()) == 1
+def test_an_owner_without_a_learners_address_is_told(
+    owner_folder: Callable[..., Path], typed: Callable[..., Any]
+) -> None:
+    result = typed("copriv-owner", "attach", owner_folder())
+    assert result.returncode == 2
+    assert "attach.learner is missing" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_an_owner_that_waits_for_a_learner_stops_when_told(
@@ -265,10 +267,10 @@ def test_an_owner_that_waits_for_a_learner_stops_when_told(
 
 
 def test_training_where_nobody_listens_or_comes_is_refused(
-    tmp_path: Path, feature_map: FeatureMap
+    tmp_path: Path, feature_map: FeatureMap, typed: Callable[..., Any]
 ) -> None:
     path = study_file(tmp_path, feature_map, algorithm={"initiative": "owner"})
-    result = copriv("train", path, "--out", tmp_path / "run")
+    result = typed("copriv", "train", path, "--out", tmp_path / "run")
     assert result.returncode == 2
     assert "network.listen is missing" in result.stderr
     assert not (tmp_path / "run").exists()
@@ -332,10 +334,11 @@ def test_an_owner_that_learns_asks_itself_exactly_and_the_others_privately(
 
 
 def test_an_own_shard_must_be_acknowledged(
-    tmp_path: Path, feature_map: FeatureMap, shards: list[Path]
+    tmp_path: Path, feature_map: FeatureMap, shards: list[Path], typed: Callable[..., Any]
 ) -> None:
     path = own_study(tmp_path, feature_map, shards, 1)
-    result = copriv("train", path, "--set", "learner.shows_model=false", "--out", tmp_path / "run")
+    options = ("--set", "learner.shows_model=false", "--out", tmp_path / "run")
+    result = typed("copriv", "train", path, *options)
     assert result.returncode == 2
     assert "learner.shows_model = true" in result.stderr
     assert not (tmp_path / "run").exists()

@@ -382,7 +382,7 @@ def run_certs(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
+def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[..., Any]) -> None:
     out = tmp_path / "certs"
     arguments = ("--owner", "a=a.example,10.0.0.7,::1", "--owner", "b=b.example", "--out", out)
     first = run_certs(*arguments)
@@ -398,10 +398,11 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
     for key in out.glob("*/key.pem"):
         assert key.stat().st_mode & 0o777 == 0o600
     assert len(list(out.glob("*/key.pem"))) == 4
-    assert run_certs(*arguments).stdout.count("kept") == 3
-    assert run_certs(*arguments, "--renew").stdout.count("new") == 3
+    assert typed("copriv", "certs", *arguments).stdout.count("kept") == 3
+    assert typed("copriv", "certs", *arguments, "--renew").stdout.count("new") == 3
     # Another address needs another certificate; the others stay.
-    moved = run_certs("--owner", "a=a2.example", "--owner", "b=b.example", "--out", out)
+    elsewhere = ("--owner", "a=a2.example", "--owner", "b=b.example", "--out", out)
+    moved = typed("copriv", "certs", *elsewhere)
     assert (moved.stdout.count("new"), moved.stdout.count("kept")) == (1, 2)
 
 
@@ -419,12 +420,16 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_of_certs_are_one_sentence(
-    arguments: tuple[str, ...], words: str, tmp_path: Path
+    arguments: tuple[str, ...], words: str, tmp_path: Path, typed: Callable[..., Any]
 ) -> None:
-    result = run_certs(*arguments, "--out", tmp_path / "certs")
+    result = typed("copriv", "certs", *arguments, "--out", tmp_path / "certs")
     assert result.returncode == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert words in result.stderr
+    if not arguments:
+        # A process of its own says the same.
+        other = run_certs("--out", tmp_path / "certs")
+        assert (other.returncode, other.stderr) == (2, result.stderr)
 
 
 @pytest.mark.parametrize(
