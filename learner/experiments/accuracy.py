@@ -254,12 +254,12 @@ def compare_case(family: Family, case: Case) -> dict[str, object]:
 
 
 def overall(rows: pd.DataFrame) -> str:
-    """All studies in one sentence."""
+    """All these studies in one sentence."""
     studies = rows.drop_duplicates("seed")
     error, clear = studies["error"].abs(), rows[rows["clear"]]
     right = (clear["forecast_gains"] == clear["measured_gains"]).mean()
     return (
-        f"All {len(studies)} studies: median error {error.median():.3f}, "
+        f"{len(studies)} studies: median error {error.median():.3f}, "
         f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
         "verdicts right."
     )
