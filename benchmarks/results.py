@@ -31,6 +31,7 @@ from common.losses import LOSSES, domain_gradient_bound
 from common.moments import moments_change, pack_moments
 from learner.clocks import draw_slots
 from learner.core import Asynchronous
+from learner.deciding import decide
 from learner.evaluation import Evaluation
 from learner.experiments.documents import replace_section
 from learner.experiments.replicates import (
@@ -42,7 +43,7 @@ from learner.experiments.replicates import (
 )
 from learner.experiments.rounds import run_rounds
 from learner.moments import SecondMoments
-from learner.plan import Plan, PublicSide, decide
+from learner.plan import Plan, PublicSide
 from learner.settings import StudySettings
 from learner.step import largest_stable_step
 from learner.synchronous import SynchronousAverage, SynchronousDescent

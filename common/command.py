@@ -11,11 +11,12 @@ import sys
 import warnings
 
 import click
+from rich.console import Console
 
 from common.errors import CoprivError, InputError, PrivacyLeakWarning
 from common.logs import FORMATS
 
-__all__ = ["log_format_option", "run_command"]
+__all__ = ["console", "log_format_option", "run_command"]
 
 log_format_option = click.option(
     "--log-format",
@@ -24,6 +25,12 @@ log_format_option = click.option(
     show_default=True,
     help="How log lines on standard error look.",
 )
+
+
+def console(width: int = 160) -> Console:
+    """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
+    own = Console()
+    return own if own.is_terminal else Console(width=width)
 
 
 def run_command(command: click.Command, name: str) -> None:

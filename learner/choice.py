@@ -21,7 +21,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from common.errors import InputError
 from common.losses import Loss
 from common.terms import Records
+from learner.clocks import scheduled_frequency
 from learner.core import Asynchronous
 from learner.evaluation import Evaluation
 from learner.experiments.replicates import (
@@ -43,7 +43,7 @@ from learner.experiments.rounds import run_rounds
 from learner.step import largest_stable_step, public_parts
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
-__all__ = ["Choice", "Conditions", "choose", "scheduled_frequency"]
+__all__ = ["Choice", "Conditions", "choose"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -161,18 +161,6 @@ def choose(
     return Choice(
         horizon=best.horizon, clip=best.clip, step=best.step, forecast_relative_fitness=psi
     )
-
-
-def scheduled_frequency(counts: NDArray[Any]) -> Vector:
-    """Remark 4's frequencies from a schedule's counts T_i, of any shape; at least one tick each.
-
-    An owner that never ticks has no gradient to be scaled.
-
-    >>> scheduled_frequency(np.array([3, 0, 5]))
-    array([3., 1., 5.])
-    """
-    frequency: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64)
-    return frequency
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from common.command import log_format_option, run_command
+from common.command import console, log_format_option, run_command
 from common.config import load_settings
 from common.errors import InputError
 from common.logs import start_logging
@@ -105,7 +104,7 @@ def simulate(
         out=out,
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
-        console=_console(),
+        console=console(width=120),
     )
     click.echo(f"run folder: {folder}")
 
@@ -154,7 +153,7 @@ def train(
         out=out,
         resume=resume,
         insecure=insecure,
-        console=_console(),
+        console=console(width=120),
     )
     click.echo(f"run folder: {folder}")
 
@@ -168,7 +167,7 @@ def report(run: Path) -> None:
     """
     from learner.commands import report_run  # noqa: PLC0415 (keeps --help quick)
 
-    click.echo(f"report: {report_run(run, console=_console())}")
+    click.echo(f"report: {report_run(run, console=console(width=120))}")
 
 
 @cli.command()
@@ -220,7 +219,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
         curves=not quick,
         jobs=jobs,
         cluster=cluster,
-        console=_console(),
+        console=console(width=120),
     )
     click.echo(f"forecast folder: {folder}")
 
@@ -279,7 +278,7 @@ def certs(
         out=out,
         days=days,
         renew=renew,
-        console=_console(),
+        console=console(width=120),
     )
 
 
@@ -329,7 +328,7 @@ def reproduce(  # noqa: PLR0917 (one for each option)
         cards=cards,
         out=out,
         document=document,
-        console=_console(),
+        console=console(width=120),
     )
     click.echo(f"figures: {out}")
 
@@ -372,12 +371,6 @@ def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any
 
     added = () if data is None else (f"data.path='{data.resolve()}'",)
     return load_settings(StudySettings, study, overrides=(*overrides, *added))
-
-
-def _console() -> Console:
-    """Standard output; a file or a pipe gets lines wide enough for the tables."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ __all__ = [
     "draw_slots",
     "draw_ticks",
     "each_alone",
+    "scheduled_frequency",
     "synchronous_rounds",
 ]
 
@@ -193,3 +195,15 @@ def _check_groups(groups: Sequence[tuple[int, ...]]) -> None:
             f"groups: got {list(groups)}, expected at least one owner in each group and no owner "
             "in two; list each owner once"
         )
+
+
+def scheduled_frequency(counts: NDArray[Any]) -> Vector:
+    """Remark 4's frequencies from a schedule's counts T_i, of any shape; at least one tick each.
+
+    An owner that never ticks has no gradient to be scaled.
+
+    >>> scheduled_frequency(np.array([3, 0, 5]))
+    array([3., 1., 5.])
+    """
+    frequency: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64)
+    return frequency

@@ -28,12 +28,13 @@ from common.features import FeatureMap, fit_feature_map, load_feature_map
 from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Enrollment, Query, Records
 from learner.clocks import Tick
+from learner.deciding import decide
 from learner.initiative import Requests, live_ticks
 from learner.journal import Journal
 from learner.line import OwnerLine, OwnLine
 from learner.memory_owner import MemoryOwner, OwnShard
 from learner.owners import Owner
-from learner.plan import Decision, Plan, PublicSide, decide
+from learner.plan import Decision, Plan, PublicSide
 from learner.runner import Applied, Pace, run
 from learner.settings import StudySettings
 

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
+from learner.deciding import decide
 from learner.experiments.accuracy import Family
 from learner.experiments.papers import Data, Figure
 from learner.experiments.public_data import Files, hospital_family, loan_family, read_cards
 from learner.forecast.proposal import model_of, propose
 from learner.forecast.twin import run_study
 from learner.forecast.world import World
-from learner.plan import Decision, PublicSide, decide
+from learner.plan import Decision, PublicSide
 from learner.settings import StudySettings
 
 __all__ = ["SEED", "Lab", "Laboratory"]

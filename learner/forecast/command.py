@@ -15,6 +15,7 @@ from rich.table import Table
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.tables import TableSource, read_table
+from learner.deciding import decide
 from learner.experiments.sweeps import Sweep, run_sweep
 from learner.forecast.candidate import COMPARED, Candidate
 from learner.forecast.questions import (
@@ -25,7 +26,6 @@ from learner.forecast.questions import (
     questions,
 )
 from learner.forecast.verdict import verdict
-from learner.plan import decide
 from learner.progress import progress
 from learner.run_folder import create_run_folder, write_json
 from learner.settings import OwnerEntry, StudySettings

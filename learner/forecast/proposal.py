@@ -13,10 +13,11 @@ from common.losses import LOSSES, Regulariser
 from common.privacy import plan_noise
 from learner.clocks import Groups
 from learner.core import Asynchronous
+from learner.deciding import decide
 from learner.experiments.schedules import ALWAYS, Attendance
 from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
-from learner.plan import Decision, Plan, PublicSide, algorithm_of, decide, is_scheduled
+from learner.plan import Decision, Plan, PublicSide, algorithm_of, is_scheduled
 from learner.roles import clock_rates, groups_of, own_index
 from learner.settings import StudySettings
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from learner.deciding import decide
 from learner.experiments.schedules import Attendance
 from learner.forecast.candidate import Candidate
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Forecast, forecast
-from learner.plan import Decision, decide
+from learner.plan import Decision
 from learner.settings import StudySettings
 
 __all__ = [

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.choice import scheduled_frequency
-from learner.clocks import Groups
+from learner.clocks import Groups, scheduled_frequency
 from learner.core import Asynchronous
 from learner.experiments.replicates import (
     GradientFunction,

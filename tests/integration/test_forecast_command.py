@@ -18,10 +18,10 @@ from rich.console import Console
 
 from common.config import check_settings, load_settings
 from common.errors import InputError
+from learner.deciding import decide
 from learner.forecast.command import candidate_of, run_forecast, sentences
 from learner.forecast.questions import answers_of, ask, ask_together, points_of, questions
 from learner.forecast.verdict import verdict
-from learner.plan import decide
 from learner.settings import StudySettings
 
 

@@ -12,10 +12,11 @@ import pytest
 from common.config import load_settings
 from common.tables import read_table
 from common.terms import Records
+from learner.deciding import decide
 from learner.forecast.proposal import model_of, propose
 from learner.forecast.twin import run_study
 from learner.forecast.world import World
-from learner.plan import Decision, decide
+from learner.plan import Decision
 from learner.settings import StudySettings
 from learner.simulation import table_source
 from learner.study import prepare_public_side

@@ -11,8 +11,9 @@ from common.features import FeatureMap
 from common.terms import Records
 from learner.clocks import count_per_owner
 from learner.core import Asynchronous
+from learner.deciding import decide
 from learner.moments import SecondMoments
-from learner.plan import Decision, Plan, PublicSide, decide
+from learner.plan import Decision, Plan, PublicSide
 from learner.settings import StudySettings
 from learner.synchronous import SynchronousAverage, SynchronousDescent
 
