@@ -48,6 +48,7 @@ OPTIONS = [
 ]
 
 DIAGNOSIS_SECONDS = 3.0
+LOOK_SECONDS = 0.5
 
 ERRORS: dict[grpc.StatusCode, type[CoprivError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: BudgetSpentError,
@@ -243,16 +244,22 @@ class _Stream:
         """The answer to one query.
 
         Raises:
-          TimeoutError: There is none after so many seconds, or the owner has ended the stream.
+          TimeoutError: There is none after so many seconds, or the stream is over.
         """
         self._queries.put(query)
-        try:
-            answer = self._answers.get(timeout=self._deadline)
-        except queue.Empty:
-            raise TimeoutError from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        due = time.monotonic() + self._deadline
+        is_live = True
+        # A look now and then: the reader may not be told that the stream is over.
+        while is_live and (left := due - time.monotonic()) > 0:
+            is_live = self._call.is_active()
+            try:
+                answer = self._answers.get(timeout=min(left, LOOK_SECONDS))
+            except queue.Empty:
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        raise TimeoutError
 
     def _read(self) -> None:
         try:

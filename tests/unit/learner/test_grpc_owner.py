@@ -14,29 +14,47 @@ from learner.grpc_owner import _Stream
 class Call:
     """A call that answers some queries and then does what it is made for."""
 
-    def __init__(self, queries: Iterator[pb.Query], *, answers: int, ends: bool) -> None:
+    def __init__(
+        self, queries: Iterator[pb.Query], *, answers: int, ends: bool, is_over: bool
+    ) -> None:
         self._queries, self._answers, self._ends = queries, answers, ends
+        self._left, self._is_over = answers, is_over
         self.cancelled = 0
 
     def __iter__(self) -> Iterator[pb.Response]:
         for _ in range(self._answers):
-            yield pb.Response(sequence=next(self._queries).sequence)
+            sequence = next(self._queries).sequence
+            self._left -= 1
+            yield pb.Response(sequence=sequence)
         if not self._ends:
             threading.Event().wait()  # whatever is cancelled, as gRPC sometimes does
+
+    def is_active(self) -> bool:
+        return self._left > 0 or not self._is_over
 
     def cancel(self) -> None:
         self.cancelled += 1
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_a_stream_that_neither_answers_nor_ends_is_given_up(ends: bool) -> None:
+@pytest.mark.parametrize(
+    ("ends", "is_over", "deadline"),
+    [
+        (False, False, 0.05),
+        # Who is told, or looks, that it is over does not wait for the deadline.
+        (True, True, 600.0),
+        (False, True, 600.0),
+    ],
+)
+def test_a_stream_that_answers_no_more_is_given_up(
+    ends: bool, is_over: bool, deadline: float
+) -> None:
     calls: list[Call] = []
 
     def method(queries: Iterator[pb.Query]) -> Call:
-        calls.append(Call(queries, answers=2, ends=ends))
+        calls.append(Call(queries, answers=2, ends=ends, is_over=is_over))
         return calls[0]
 
-    stream = _Stream(method, deadline=0.05)  # type: ignore[arg-type]
+    stream = _Stream(method, deadline=deadline)  # type: ignore[arg-type]
     assert [stream.ask(pb.Query(sequence=k)).sequence for k in (7, 8)] == [7, 8]
     with pytest.raises(TimeoutError):
         stream.ask(pb.Query(sequence=9))
