@@ -78,9 +78,7 @@ def main(  # noqa: PLR0917 (one for each option)
         "",
         markdown_table(table),
         "",
-        total[0],
-        "",
-        total[1],
+        "\n\n".join(total),
         "",
         "Drift of the public records, as `copriv forecast` tells it: "
         + ", ".join(

@@ -92,6 +92,12 @@ class Conditions:
     promise: Callable[[int], Vector]
     counted: bool = False
 
+    def corrected(self, algorithm: Asynchronous) -> Asynchronous:
+        """The algorithm with the frequencies that its horizon's schedule counts, if they count."""
+        if not self.counted:
+            return algorithm
+        return replace(algorithm, frequency=scheduled_frequency(self.promise(algorithm.horizon)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -333,11 +339,8 @@ class _World:
         """The result of each run."""
         algorithm = replace(self._algorithm, horizon=ticks)
         if isinstance(algorithm, Asynchronous):
-            drawn = self._facts.slots[:ticks]
-            if self._facts.counted:
-                counts = np.bincount(drawn, minlength=algorithm.num_copies)
-                algorithm = replace(algorithm, frequency=scheduled_frequency(counts))
-            slots = np.broadcast_to(drawn[:, None], (ticks, len(steps)))
+            algorithm = self._facts.corrected(algorithm)
+            slots = np.broadcast_to(self._facts.slots[:ticks, None], (ticks, len(steps)))
             rho = steps / algorithm.alpha * algorithm.rho
             return run_replicates(
                 algorithm, slots, gradients=gradients, noise=noise, rho=rho

@@ -28,6 +28,7 @@ __all__ = [
     "draw_ticks",
     "each_alone",
     "scheduled_frequency",
+    "slots_of",
     "synchronous_rounds",
 ]
 
@@ -195,6 +196,16 @@ def _check_groups(groups: Sequence[tuple[int, ...]]) -> None:
             f"groups: got {list(groups)}, expected at least one owner in each group and no owner "
             "in two; list each owner once"
         )
+
+
+def slots_of(ticks: Iterable[Tick], groups: Groups) -> NDArray[np.intp]:
+    """Whose the ticks are, as indices of groups, shape (number of ticks,).
+
+    >>> slots_of([Tick(0.1, (2,)), Tick(0.4, (0, 1))], ((0, 1), (2,))).tolist()
+    [1, 0]
+    """
+    slot = {group: index for index, group in enumerate(groups)}
+    return np.array([slot[tick.owners] for tick in ticks], dtype=np.intp)
 
 
 def scheduled_frequency(counts: NDArray[Any]) -> Vector:

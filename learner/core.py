@@ -32,6 +32,7 @@ __all__ = [
     "LearnerState",
     "Rule",
     "check_numbers",
+    "inverse_frequency",
     "weighted_gradient",
 ]
 
@@ -192,9 +193,7 @@ class Asynchronous:
     def inverse_frequency(self) -> Vector:
         """Remark 4: mean frequency over own frequency, shape (N,); exactly 1 for equal ones."""
         rates = np.ones(self.num_copies) if self.frequency is None else self.frequency
-        # Ratios first: equal frequencies then give exactly N/N.
-        factors: Vector = (rates[:, None] / rates[None, :]).sum(axis=0) / self.num_copies
-        return factors
+        return inverse_frequency(rates)
 
     def _factor(self, state: LearnerState, slot: int) -> float:
         """Remark 4's factor at this tick: from known frequencies, or from the ticks before it."""
@@ -270,6 +269,18 @@ def check_numbers(weights: Vector, **positive: float) -> None:
     for name, value in positive.items():
         if not 0 < value < np.inf:
             raise InputError(f"{name}: got {value}, expected a finite number above 0")
+
+
+def inverse_frequency(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Remark 4's factors: mean over own frequency, along the first axis; exactly 1 for equal ones.
+
+    >>> inverse_frequency(np.array([[1.0, 3.0], [3.0, 3.0]]))
+    array([[2.        , 1.        ],
+           [0.66666667, 1.        ]])
+    """
+    # Ratios first: equal frequencies then give exactly N/N.
+    factors: NDArray[np.float64] = (frequency[:, None] / frequency[None, :]).sum(axis=0)
+    return factors / len(frequency)
 
 
 def weighted_gradient(weights: Vector, tick: Tick, responses: Mapping[int, Vector]) -> Vector:

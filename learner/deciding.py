@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.errors import InputError
 from common.losses import LOSSES, domain_gradient_bound
 from learner.choice import HORIZONS, Conditions, choose
-from learner.clocks import scheduled_frequency
+from learner.clocks import slots_of
 from learner.core import Asynchronous
 from learner.moments import SecondMoments
 from learner.plan import Decision, PublicSide, algorithm_of, clocks_of, is_scheduled
@@ -93,10 +93,8 @@ def _choose(settings: StudySettings, public: PublicSide, fixed: Decision, *, see
     rng = np.random.default_rng(CHOICE_SEED)
     is_settled = fixed.horizon > 0 and settings.privacy.clip != "auto"
     if is_settled and isinstance(unit, Asynchronous):
-        if conditions.counted:
-            counts = conditions.promise(fixed.horizon)
-            unit = replace(unit, frequency=scheduled_frequency(counts))
-        return _choose_step(replace(unit, horizon=fixed.horizon), conditions, fixed, rng=rng)
+        algorithm = conditions.corrected(replace(unit, horizon=fixed.horizon))
+        return _choose_step(algorithm, conditions, fixed, rng=rng)
     choice = choose(
         unit,
         conditions,
@@ -163,10 +161,9 @@ def _conditions(
     """The public facts that the choice rests on."""
     assert public.records is not None  # noqa: S101 (decide has looked)
     groups = groups_of(settings)
-    slot_of = {group: slot for slot, group in enumerate(groups)}
     longest = max(fixed.horizon, *HORIZONS) if is_scheduled(settings) else HORIZONS[-1]
     ticks = islice(clocks_of(settings, fixed.num_records, seed=seed), longest)
-    slots = np.array([slot_of[tick.owners] for tick in ticks], dtype=np.intp)
+    slots = slots_of(ticks, groups)
     counts = np.array(fixed.num_records, dtype=np.float64)
 
     def promise(horizon: int) -> Vector:

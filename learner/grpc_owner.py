@@ -194,8 +194,7 @@ class GrpcOwner:
                 if wait is None or time.monotonic() + wait > due:
                     raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
             except TimeoutError:
-                said = Cause.SILENT.sentence
-                raise UnreachableError(f"owner {self._name} at {self._address}: {said}") from None
+                raise self._named(*self._cause(diagnose)) from None
             time.sleep(wait)
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
@@ -204,6 +203,10 @@ class GrpcOwner:
         detail = error.details()
         if kind is UnreachableError and not busy:
             kind, detail = self._cause(diagnose)
+        return self._named(kind, detail)
+
+    def _named(self, kind: type[CoprivError], detail: str | None) -> CoprivError:
+        """An error that says whose it is."""
         return kind(f"owner {self._name} at {self._address}: {detail}")
 
     def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:

@@ -30,6 +30,7 @@ __all__ = [
     "frequency_of",
     "groups_of",
     "own_index",
+    "with_own_rate",
 ]
 
 Vector = NDArray[np.float64]
@@ -74,6 +75,11 @@ def clock_rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:
         rates: Vector = sizes / sizes.mean()
         return rates
     return np.array([settings.owners[group[0]].clock_rate for group in groups])
+
+
+def with_own_rate(settings: StudySettings) -> Sequence[str]:
+    """Names of the owners whose clock has a rate of its own."""
+    return [entry.name for entry in settings.owners if entry.clock_rate != 1]
 
 
 def frequency_of(settings: StudySettings, num_records: Sequence[int]) -> Vector | None:
@@ -204,7 +210,7 @@ def _asynchronous_problems(settings: StudySettings) -> Sequence[str]:
             'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
             'algorithm.initiative = "learner"'
         )
-    own_rates = [entry.name for entry in settings.owners if entry.clock_rate != 1]
+    own_rates = with_own_rate(settings)
     if given.clocks == "records" and own_rates:
         problems.append(
             f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from common.losses import Loss
 from common.terms import Records
 from learner.clocks import each_alone
-from learner.core import Asynchronous
+from learner.core import Asynchronous, inverse_frequency
 
 __all__ = [
     "GradientFunction",
@@ -348,7 +348,8 @@ def _slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
     groups = algorithm.groups or each_alone(len(algorithm.weights))
     shares = np.array([algorithm.weights[list(group)].sum() for group in groups])[:, None]
     if frequency is None:
-        known: Matrix = shares * algorithm.inverse_frequency[:, None]
-        return known
-    own: Matrix = shares * (frequency.mean(axis=0) / frequency)
-    return own
+        factors = algorithm.inverse_frequency[:, None]
+    else:
+        factors = inverse_frequency(frequency)
+    weights: Matrix = shares * factors
+    return weights

@@ -14,7 +14,7 @@ from common.errors import InputError
 from learner.forecast.groups import PublicGroups
 from learner.forecast.proposal import model_of
 from learner.plan import PublicSide
-from learner.roles import LearnerSettings
+from learner.roles import LearnerSettings, with_own_rate
 from learner.settings import StudySettings, filled
 
 __all__ = ["COMPARED", "Candidate"]
@@ -130,7 +130,7 @@ class Candidate:
         if split is not None:
             privacy["split"] = split
         if given.name == "asynchronous" and privacy["split"] != asked.split:
-            own_rates = any(entry.clock_rate != 1 for entry in self.settings.owners)
+            own_rates = bool(with_own_rate(self.settings))
             keys, privacy = filled(keys, privacy, own_rates=own_rates)
         elif given.name == "asynchronous":
             keys |= {"clocks": given.clocks, "correction": given.correction}

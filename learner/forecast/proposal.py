@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from common.losses import LOSSES, Regulariser
 from common.privacy import plan_noise
-from learner.clocks import Groups
+from learner.clocks import Groups, slots_of
 from learner.core import Asynchronous
 from learner.deciding import decide
 from learner.experiments.schedules import ALWAYS, Attendance
@@ -87,9 +87,7 @@ def propose(
     ticks = None
     known = settings.seed is not None and settings.algorithm.initiative == "learner"
     if known and isinstance(algorithm, Asynchronous):
-        slot_of = {group: slot for slot, group in enumerate(groups)}
-        drawn = islice(plan.ticks(), plan.horizon)
-        ticks = np.array([slot_of[tick.owners] for tick in drawn], dtype=np.intp)
+        ticks = slots_of(islice(plan.ticks(), plan.horizon), groups)
     return Proposal(
         algorithm=algorithm,
         num_records=np.array(num_records, dtype=np.float64),

@@ -88,7 +88,7 @@ def test_the_schedules_counts_are_remark_4s_frequencies(public):
 def test_an_owner_that_the_schedule_leaves_out_is_asked_nothing(public):
     settings = settings_of(algorithm=given(horizon=2), privacy={"clip": 1.0})
     plan = plan_of(settings, public)
-    assert sorted(plan.responses)[0] == 0
+    assert min(plan.responses) == 0
     assert np.all(np.isfinite(plan.algorithm.inverse_frequency))
 
 
