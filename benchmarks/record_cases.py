@@ -15,7 +15,7 @@ from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.losses import LOSSES, Regulariser, domain_gradient_bound
 from common.tables import TableSource
 from common.terms import Records
-from learner.evaluation import Evaluation
+from learner.simulated.evaluation import Evaluation
 
 SOURCES = {
     "hospitals": "sparcs/sparcs_2020_survivors_339006.parquet",

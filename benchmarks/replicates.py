@@ -13,16 +13,16 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 
 from common.losses import Regulariser
-from learner.core import Asynchronous
-from learner.experiments.replicates import (
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.synchronous import SynchronousAverage
+from learner.simulated.replicates import (
     Moments,
     laplace_noise,
     moment_gradients,
     run_replicates,
 )
-from learner.experiments.rounds import run_rounds
-from learner.experiments.schedules import Attendance, draw_schedule
-from learner.synchronous import SynchronousAverage
+from learner.simulated.rounds import run_rounds
+from learner.simulated.schedules import Attendance, draw_schedule
 
 N, P, T = 3, 10, 1000
 REPLICATES = 1000

@@ -4,9 +4,9 @@ r"""The tables of docs/results.md: what each way of training reaches on real rec
 
 DATA is a folder with the files named in ``record_cases.SOURCES``. Only the section ``comparison``
 of the document is written, anew. Every number is a mean over seeds with its 95 % interval. A seed
-fixes the clocks and the noise; runs are simulated with ``learner.experiments``, whose tests hold it
+fixes the clocks and the noise; runs are simulated with ``learner.simulated``, whose tests hold it
 to the loop that trains over the network, and what the recommended profile chooses is decided by
-``learner.plan`` from the public records, for each seed again, as ``copriv simulate`` does.
+``learner.planning.plan`` from the public records, for each seed again, as ``copriv simulate`` does.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from scipy.stats import t as student
 from common.config import check_settings
 from common.losses import LOSSES, domain_gradient_bound
 from common.moments import moments_change, pack_moments
-from learner.clocks import draw_slots
-from learner.core import Asynchronous
-from learner.deciding import decide
-from learner.evaluation import Evaluation
-from learner.experiments.documents import replace_section
-from learner.experiments.replicates import (
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import draw_slots
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.planning.deciding import decide
+from learner.planning.plan import Plan
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.planning.step import largest_stable_step
+from learner.reproduction.documents import replace_section
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.replicates import (
     Moments,
     laplace_noise,
     moment_gradients,
     record_gradients,
     run_replicates,
 )
-from learner.experiments.rounds import run_rounds
-from learner.moments import SecondMoments
-from learner.plan import Plan, PublicSide
-from learner.settings import StudySettings
-from learner.step import largest_stable_step
-from learner.synchronous import SynchronousAverage, SynchronousDescent
+from learner.simulated.rounds import run_rounds
 
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 # The grid that published and synchronous training take their best of.

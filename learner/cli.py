@@ -95,8 +95,8 @@ def simulate(
 
     Example: copriv simulate examples/hospitals.toml --set privacy.epsilon=1
     """
-    from learner.commands import run_simulation  # noqa: PLC0415 (keeps --help quick)
-    from learner.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.study import run_simulation  # noqa: PLC0415 (keeps --help quick)
 
     folder = (run_each_learns if each_learns else run_simulation)(
         _settings(study, overrides, data),
@@ -141,7 +141,7 @@ def train(
 
     Example: copriv train study.toml --out runs/spring
     """
-    from learner.commands import run_training  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.study import run_training  # noqa: PLC0415 (keeps --help quick)
 
     if study is None and (resume is None or overrides or data):
         raise InputError("train: give STUDY.toml, or --resume RUN without --set and --data")
@@ -165,7 +165,7 @@ def report(run: Path) -> None:
 
     Example: copriv report runs/spring
     """
-    from learner.commands import report_run  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.study import report_run  # noqa: PLC0415 (keeps --help quick)
 
     click.echo(f"report: {report_run(run, console=console(width=120))}")
 
@@ -208,7 +208,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
 
     Example: copriv forecast examples/hospitals.toml --quick
     """
-    from learner.forecast.command import run_forecast  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.forecast import run_forecast  # noqa: PLC0415 (keeps --help quick)
 
     folder = run_forecast(
         _settings(study, overrides, data),
@@ -268,7 +268,7 @@ def certs(
 
     Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
     """
-    from learner.certs import run_certs  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.certs import run_certs  # noqa: PLC0415 (keeps --help quick)
 
     settings = None if study is None else _settings(study, (), None)
     run_certs(
@@ -318,7 +318,7 @@ def reproduce(  # noqa: PLR0917 (one for each option)
 
     Example: copriv reproduce A4 S6 --data ../shared/data
     """
-    from learner.experiments.reproduce import run_reproduction  # noqa: PLC0415
+    from learner.reproduction.reproduce import run_reproduction  # noqa: PLC0415
 
     run_reproduction(
         figures,
@@ -348,7 +348,7 @@ def features_fit(
 
     Example: copriv features fit examples/hospitals.toml --out features.json
     """
-    from learner.study import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning.public_side import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
 
     target = out or Path("features.json")
     feature_map = prepare_public_side(
@@ -367,7 +367,7 @@ def features_fit(
 
 
 def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any:
-    from learner.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
 
     added = () if data is None else (f"data.path='{data.resolve()}'",)
     return load_settings(StudySettings, study, overrides=(*overrides, *added))

@@ -1,1 +1,1 @@
-"""What privacy will cost, before it is paid: bounds, a simulated twin, a verdict for each owner."""
+"""What a study would come to, from public records alone."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from common.errors import InputError
 from learner.forecast.groups import PublicGroups
 from learner.forecast.proposal import model_of
-from learner.plan import PublicSide
-from learner.roles import LearnerSettings, with_own_rate
-from learner.settings import StudySettings, filled
+from learner.planning.public_side import PublicSide
+from learner.planning.sections import LearnerSettings, filled
+from learner.planning.settings import StudySettings, with_own_rate
 
 __all__ = ["COMPARED", "Candidate"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from common.errors import InputError
 from common.losses import Loss, Regulariser
 from common.terms import Records
-from learner.evaluation import Evaluation, optimum
+from learner.simulated.evaluation import Evaluation, optimum
 
 __all__ = ["NOTABLE_DRIFT", "Model", "PublicGroups", "consecutive_parts", "drift"]
 

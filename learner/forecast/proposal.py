@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from common.losses import LOSSES, Regulariser
 from common.privacy import plan_noise
-from learner.clocks import Groups, slots_of
-from learner.core import Asynchronous
-from learner.deciding import decide
-from learner.experiments.schedules import ALWAYS, Attendance
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import Groups, slots_of
 from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
-from learner.plan import Decision, Plan, PublicSide, algorithm_of, is_scheduled
-from learner.roles import clock_rates, groups_of, own_index
-from learner.settings import StudySettings
+from learner.planning.deciding import decide
+from learner.planning.plan import Decision, Plan, algorithm_of, is_scheduled
+from learner.planning.public_side import PublicSide
+from learner.planning.roles import clock_rates, groups_of, own_index
+from learner.planning.settings import StudySettings
+from learner.simulated.schedules import ALWAYS, Attendance
 
 __all__ = ["model_of", "propose"]
 

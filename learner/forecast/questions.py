@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from learner.deciding import decide
-from learner.experiments.schedules import Attendance
 from learner.forecast.candidate import Candidate
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Forecast, forecast
-from learner.plan import Decision
-from learner.settings import StudySettings
+from learner.planning.deciding import decide
+from learner.planning.plan import Decision
+from learner.planning.settings import StudySettings
+from learner.simulated.schedules import Attendance
 
 __all__ = [
     "FACTORS",

@@ -17,9 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.clocks import Groups, scheduled_frequency
-from learner.core import Asynchronous
-from learner.experiments.replicates import (
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import Groups, scheduled_frequency
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.forecast.groups import PublicGroups
+from learner.forecast.playing import are_certain, play_owners
+from learner.forecast.world import World
+from learner.simulated.replicates import (
     GradientFunction,
     Moments,
     NoiseFunction,
@@ -27,19 +32,14 @@ from learner.experiments.replicates import (
     moment_gradients,
     run_replicates,
 )
-from learner.experiments.rounds import run_rounds
-from learner.experiments.schedules import (
+from learner.simulated.rounds import run_rounds
+from learner.simulated.schedules import (
     ALWAYS,
     Attendance,
     Split,
     draw_presence,
     draw_schedule,
 )
-from learner.forecast.groups import PublicGroups
-from learner.forecast.playing import are_certain, play_owners
-from learner.forecast.world import World
-from learner.moments import SecondMoments
-from learner.synchronous import SynchronousAverage, SynchronousDescent
 
 __all__ = ["Forecast", "Proposal", "Solver", "forecast", "run_in_worlds", "run_study"]
 

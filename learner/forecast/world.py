@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.terms import Records
-from learner.clocks import Groups
-from learner.evaluation import Evaluation
-from learner.experiments.replicates import (
+from learner.algorithms.clocks import Groups
+from learner.forecast.groups import Model, PublicGroups
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.replicates import (
     GradientFunction,
     Moments,
     moment_gradients,
     record_gradients,
 )
-from learner.forecast.groups import Model, PublicGroups
 
 __all__ = ["Mixture", "World"]
 

@@ -18,11 +18,11 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
-from learner.certificates import Party, make_certificates
-from learner.grpc_owner import GrpcOwner
-from learner.listening import ListeningLearner
-from learner.memory_owner import MemoryOwner
-from learner.owners import Owner
+from learner.network.certificates import Party, make_certificates
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.listening import ListeningLearner
+from learner.training.memory_owner import MemoryOwner
+from learner.training.owners import Owner
 from owner.attaching import open_attachment
 from owner.server import RunningOwner
 

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 import tomli_w
 
-from learner.certificates import Party, make_certificates
+from learner.network.certificates import Party, make_certificates
 from owner.ledger_rows import read_studies, verify_ledger
 
 pytestmark = pytest.mark.trouble

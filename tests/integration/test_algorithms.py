@@ -15,14 +15,14 @@ from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
-from learner.grpc_owner import GrpcOwner
-from learner.journal import Journal
-from learner.memory_owner import MemoryOwner
-from learner.owners import Owner
-from learner.plan import PublicSide
-from learner.runner import Applied
-from learner.settings import StudySettings
-from learner.study import Outcome, train
+from learner.network.grpc_owner import GrpcOwner
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.training.journal import Journal
+from learner.training.memory_owner import MemoryOwner
+from learner.training.owners import Owner
+from learner.training.runner import Applied
+from learner.training.study import Outcome, train
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner
 
@@ -200,7 +200,7 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
 
 def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
     from common.losses import LOSSES, Regulariser  # noqa: PLC0415
-    from learner.evaluation import Evaluation  # noqa: PLC0415
+    from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
 
     here = world("squared")
     owners = [MemoryOwner(n, s, seed=None) for n, s in zip(NAMES, here.shards, strict=True)]

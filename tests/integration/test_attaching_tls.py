@@ -15,7 +15,7 @@ import grpc
 import pytest
 import tomli_w
 
-import learner.certificates
+import learner.network.certificates
 from common.config import check_settings, read_toml
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.features import FeatureMap
@@ -23,14 +23,14 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
-from learner.certificates import Party, make_certificates
-from learner.connections import remote_owners
-from learner.grpc_owner import GrpcOwner
-from learner.journal import Journal
-from learner.listening import ListeningLearner
-from learner.plan import PublicSide
-from learner.settings import StudySettings
-from learner.study import train
+from learner.network.certificates import Party, make_certificates
+from learner.network.connections import remote_owners
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.listening import ListeningLearner
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.training.journal import Journal
+from learner.training.study import train
 from owner.attaching import open_attachment
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner
@@ -61,9 +61,9 @@ def expired(out: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     kept = out.with_name("kept")
     shutil.copytree(out, kept)
     with monkeypatch.context() as patch:
-        patch.setattr(learner.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
-        real = learner.certificates.timedelta
-        patch.setattr(learner.certificates, "timedelta", lambda days: real(hours=-1))
+        patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
+        real = learner.network.certificates.timedelta
+        patch.setattr(learner.network.certificates, "timedelta", lambda days: real(hours=-1))
         certs(out, renew=True, days=1)
     for name in {folder.name for folder in out.iterdir()} - {who}:
         shutil.copytree(kept / name, out / name, dirs_exist_ok=True)

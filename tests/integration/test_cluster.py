@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from learner.experiments.sweeps import run_sweep
+from learner.simulated.sweeps import run_sweep
 
 distributed = pytest.importorskip("distributed")
 

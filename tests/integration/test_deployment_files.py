@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from common.config import check_settings, load_settings
-from learner.settings import StudySettings
+from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,7 +154,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
         for name in re.findall(r"copriv_[a-z_]+", target["expr"])
     }
     sources = "".join(
-        (ROOT / path).read_text() for path in ("owner/metrics.py", "learner/metrics.py")
+        (ROOT / path).read_text() for path in ("owner/metrics.py", "learner/results/metrics.py")
     )
     for name in asked:
         assert f'"{name.removesuffix("_bucket")}"' in sources, name

@@ -73,6 +73,6 @@ def test_no_other_distribution_claims_our_import_names() -> None:
 @pytest.mark.parametrize("example", ["hospitals.toml", "lending.toml", "creditcard.toml"])
 def test_examples_are_valid_studies(example: str) -> None:
     from common.config import load_settings  # noqa: PLC0415
-    from learner.settings import StudySettings  # noqa: PLC0415
+    from learner.planning.settings import StudySettings  # noqa: PLC0415
 
     assert len(load_settings(StudySettings, ROOT / "examples" / example).owners) == 3

@@ -18,11 +18,11 @@ from rich.console import Console
 
 from common.config import check_settings, load_settings
 from common.errors import InputError
-from learner.deciding import decide
-from learner.forecast.command import candidate_of, run_forecast, sentences
+from learner.commands.forecast import candidate_of, run_forecast, sentences
 from learner.forecast.questions import answers_of, ask, ask_together, points_of, questions
 from learner.forecast.verdict import verdict
-from learner.settings import StudySettings
+from learner.planning.deciding import decide
+from learner.planning.settings import StudySettings
 
 
 def make_table(rows, seed, region=None):

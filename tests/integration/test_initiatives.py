@@ -23,17 +23,17 @@ from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, Query, Response, StudyTerms
-from learner.clocks import Tick
-from learner.grpc_owner import GrpcOwner
-from learner.journal import Journal
-from learner.line import OwnerLine
-from learner.listening import ListeningLearner
-from learner.memory_owner import MemoryOwner, OwnShard
-from learner.owners import Owner
-from learner.plan import PublicSide
-from learner.runner import Applied, Pace, run
-from learner.settings import StudySettings
-from learner.study import Outcome, train
+from learner.algorithms.clocks import Tick
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.listening import ListeningLearner
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.training.journal import Journal
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner, OwnShard
+from learner.training.owners import Owner
+from learner.training.runner import Applied, Pace, run
+from learner.training.study import Outcome, train
 from owner.attaching import Attachment, open_attachment
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner

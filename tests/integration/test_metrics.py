@@ -24,10 +24,10 @@ from common.config import read_toml
 from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
-from learner.grpc_owner import GrpcOwner
-from learner.line import OwnerLine
-from learner.memory_owner import MemoryOwner
-from learner.metrics import LearnerMetrics, MeasuredOwner
+from learner.network.grpc_owner import GrpcOwner
+from learner.results.metrics import LearnerMetrics, MeasuredOwner
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
 from owner.health import ask_health
 from owner.server import RunningOwner
 

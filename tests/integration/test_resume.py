@@ -19,20 +19,20 @@ import pandas as pd
 import pytest
 import tomli_w
 
-import learner.line
-import learner.runner
+import learner.training.line
+import learner.training.runner
 from common.config import read_toml
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
 from common.features import FeatureMap
 from common.losses import Regulariser
 from common.terms import Enrollment, Query, Response, StudyTerms
-from learner.clocks import PoissonClocks, each_alone, synchronous_rounds
-from learner.core import Asynchronous
-from learner.journal import Journal, TickEntry
-from learner.line import OwnerLine
-from learner.memory_owner import MemoryOwner
-from learner.runner import Applied, Pace, run
-from learner.synchronous import SynchronousAverage
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
+from learner.algorithms.synchronous import SynchronousAverage
+from learner.training.journal import Journal, TickEntry
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
+from learner.training.runner import Applied, Pace, run
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner, start_owner
 
@@ -108,7 +108,7 @@ def start(
     *,
     rounds: bool,
 ) -> list[Applied]:
-    """One start of the learner, as ``learner.study.train`` does it."""
+    """One start of the learner, as ``learner.training.study.train`` does it."""
     rows: list[Applied] = []
     answered = [0] * len(owners)
     for entry in journal.entries():
@@ -177,9 +177,9 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(learner.line, "SHORTEST_WAIT_SECONDS", 0.0002)
-    monkeypatch.setattr(learner.line, "LONGEST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr(learner.runner, "IDLE_SECONDS", 0.0005)
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
+    monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.0005)
     terms = make_terms(horizon=25, responses=25)
     records = feature_map.apply(table_maker(50, seed=1), where="test")
     crashes = 0
@@ -287,7 +287,7 @@ def test_a_number_is_asked_for_one_theta_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A query that seemed lost may still arrive: asking its number anew would end the study."""
-    monkeypatch.setattr(learner.line, "SHORTEST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
     records = feature_map.apply(table_maker(50, seed=1), where="test")
 
     class Delayed(MemoryOwner):

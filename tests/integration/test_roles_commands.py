@@ -21,7 +21,7 @@ import tomli_w
 from common.errors import BudgetSpentError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
-from learner.grpc_owner import GrpcOwner
+from learner.network.grpc_owner import GrpcOwner
 from owner.core import Shard, mean_gradient
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner

@@ -16,15 +16,15 @@ import pytest
 import tomli_w
 from cryptography import x509
 
-import learner.certificates
+import learner.network.certificates
 from common.config import read_toml
 from common.errors import InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
-from learner.certificates import Party, make_certificates
-from learner.grpc_owner import GrpcOwner
+from learner.network.certificates import Party, make_certificates
+from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_rows import read_studies
 from owner.server import RunningOwner
 
@@ -56,10 +56,10 @@ def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Certificates of the folder's own CA that ran out an hour ago."""
     certs(out)
     with monkeypatch.context() as patch:
-        patch.setattr(learner.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
-        real = learner.certificates.timedelta
-        patch.setattr(learner.certificates, "timedelta", lambda days: real(hours=-1))
-        patch.setattr(learner.certificates, "_still_good", lambda *_: None)
+        patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
+        real = learner.network.certificates.timedelta
+        patch.setattr(learner.network.certificates, "timedelta", lambda days: real(hours=-1))
+        patch.setattr(learner.network.certificates, "_still_good", lambda *_: None)
         return certs(out, days=1)
 
 

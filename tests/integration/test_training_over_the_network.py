@@ -12,14 +12,14 @@ import pytest
 from common.features import FeatureMap
 from common.losses import Regulariser
 from common.terms import StudyTerms
-from learner.clocks import PoissonClocks, each_alone
-from learner.core import Asynchronous
-from learner.grpc_owner import GrpcOwner
-from learner.journal import Journal
-from learner.line import OwnerLine
-from learner.memory_owner import MemoryOwner
-from learner.owners import Owner
-from learner.runner import Applied, Pace, run
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import PoissonClocks, each_alone
+from learner.network.grpc_owner import GrpcOwner
+from learner.training.journal import Journal
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
+from learner.training.owners import Owner
+from learner.training.runner import Applied, Pace, run
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

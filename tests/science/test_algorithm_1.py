@@ -8,10 +8,10 @@ import pytest
 
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.clocks import PoissonClocks, draw_ticks, each_alone, synchronous_rounds
-from learner.core import Asynchronous
-from learner.evaluation import Evaluation, optimum
-from learner.synchronous import SynchronousDescent
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import PoissonClocks, draw_ticks, each_alone, synchronous_rounds
+from learner.algorithms.synchronous import SynchronousDescent
+from learner.simulated.evaluation import Evaluation, optimum
 
 SQUARED = LOSSES["squared"]
 

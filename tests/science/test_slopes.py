@@ -12,14 +12,14 @@ import pytest
 from common.config import load_settings
 from common.tables import read_table
 from common.terms import Records
-from learner.deciding import decide
 from learner.forecast.proposal import model_of, propose
 from learner.forecast.twin import run_study
 from learner.forecast.world import World
-from learner.plan import Decision
-from learner.settings import StudySettings
-from learner.simulation import table_source
-from learner.study import prepare_public_side
+from learner.network.processes import table_source
+from learner.planning.deciding import decide
+from learner.planning.plan import Decision
+from learner.planning.public_side import prepare_public_side
+from learner.planning.settings import StudySettings
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hospitals.toml"
 FACTORS = np.array([2.0, 4.0, 8.0, 16.0])

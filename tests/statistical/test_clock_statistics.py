@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from learner.clocks import PoissonClocks, Tick, draw_slots, draw_ticks, each_alone
+from learner.algorithms.clocks import PoissonClocks, Tick, draw_slots, draw_ticks, each_alone
 
 TICKS = 20_000
 # A right generator fails once in 10,000 seeds; a wrong one passes less than once in a million.

@@ -18,7 +18,7 @@ from common.losses import LOSSES, Domain
 from common.privacy import plan_noise
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from learner.grpc_owner import GrpcOwner
+from learner.network.grpc_owner import GrpcOwner
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 from owner.server import RunningOwner
 

@@ -32,12 +32,12 @@ from common.features import FeatureSettings, fit_feature_map
 from common.losses import Regulariser
 from common.tables import TableSource
 from common.terms import Query, Response, StudyTerms
-from learner.clocks import PoissonClocks, each_alone
-from learner.core import Asynchronous
-from learner.grpc_owner import GrpcOwner
-from learner.journal import Journal
-from learner.line import OwnerLine
-from learner.runner import Pace, run
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import PoissonClocks, each_alone
+from learner.network.grpc_owner import GrpcOwner
+from learner.training.journal import Journal
+from learner.training.line import OwnerLine
+from learner.training.runner import Pace, run
 from owner.ledger_rows import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ import pytest
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.tables import TableSource, count_shared_rows
-from learner.settings import StudySettings
-from learner.study import prepare_public_side
+from learner.planning.public_side import prepare_public_side
+from learner.planning.settings import StudySettings
 from owner.provenance import bounds_in_words, check_provenance, was_fitted_on
 from owner.server import start_owner
 

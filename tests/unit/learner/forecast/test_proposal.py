@@ -5,10 +5,11 @@ import pytest
 
 from common.config import check_settings
 from common.privacy import plan_noise
-from learner.experiments.schedules import Attendance
 from learner.forecast.proposal import propose
-from learner.plan import Decision, Plan, PublicSide
-from learner.settings import StudySettings
+from learner.planning.plan import Decision, Plan
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.simulated.schedules import Attendance
 
 COUNTS = (100, 300, 600)
 DECISION = Decision(num_records=COUNTS, horizon=30, clip=None, constant=0.1)

@@ -7,13 +7,13 @@ import pytest
 
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.core import Asynchronous
-from learner.experiments.schedules import Attendance
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.forecast.groups import Model, PublicGroups
 from learner.forecast.twin import Proposal, forecast, run_in_worlds, run_study
 from learner.forecast.world import World
-from learner.moments import SecondMoments
-from learner.synchronous import SynchronousAverage, SynchronousDescent
+from learner.simulated.schedules import Attendance
 
 P = 3
 MODEL = Model(loss=LOSSES["squared"], regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)

@@ -1,0 +1,1 @@
+"""The papers' equations and ours: pure, from one state to the next."""

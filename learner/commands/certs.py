@@ -1,0 +1,119 @@
+"""The command ``copriv certs``: who needs a certificate, and what there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import InputError
+from common.tls import Role, host_and_port
+from learner.network.certificates import Issued, Party, make_certificates
+from learner.planning.settings import StudySettings
+
+__all__ = ["run_certs"]
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+CA_DAYS = 3650
+
+
+def run_certs(
+    settings: StudySettings | None,
+    *,
+    owners: Sequence[str],
+    learners: Sequence[str],
+    out: Path,
+    days: int,
+    renew: bool,
+    console: Console,
+) -> None:
+    """Make a study's certificates, and show what there is.
+
+    Args:
+      settings: The study, whose owners need no option; or None.
+      owners: NAME=HOST[,HOST] of owners that serve, NAME of owners that attach.
+      learners: NAME of learners that ask, NAME=HOST[,HOST] of learners that listen too.
+      out: Where the folders of the CA and all parties are.
+      days: How long a new certificate is valid.
+      renew: Whether to make all anew.
+      console: Where to tell.
+
+    Raises:
+      InputError: No owner is named, owners have no learner to go to, or a file cannot be written.
+    """
+    parties = _parties(settings, owners, learners)
+    study = settings.name if settings else "a study"
+    issued = make_certificates(out, parties, study=study, days=days, ca_days=CA_DAYS, renew=renew)
+    console.print(_table(issued))
+    console.print(
+        f"Give each party its folder; {out / 'ca'} stays here: its key makes more of them.",
+        highlight=False,
+    )
+
+
+def _parties(
+    settings: StudySettings | None, owners: Sequence[str], learners: Sequence[str]
+) -> list[Party]:
+    """Owners by the study's addresses, unless an option says otherwise; then the learners."""
+    found = {party.name: party for party in _of_study(settings)} if settings else {}
+    for option in owners:
+        party = _party("owner", option)
+        found[party.name] = party
+    if not found:
+        raise InputError("certs: no owner is named; give --owner NAME=HOST, or a STUDY.toml")
+    parties = [*found.values(), *(_party("learner", option) for option in learners)]
+    attaching = [party.name for party in parties if party.role == "owner" and party.may_call]
+    if attaching and not any(p.role == "learner" and p.may_be_called for p in parties):
+        raise InputError(
+            f"certs: {attaching[0]} has no host, so it goes to the learner, and no learner has "
+            f"one either; give --owner {attaching[0]}=HOST, or --learner NAME=HOST"
+        )
+    return parties
+
+
+def _of_study(settings: StudySettings) -> list[Party]:
+    """The owners of a study that serve at an address, or that come to the learner."""
+    attaching = settings.algorithm.initiative == "owner"
+    return [
+        Party(
+            name=entry.name,
+            role="owner",
+            hosts=() if attaching or not entry.address else (host_and_port(entry.address)[0],),
+        )
+        for entry in settings.owners
+        if attaching or entry.address is not None
+    ]
+
+
+def _party(role: Role, option: str) -> Party:
+    """The party of NAME or NAME=HOST[,HOST]."""
+    name, equals, listed = option.partition("=")
+    hosts = tuple(listed.split(",")) if equals else ()
+    if not (NAME.fullmatch(name) and all(hosts)):
+        raise InputError(f"--{role} {option}: expected NAME, NAME=HOST or NAME=HOST,HOST")
+    return Party(name=name, role=role, hosts=hosts)
+
+
+def _table(issued: Sequence[Issued]) -> Table:
+    """Who has a certificate, for which names, and until when."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("folder", "name", "role", "may", "for", "expires", ""):
+        table.add_column(head)
+    for one in issued:
+        called = "serve" if one.party.role == "owner" else "listen"
+        calls = "attach" if one.party.role == "owner" else "ask"
+        deeds = [called] * one.party.may_be_called + [calls] * one.party.may_call
+        table.add_row(
+            str(one.folder),
+            one.party.name,
+            one.party.role,
+            ", ".join(deeds),
+            ", ".join(one.party.names),
+            f"{one.expires:%Y-%m-%d}",
+            "new" if one.made else "kept",
+        )
+    return table

@@ -1,0 +1,157 @@
+"""Every owner learns a model of its own: N studies, in each of which another owner is the learner.
+
+No central learner is needed: each owner asks its own shard exactly and the others privately.
+Each owner therefore answers in N - 1 studies, and its lifetime budget has to cover them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import InputError
+from learner.commands.study import measure_with, read_shards, train_into
+from learner.network.connections import Connections
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.processes import OwnerProcess, owner_processes
+from learner.planning.public_side import prepare_public_side
+from learner.planning.sections import LearnerSettings
+from learner.planning.settings import StudySettings, check_roles
+from learner.results.run_folder import create_run_folder, write_json
+from learner.training.memory_owner import OwnShard
+from learner.training.owners import Owner
+
+__all__ = ["run_each_learns", "with_learner"]
+
+
+def with_learner(settings: StudySettings, name: str) -> StudySettings:
+    """The same study with this owner as the learner.
+
+    Raises:
+      InputError: The study's roles do not allow it.
+    """
+    changed = settings.model_copy(update={"learner": LearnerSettings(own=name, shows_model=True)})
+    try:
+        check_roles(changed)
+    except ValueError as error:
+        raise InputError(f"--each-learns: {error}") from None
+    return changed
+
+
+def run_each_learns(
+    settings: StudySettings,
+    *,
+    base: Path,
+    out: Path | None,
+    insecure_noise_seed: int | None,
+    allow_private_bounds: bool,
+    console: Console,
+) -> Path:
+    """Run the N studies with owners as processes here; returns the folder of all of them.
+
+    Raises:
+      CoprivError: Bad input, an owner that does not start, or one that refuses.
+    """
+    if settings.learner.own is not None:
+        raise InputError("--each-learns: every owner learns in turn; remove learner.own")
+    if len(settings.owners) == 1:
+        raise InputError("--each-learns: one owner has nobody to learn with; name more owners")
+    studies = [with_learner(settings, entry.name) for entry in settings.owners]
+    public = prepare_public_side(settings, base=base)
+    shards = read_shards(settings, public, base=base)
+    folder = create_run_folder(out, name=settings.name)
+    (folder / "features.json").write_text(public.feature_map.to_json(), encoding="utf-8")
+    told = []
+    with owner_processes(
+        settings,
+        base=base,
+        run_folder=folder,
+        insecure_noise_seed=insecure_noise_seed,
+        allow_private_bounds=allow_private_bounds,
+        studies=len(studies) - 1,
+    ) as processes:
+        for index, study in enumerate(studies):
+            own = OwnShard(settings.owners[index].name, shards[index])
+            connections = Connections(_with_own(settings, processes, own, index))
+            run = folder / own.name
+            run.mkdir()
+            summary = train_into(
+                run,
+                study,
+                public,
+                connections,
+                base=base,
+                console=console,
+                measure=measure_with(study, public, shards),
+            )
+            told.append(summary)
+    result = table_of_results(told)
+    console.print(_table(settings.name, result))
+    write_json(folder / "each-learns.json", result)
+    return folder
+
+
+def _with_own(
+    settings: StudySettings, processes: Sequence[OwnerProcess], own: OwnShard, index: int
+) -> list[Owner]:
+    """The other owners at their ports, and the own shard in its place."""
+    return [
+        own
+        if i == index
+        else GrpcOwner(process.name, process.address, deadline=settings.network.deadline)
+        for i, process in enumerate(processes)
+    ]
+
+
+def table_of_results(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each owner: its own model, what it would have had alone, and what it spent."""
+    rows = []
+    for summary in summaries:
+        name = summary["own"]
+        mine = _entry(summary, name)
+        spent = sum(
+            (Fraction(_entry(other, name)["epsilon_spent"]) for other in summaries), Fraction(0)
+        )
+        rows.append(
+            {
+                "name": name,
+                "records": mine["records"],
+                "relative_fitness": summary["relative_fitness"],
+                "relative_fitness_alone": mine["relative_fitness_alone"],
+                "gains": mine["gains"],
+                "studies_answered": len(summaries) - 1,
+                "epsilon_spent": str(spent),
+            }
+        )
+    return rows
+
+
+def _entry(summary: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a summary says of one owner."""
+    found: dict[str, Any] = next(owner for owner in summary["owners"] if owner["name"] == name)
+    return found
+
+
+def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """The N results for a terminal."""
+    table = Table(title=f"{name}: every owner learns", box=box.SIMPLE_HEAD, pad_edge=False)
+    heads = ("learner", "records", "own model", "alone", "gains", "answered in", "epsilon spent")
+    for index, head in enumerate(heads):
+        table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row["name"],
+            f"{row['records']:,}",
+            f"{row['relative_fitness']:.3g}",
+            f"{row['relative_fitness_alone']:.3g}",
+            "yes" if row["gains"] else "no",
+            f"{row['studies_answered']} studies",
+            f"{float(Fraction(row['epsilon_spent'])):.4g}",
+        )
+    return table

@@ -1,1 +1,0 @@
-"""Many runs at once, and the papers' figures."""

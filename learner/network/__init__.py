@@ -1,0 +1,1 @@
+"""Owners elsewhere: over gRPC, on streams they open, in processes on this machine."""

@@ -1,0 +1,1 @@
+"""From settings to decisions: what will run, and what each owner is asked to promise."""

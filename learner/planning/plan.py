@@ -1,0 +1,231 @@
+"""Settings become a plan: the algorithm, its ticks, and what each owner is asked to promise.
+
+What the settings leave to "auto" comes with the decision (:mod:`learner.planning.deciding`), a
+handful of numbers; equal settings and equal numbers make equal plans, so a run that is resumed goes
+on with what it began with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.features import FeatureMap
+from common.losses import Regulariser
+from common.terms import StudyTerms
+from learner.algorithms.asynchronous import Algorithm, Asynchronous
+from learner.algorithms.clocks import (
+    PoissonClocks,
+    Tick,
+    count_per_owner,
+    scheduled_frequency,
+    synchronous_rounds,
+)
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.planning.roles import clock_rates, frequency_of, groups_of
+from learner.planning.settings import StudySettings
+
+__all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The numbers that a plan needs beside the settings.
+
+    Args:
+      num_records: Each owner's n_i, as it described itself.
+      horizon: The number T of communications or rounds; N for moments.
+      clip: The clip C, or None for the domain's bound.
+      constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
+      forecast: Forecast relative fitness of what was chosen; None where nothing was.
+      largest_stable: The constant of the largest stable step; None where no step was chosen.
+    """
+
+    num_records: tuple[int, ...]
+    horizon: int
+    clip: float | None
+    constant: float
+    forecast: float | None = None
+    largest_stable: float | None = None
+
+    def to_json(self) -> str:
+        """The decision as text, for the journal.
+
+        >>> made = Decision(num_records=(3, 4), horizon=9, clip=None, constant=0.1)
+        >>> Decision.from_json(made.to_json()) == made
+        True
+        """
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Decision:
+        """The decision of :meth:`to_json`."""
+        values = json.loads(text)
+        return cls(**values | {"num_records": tuple(values["num_records"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will run.
+
+    Args:
+      settings: The study's settings.
+      num_features: The number p of features.
+      decision: What they left open.
+      seed: The clocks' seed.
+    """
+
+    settings: StudySettings
+    num_features: int
+    decision: Decision
+    seed: int
+
+    @cached_property
+    def algorithm(self) -> Algorithm[Any]:
+        """The algorithm that the settings name, with the owners' weights n_i/n."""
+        algorithm = algorithm_of(self.settings, self.num_features, self.decision)
+        if self._is_scheduled and isinstance(algorithm, Asynchronous) and algorithm.counted:
+            # Nothing is left to count while the run goes.
+            return replace(algorithm, counted=False, frequency=self._counted)
+        return algorithm
+
+    @property
+    def horizon(self) -> int:
+        """The number T of communications."""
+        return self.decision.horizon
+
+    def ticks(self) -> Iterable[Tick]:
+        """The ticks, the same at every call; a schedule ends with its horizon."""
+        if self.settings.algorithm.name.startswith("synchronous"):
+            return synchronous_rounds(len(self.settings.owners))
+        if self.settings.algorithm.name == "moments":
+            return _first_ticks(self._clocks(), len(self.settings.owners))
+        clocks = self._clocks()
+        return islice(clocks, self.horizon) if self._is_scheduled else clocks
+
+    @cached_property
+    def responses(self) -> tuple[int, ...]:
+        """The number of responses asked of each owner; 0 of one that the schedule leaves out."""
+        owners = len(self.settings.owners)
+        if self.settings.algorithm.name == "moments":
+            return (1,) * owners
+        if not self._is_scheduled:
+            return (self.horizon,) * owners
+        return tuple(count_per_owner(list(self.ticks()), owners).tolist())
+
+    def terms(self, feature_map: FeatureMap, *, study_id: str) -> list[StudyTerms]:
+        """What each owner is asked to agree to; 0 responses where it is not asked at all."""
+        settings = self.settings
+        return [
+            StudyTerms(
+                study_id=study_id,
+                loss=settings.model.loss,
+                theta_max=settings.model.theta_max,
+                feature_map=feature_map.to_json(),
+                horizon=self.horizon,
+                responses=responses,
+                epsilon=entry.epsilon or settings.privacy.epsilon,
+                clip=self.decision.clip,
+                kappa=settings.privacy.kappa,
+                release="moments" if settings.algorithm.name == "moments" else "gradient",
+            )
+            for entry, responses in zip(settings.owners, self.responses, strict=True)
+        ]
+
+    def _clocks(self) -> PoissonClocks:
+        return clocks_of(self.settings, self.decision.num_records, seed=self.seed)
+
+    @property
+    def _is_scheduled(self) -> bool:
+        return is_scheduled(self.settings)
+
+    @cached_property
+    def _counted(self) -> Vector:
+        """How often the schedule has each group."""
+        counts = np.array(self.responses, dtype=np.float64)
+        return scheduled_frequency(counts[[group[0] for group in groups_of(self.settings)]])
+
+
+def is_scheduled(settings: StudySettings) -> bool:
+    """Whether the clocks are drawn ahead and each owner promises its own count."""
+    return settings.privacy.split == "schedule" and settings.algorithm.name == "asynchronous"
+
+
+def algorithm_of(
+    settings: StudySettings, num_features: int, decision: Decision
+) -> Asynchronous | SynchronousAverage | SynchronousDescent | SecondMoments:
+    """The algorithm that the settings name."""
+    counts = np.array(decision.num_records, dtype=np.float64)
+    weights = counts / counts.sum()
+    given, box = settings.algorithm, settings.model.theta_max
+    regulariser = Regulariser(coefficient=settings.model.regularisation)
+    groups = groups_of(settings)
+    match given.name:
+        case "asynchronous":
+            return Asynchronous(
+                weights=weights,
+                num_features=num_features,
+                horizon=decision.horizon,
+                rho=decision.constant,
+                theta_max=box,
+                regulariser=regulariser,
+                rule=given.rule or "printed",
+                groups=groups if len(groups) < len(weights) else (),
+                frequency=frequency_of(settings, decision.num_records),
+                counted=given.correction == "counted",
+                tail_average=given.average == "tail",
+            )
+        case "synchronous-1":
+            return SynchronousDescent(
+                weights=weights,
+                num_features=num_features,
+                horizon=decision.horizon,
+                rho=decision.constant,
+                theta_max=box,
+                regulariser=regulariser,
+                projection=given.rule != "printed",
+            )
+        case "synchronous-2":
+            return SynchronousAverage(
+                weights=weights,
+                num_features=num_features,
+                horizon=decision.horizon,
+                initial_step=decision.constant,
+                theta_max=box,
+                regulariser=regulariser,
+            )
+        case "moments":
+            return SecondMoments(
+                weights=weights,
+                num_features=num_features,
+                theta_max=box,
+                regulariser=regulariser,
+            )
+
+
+def clocks_of(settings: StudySettings, num_records: Sequence[int], *, seed: int) -> PoissonClocks:
+    """The clocks of the owners, or of their groups."""
+    return PoissonClocks(
+        groups_of(settings), clock_rates(settings, num_records), rng=np.random.default_rng(seed)
+    )
+
+
+def _first_ticks(clocks: PoissonClocks, num_owners: int) -> Iterable[Tick]:
+    """The first tick of each owner's clock."""
+    seen: set[tuple[int, ...]] = set()
+    for tick in clocks:
+        if tick.owners not in seen:
+            seen.add(tick.owners)
+            yield tick
+        if len(seen) == num_owners:
+            return

@@ -1,0 +1,273 @@
+"""The sections of STUDY.toml, each checked by itself, and what a profile fills in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from common.config import Address, Epsilon, Positive, Settings
+from common.tables import TableSource
+
+__all__ = [
+    "AlgorithmName",
+    "AlgorithmSettings",
+    "Clocks",
+    "Correction",
+    "DataSettings",
+    "Initiative",
+    "LearnerSettings",
+    "ModelSettings",
+    "NetworkSettings",
+    "OwnerEntry",
+    "PrivacySettings",
+    "Profile",
+    "filled",
+    "is_owner_requested",
+]
+
+AlgorithmName = Literal["asynchronous", "synchronous-1", "synchronous-2", "moments"]
+Profile = Literal["published", "recommended"]
+Initiative = Literal["learner", "broadcast", "owner"]
+Correction = Literal["none", "rates", "counted"]
+Clocks = Literal["given", "records"]
+
+
+TokenPlace = Annotated[str, Field(pattern=r"^(file|env):.+$")]
+
+
+def _horizon(value: object) -> object:
+    """A count, "auto" or nothing; one sentence for all else."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**9
+    if value is None or value == "auto" or is_count:
+        return value
+    raise ValueError('expected a whole number from 1 to 1e9, or "auto"')
+
+
+def _clip(value: object) -> object:
+    """A positive number, "auto" or nothing; one sentence for all else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or value == "auto":
+        return value
+    if is_number and 0 < float(str(value)) < math.inf:
+        return float(str(value))
+    raise ValueError('expected a finite number greater than 0, or "auto"')
+
+
+class DataSettings(Settings):
+    """The table that owners and public records are cut from, unless they name their own."""
+
+    path: Path | None = None
+
+
+class ModelSettings(Settings):
+    """What is learnt.
+
+    Args:
+      loss: squared, hinge or logistic.
+      regularisation: The coefficient c of g = c theta'theta.
+      theta_max: Half the side of the box of admissible models, L-infinity norm.
+    """
+
+    loss: Literal["squared", "hinge", "logistic"] = "squared"
+    regularisation: Positive = 1e-5
+    theta_max: Positive
+
+
+class AlgorithmSettings(Settings):
+    """How it is learnt.
+
+    Args:
+      name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
+        (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), or moments (each
+        owner releases its noisy second moments once; squared loss only).
+      horizon: The number T of communications, or of rounds; "auto" takes it from the public
+        records. Moments need one visit for each owner and no horizon.
+      rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
+      initial_step: The step c1 of the first round of synchronous-2.
+      step: "auto" takes the step from the public records; give either it or a number.
+      rule: For asynchronous the factor in (7), "printed" (N-1)/N or "corrected" 1/2; for
+        synchronous-1 "printed" leaves out the projection and "corrected" projects. None is
+        printed for the one and corrected for the other.
+      average: Whether the result is the last central model or the mean over the last half of
+        the ticks, which costs no privacy.
+      time_scale: Real seconds for one unit of virtual time; 0 does not wait.
+      initiative: Who begins: the "learner" fires the clocks; it makes offers by "broadcast" and
+        asks whoever accepts first; or the "owner" asks for an update by a clock of its own.
+      interval: Virtual time between offers, 1 if not given.
+      clocks: Whether clocks tick at the rates "given" with the owners, or in proportion to their
+        "records" n_i.
+      correction: Remark 4 for owners that answer more or less often: "none", by the known
+        "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
+        while the run goes.
+    """
+
+    name: AlgorithmName = "asynchronous"
+    horizon: Annotated[int | Literal["auto"] | None, BeforeValidator(_horizon)] = None
+    rho: Positive | None = None
+    initial_step: Positive | None = None
+    step: Literal["auto"] | None = None
+    rule: Literal["printed", "corrected"] | None = None
+    average: Literal["last", "tail"] = "last"
+    time_scale: Annotated[float, Field(ge=0)] = 0.0
+    initiative: Initiative = "learner"
+    interval: Positive | None = None
+    clocks: Clocks = "given"
+    correction: Correction = "none"
+
+    @model_validator(mode="after")
+    def _keys_of_the_algorithm(self) -> AlgorithmSettings:
+        """Each algorithm has the keys that it uses, and no others."""
+        if self.name == "moments":
+            self._unused("horizon", "rho", "initial_step", "step", "rule")
+        elif self.horizon is None:
+            raise ValueError('expected horizon = NUMBER or horizon = "auto"')
+        if self.horizon == "auto" and self.step is None:
+            raise ValueError('horizon = "auto" needs step = "auto": they are chosen together')
+        if self.name != "asynchronous" and self.average == "tail":
+            raise ValueError(f'average = "tail" belongs to asynchronous, not to {self.name}')
+        if self.name == "synchronous-2":
+            self._unused("rho", "rule")
+        elif self.initial_step is not None:
+            raise ValueError(f"initial_step belongs to synchronous-2, not to {self.name}")
+        constant = "initial_step" if self.name == "synchronous-2" else "rho"
+        if self.name != "moments" and (getattr(self, constant) is None) == (self.step is None):
+            raise ValueError(f'expected either {constant} = NUMBER or step = "auto"')
+        return self
+
+    def _unused(self, *keys: str) -> None:
+        for key in keys:
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} does not belong to {self.name}; remove it")
+
+
+class PrivacySettings(Settings):
+    """What owners are asked to spend.
+
+    Args:
+      epsilon: Each owner's budget for the whole study, unless its own entry says otherwise.
+      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down.
+      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records.
+      split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
+        clocks ahead and promises each owner exactly its own number of ticks.
+      kappa: In how many shards one record may be.
+    """
+
+    epsilon: Epsilon
+    sensitivity: Literal["domain", "clip"] = "domain"
+    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(_clip)] = None
+    split: Literal["horizon", "schedule"] = "horizon"
+    kappa: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _clip_when_clipping(self) -> PrivacySettings:
+        """A clip exactly when it is used."""
+        if (self.sensitivity == "clip") != (self.clip is not None):
+            raise ValueError('expected clip = NUMBER or "auto" together with sensitivity = "clip"')
+        return self
+
+
+class NetworkSettings(Settings):
+    """How long the learner waits.
+
+    Args:
+      deadline: Seconds that one answer may take.
+      patience: Seconds without any owner's answer after which the run stops; as long it waits at
+        the start for an owner that is not there yet.
+      token: Where the learner's token is, "file:PATH" or "env:NAME"; None sends none.
+      listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
+      retries: How often a broken query is asked again before its tick counts as missed.
+      metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
+    """
+
+    deadline: Positive = 30.0
+    patience: Positive = 60.0
+    token: TokenPlace | None = None
+    listen: Address | None = None
+    retries: Annotated[int, Field(ge=0, le=10)] = 3
+    metrics: Address | None = None
+
+
+class OwnerEntry(Settings):
+    """One owner of the study.
+
+    Args:
+      name: Its name.
+      address: HOST:PORT where it serves, for ``train``.
+      data: Its records, for ``simulate`` and for the owner that is the learner.
+      epsilon: Its own budget for the study, if not the study's.
+      token: Where the token for this owner is, if not the study's.
+      clock_rate: Expected ticks of its clock per unit of virtual time.
+      listening: Chance that it accepts an offer, for ``simulate``; elsewhere it is the owner's
+        own setting.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    address: Address | None = None
+    data: TableSource | None = None
+    epsilon: Epsilon | None = None
+    token: TokenPlace | None = None
+    clock_rate: Positive = 1.0
+    listening: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class LearnerSettings(Settings):
+    """The table ``[learner]``: for an owner that is the learner itself.
+
+    Args:
+      own: The owner that learns. Its shard is read here and asked without noise or charge; the
+        model then depends on its raw records.
+      shows_model: Must be true together with ``own``: the queries carry models, so the other
+        owners see what the own records did to them, and nothing hides these records there.
+    """
+
+    own: str | None = None
+    shows_model: bool = False
+
+
+def filled(
+    algorithm: Mapping[str, Any], privacy: Mapping[str, Any], *, own_rates: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sections ``algorithm`` and ``privacy`` with what is recommended where they are silent.
+
+    Args:
+      algorithm: The section as it is given.
+      privacy: The section as it is given.
+      own_rates: Whether an owner's clock has a rate of its own, which then stays.
+
+    >>> filled({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ({'horizon': 50, 'average': 'last', 'step': 'auto', 'correction': 'counted',
+      'clocks': 'records'},
+     {'epsilon': 1, 'sensitivity': 'domain', 'split': 'schedule'})
+    """
+    given, asked = dict(algorithm), dict(privacy)
+    name = given.get("name", "asynchronous")
+    if "clip" in asked:
+        asked.setdefault("sensitivity", "clip")
+    if name == "moments":
+        return given, asked
+    if not {"rho", "initial_step", "step"} & set(given):
+        given["step"] = "auto"
+    given.setdefault("horizon", "auto")
+    if asked.get("sensitivity", "clip") == "clip":
+        asked["sensitivity"] = "clip"
+        asked.setdefault("clip", "auto")
+    if name == "asynchronous":
+        given.setdefault("average", "tail")
+        asked.setdefault("split", "horizon" if is_owner_requested(given) else "schedule")
+        if asked["split"] == "schedule":
+            given.setdefault("correction", "counted")
+            if given["correction"] != "none" and not own_rates:
+                given.setdefault("clocks", "records")
+    return given, asked
+
+
+def is_owner_requested(algorithm: Any) -> bool:
+    """Whether owners have a say in when they are asked, so that no tick can be drawn ahead."""
+    if isinstance(algorithm, Mapping):
+        return algorithm.get("initiative") in {"owner", "broadcast"}
+    return getattr(algorithm, "initiative", None) in {"owner", "broadcast"}

@@ -1,0 +1,218 @@
+"""The study's settings file, STUDY.toml: its sections, and what they need of each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from common.config import Settings
+from common.features import FeatureSettings
+from common.losses import LOSSES
+from common.tls import TlsSettings
+from learner.planning.forecast_settings import ForecastSettings
+from learner.planning.sections import (
+    AlgorithmSettings,
+    DataSettings,
+    LearnerSettings,
+    ModelSettings,
+    NetworkSettings,
+    OwnerEntry,
+    PrivacySettings,
+    Profile,
+    filled,
+    is_owner_requested,
+)
+
+__all__ = ["StudySettings", "check_roles", "with_own_rate"]
+
+
+class StudySettings(Settings):
+    """A study.
+
+    Args:
+      name: Its name; run folders begin with it.
+      tls: The learner's certificate; required off loopback unless plain text is typed.
+      seed: Seed of the clocks, which are public; without it a new one is drawn and recorded.
+      profile: What fills the keys that are not given. "recommended": clip, horizon and step from
+        the public records, the schedule's split, clocks by the records with Remark 4 as counted,
+        and the tail's average. "published": the papers' own choices, which are the domain's bound,
+        the horizon's split, clocks of rate one and no average.
+      groups: Owners by name that are asked at the same time and count as one larger owner.
+      learner: For an owner that is the learner.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    seed: Annotated[int, Field(ge=0)] | None = None
+    profile: Profile = "recommended"
+    data: DataSettings = DataSettings()
+    features: FeatureSettings
+    model: ModelSettings
+    algorithm: AlgorithmSettings
+    privacy: PrivacySettings
+    network: NetworkSettings = NetworkSettings()
+    forecast: ForecastSettings = ForecastSettings()
+    tls: TlsSettings | None = None
+    owners: Annotated[tuple[OwnerEntry, ...], Field(min_length=1)]
+    groups: tuple[tuple[str, ...], ...] = ()
+    learner: LearnerSettings = LearnerSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, table: Any) -> Any:
+        """The profile's choices where the settings make none."""
+        if not isinstance(table, dict):
+            return table
+        profile = table.get("profile", "recommended")
+        sections = [table.get(key, {}) for key in ("algorithm", "privacy")]
+        if profile != "recommended" or not all(isinstance(part, dict) for part in sections):
+            return table
+        owners = table.get("owners")
+        owners = owners if isinstance(owners, list | tuple) else ()
+        rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
+        algorithm, privacy = filled(*sections, own_rates=any(rate != 1 for rate in rates))
+        return table | {"algorithm": algorithm, "privacy": privacy}
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> StudySettings:
+        """What the algorithm needs of loss and privacy."""
+        name = self.algorithm.name
+        if name == "moments" and self.model.loss != "squared":
+            raise ValueError('algorithm.name = "moments" needs model.loss = "squared"')
+        if name == "moments" and self.privacy.clip is not None:
+            raise ValueError(
+                'privacy.sensitivity = "clip" does not go with algorithm.name = "moments"; '
+                "moments are bounded by the domain"
+            )
+        if self.privacy.split == "schedule" and is_owner_requested(self.algorithm):
+            raise ValueError(
+                'privacy.split = "schedule" does not go with algorithm.initiative = '
+                f'"{self.algorithm.initiative}": nobody can draw its ticks ahead; '
+                'use split = "horizon"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _roles_agree(self) -> StudySettings:
+        """Groups, initiative, and an owner as the learner."""
+        check_roles(self)
+        return self
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> StudySettings:
+        """Owners are told apart by name."""
+        names = [owner.name for owner in self.owners]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"owners: the name {twice[0]!r} stands twice; give each its own")
+        return self
+
+    @property
+    def loss_has_classes(self) -> bool:
+        """Whether targets must be -1 and +1."""
+        return LOSSES[self.model.loss].targets is not None
+
+
+def with_own_rate(settings: StudySettings) -> Sequence[str]:
+    """Names of the owners whose clock has a rate of its own."""
+    return [entry.name for entry in settings.owners if entry.clock_rate != 1]
+
+
+def check_roles(settings: StudySettings) -> None:
+    """Refuse roles that contradict each other.
+
+    Raises:
+      ValueError: It names the key and says what to do.
+    """
+    for problem in (
+        *_group_problems(settings),
+        *_asynchronous_problems(settings),
+        *_own_problems(settings),
+    ):
+        raise ValueError(problem)
+
+
+def _group_problems(settings: StudySettings) -> Sequence[str]:
+    names = {entry.name: entry for entry in settings.owners}
+    named = [name for group in settings.groups for name in group]
+    unknown = [name for name in named if name not in names]
+    twice = [name for name, count in Counter(named).items() if count > 1]
+    if not all(settings.groups):
+        return ["groups: a group is empty; name at least one owner in each group"]
+    if unknown:
+        return [
+            f"groups: {unknown[0]!r} is no owner of this study; name its owners, which are "
+            f"{', '.join(names)}"
+        ]
+    if twice:
+        return [f"groups: {twice[0]!r} stands in two groups; name each owner once"]
+    for group in settings.groups:
+        rates = {names[name].clock_rate for name in group}
+        if len(rates) > 1:
+            return [
+                f"groups: {', '.join(group)} are asked by one clock but have different "
+                "owners.clock_rate; give all of a group the same"
+            ]
+    return []
+
+
+def _asynchronous_problems(settings: StudySettings) -> Sequence[str]:
+    given = settings.algorithm
+    uses = {
+        "groups": bool(settings.groups),
+        "algorithm.initiative": given.initiative != "learner",
+        "algorithm.correction": given.correction != "none",
+        "algorithm.clocks": given.clocks != "given",
+    }
+    problems = []
+    if given.name != "asynchronous":
+        problems += [
+            f'{key} belongs to algorithm.name = "asynchronous", not to "{given.name}"; remove it'
+            for key, used in uses.items()
+            if used
+        ]
+    if settings.groups and given.initiative != "learner":
+        problems.append(
+            "groups: fixed groups are asked at the same time by the learner; use them with "
+            'algorithm.initiative = "learner"'
+        )
+    if given.clocks == "records" and given.initiative != "learner":
+        problems.append(
+            'algorithm.clocks = "records" is for the learner\'s clocks; use it with '
+            'algorithm.initiative = "learner"'
+        )
+    own_rates = with_own_rate(settings)
+    if given.clocks == "records" and own_rates:
+        problems.append(
+            f'owners: {own_rates[0]} has a clock_rate, but algorithm.clocks = "records" sets all '
+            "rates; remove one of the two"
+        )
+    if given.interval is not None and given.initiative != "broadcast":
+        problems.append(
+            'algorithm.interval is the time between offers of algorithm.initiative = "broadcast"; '
+            "remove it"
+        )
+    return problems
+
+
+def _own_problems(settings: StudySettings) -> Sequence[str]:
+    own = settings.learner.own
+    if own is None:
+        if settings.learner.shows_model:
+            return ["learner.shows_model goes with learner.own; remove it"]
+        return []
+    if own not in {entry.name for entry in settings.owners}:
+        return [f"learner.own: {own!r} is no owner of this study; name one of its owners"]
+    if settings.algorithm.initiative != "learner":
+        return [
+            'learner.own needs algorithm.initiative = "learner": the own shard has no clock or '
+            "port of its own"
+        ]
+    if not settings.learner.shows_model:
+        return [
+            f"learner.own: {own}'s records are asked without noise, and the queries show the other "
+            "owners models made from them; set learner.shows_model = true if they may see that"
+        ]
+    return []

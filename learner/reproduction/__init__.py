@@ -1,0 +1,1 @@
+"""The figures of both papers, on real records."""

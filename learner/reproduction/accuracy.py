@@ -1,0 +1,320 @@
+r"""Forecast against measured: many studies on real records that the forecast never saw.
+
+A study is drawn at random: who takes part, with how many records, at which epsilon, by which
+algorithm. The forecast sees the public records, the n_i and the epsilons. The measurement runs
+the same study on the owners' own records. Compared are mean relative fitness,
+``log10(predicted/measured)``, and each owner's verdict "gains".
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from common.config import check_settings
+from common.errors import InputError
+from common.features import FeatureMap
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.forecast.groups import Model, PublicGroups
+from learner.forecast.proposal import propose
+from learner.forecast.twin import Forecast, Proposal, forecast, run_study
+from learner.forecast.world import World
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+
+__all__ = [
+    "ALGORITHMS",
+    "Case",
+    "Family",
+    "compare",
+    "compare_case",
+    "draw_cases",
+    "overall",
+    "settings_of",
+    "summarise",
+]
+
+Vector = NDArray[np.float64]
+AlgorithmKind = Literal["published", "recommended", "synchronous-1", "synchronous-2", "moments"]
+ALGORITHMS: tuple[AlgorithmKind, ...] = (
+    "published",
+    "recommended",
+    "synchronous-1",
+    "synchronous-2",
+    "moments",
+)
+BAND = 0.2
+ROUNDS = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Family:
+    """Real records that studies are made of.
+
+    Args:
+      name: What they are called.
+      feature_map: Fitted on the public records.
+      public: The public records.
+      public_labels: Their groups; None for consecutive parts.
+      shards: The records that an owner may have, by name, never public ones; a family with a
+        single entry is one ordered table, which the owners of a study share out as consecutive
+        parts, the last one next to the public records.
+      labels: The group that each of these is known to be, by name.
+      regularisation: The coefficient of g.
+      theta_max: Half the side of the box.
+    """
+
+    name: str
+    feature_map: FeatureMap
+    public: Records
+    public_labels: NDArray[np.intp] | None
+    shards: Mapping[str, Records]
+    labels: Mapping[str, int | None]
+    regularisation: float = 1e-5
+    theta_max: float = 0.5
+
+    @property
+    def model(self) -> Model:
+        """What is learnt: least squares."""
+        return Model(
+            loss=LOSSES["squared"],
+            regulariser=Regulariser(coefficient=self.regularisation),
+            theta_max=self.theta_max,
+        )
+
+    @property
+    def is_one_table(self) -> bool:
+        """Whether owners share out one ordered table."""
+        return len(self.shards) == 1
+
+    def records_of(self, case: Case) -> list[Records]:
+        """Each owner's records.
+
+        Raises:
+          InputError: There are fewer than the case asks for.
+        """
+        if not self.is_one_table:
+            return [
+                _spread(self.shards[name], size)
+                for name, size in zip(case.owners, case.num_records, strict=True)
+            ]
+        (table,) = self.shards.values()
+        edges = len(table) - sum(case.num_records) + np.cumsum((0, *case.num_records))
+        if edges[0] < 0:
+            raise InputError(f"accuracy: {case} asks for more records than {self.name} has")
+        return [
+            Records(features=table.features[start:stop], targets=table.targets[start:stop])
+            for start, stop in itertools.pairwise(edges)
+        ]
+
+    @cached_property
+    def groups(self) -> PublicGroups:
+        """The public records in groups, by label where there are labels."""
+        return PublicGroups(model=self.model, records=self.public, labels=self.public_labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One study.
+
+    Args:
+      family: The family's name.
+      owners: Names of the shards.
+      num_records: How many records of each take part.
+      epsilon: Each owner's budget.
+      algorithm: How it is learnt.
+      seed: Seed of everything drawn in this study.
+    """
+
+    family: str
+    owners: tuple[str, ...]
+    num_records: tuple[int, ...]
+    epsilon: tuple[float, ...]
+    algorithm: AlgorithmKind
+    seed: int
+
+
+def draw_cases(
+    families: Sequence[Family], *, per_family: int, smallest: int = 300, rng: np.random.Generator
+) -> Iterator[Case]:
+    """Studies of 2 to 11 owners, epsilon 0.1 to 100, every other one with unequal owners.
+
+    Args:
+      families: Where the owners come from.
+      per_family: Studies of each.
+      smallest: The fewest records of an owner.
+      rng: Where the randomness comes from.
+    """
+    for family in families:
+        names = list(family.shards)
+        for index in range(per_family):
+            N = int(rng.integers(2, 12))
+            equal = index % 2 == 0
+            if family.is_one_table:
+                owners = names * N
+                shares = np.ones(N) if equal else np.exp(rng.uniform(-1.5, 1.5, N))
+                sizes = np.floor(len(family.shards[names[0]]) * shares / shares.sum())
+            else:
+                owners = rng.permutation(names)[:N].tolist()
+                available = np.array([len(family.shards[name]) for name in owners])
+                # One size for all when they are equal, else a fraction of the own records.
+                kept = np.exp(np.log(smallest / available) * rng.random(1 if equal else N))
+                sizes = np.full(N, (available * kept).min()) if equal else available * kept
+            level = rng.uniform(-1.0, 2.0)
+            spread = np.zeros(N) if equal else rng.uniform(-0.5, 0.5, N)
+            epsilon = 10 ** np.clip(level + spread, -1.0, 2.0)
+            yield Case(
+                family=family.name,
+                owners=tuple(owners),
+                num_records=tuple(int(max(smallest, size)) for size in sizes),
+                epsilon=tuple(float(e) for e in np.round(epsilon, 4)),
+                algorithm=ALGORITHMS[index % len(ALGORITHMS)],
+                seed=int(rng.integers(2**31)),
+            )
+
+
+def settings_of(family: Family, case: Case) -> StudySettings:
+    """The case as a study."""
+    algorithm: dict[str, object]
+    privacy: dict[str, object] = {"epsilon": 1}
+    match case.algorithm:
+        case "published":
+            algorithm = {"horizon": 1000, "step": "auto"}
+        case "recommended":
+            algorithm = {}
+        case "moments":
+            algorithm = {"name": "moments"}
+        case _:
+            algorithm = {"name": case.algorithm, "horizon": ROUNDS, "step": "auto"}
+    return check_settings(
+        StudySettings,
+        {
+            "name": "accuracy",
+            "seed": case.seed,
+            "profile": "recommended" if case.algorithm == "recommended" else "published",
+            "features": {"map": "features.json"},
+            "model": {"regularisation": family.regularisation, "theta_max": family.theta_max},
+            "algorithm": algorithm,
+            "privacy": privacy,
+            "owners": [
+                {"name": f"owner-{i}", "epsilon": str(e)} for i, e in enumerate(case.epsilon)
+            ],
+        },
+        where="accuracy",
+    )
+
+
+def compare(
+    family: Family, case: Case, *, forecast_runs: int = 96, measured_runs: int = 32
+) -> pd.DataFrame:
+    """One row for each owner of the case: what was predicted, and what was measured."""
+    public = PublicSide(feature_map=family.feature_map, records=family.public)
+    settings = settings_of(family, case)
+    proposal = propose(settings, public, num_records=case.num_records, seed=case.seed)
+    known = [family.labels[name] for name in case.owners]
+    rng = np.random.default_rng(case.seed)
+    predicted = forecast(
+        proposal,
+        family.groups,
+        known=known,
+        runs=forecast_runs,
+        rng=rng,
+    )
+    world = World.of(family.records_of(case), family.model)
+    models = run_study(proposal, world, runs=measured_runs, rng=rng)
+    psi = np.maximum(world.evaluation.relative_fitness(models), 0.0)
+    return _rows(case, proposal, predicted, float(psi.mean()), world.relative_fitness_alone)
+
+
+def _spread(records: Records, size: int) -> Records:
+    """So many records of a shard, evenly spread over it.
+
+    Raises:
+      InputError: It has fewer.
+    """
+    if len(records) < size:
+        raise InputError(f"accuracy: {size} records asked of an owner that has {len(records)}")
+    rows = np.arange(size) * len(records) // size
+    return Records(features=records.features[rows], targets=records.targets[rows])
+
+
+def compare_case(family: Family, case: Case) -> dict[str, object]:
+    """:func:`compare` as JSON holds it, for a sweep."""
+    table = compare(family, case)
+    return {"rows": json.loads(table.to_json(orient="records"))}
+
+
+def overall(rows: pd.DataFrame) -> str:
+    """All these studies in one sentence."""
+    studies = rows.drop_duplicates("seed")
+    error, clear = studies["error"].abs(), rows[rows["clear"]]
+    right = (clear["forecast_gains"] == clear["measured_gains"]).mean()
+    return (
+        f"{len(studies)} studies: median error {error.median():.3f}, "
+        f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
+        "verdicts right."
+    )
+
+
+def _rows(
+    case: Case, proposal: Proposal, predicted: Forecast, measured: float, alone: Vector
+) -> pd.DataFrame:
+    low, high = predicted.interval()
+    gains_measured = measured < alone
+    clear = np.abs(np.log(measured / alone)) > np.log1p(BAND)
+    return pd.DataFrame(
+        {
+            "family": case.family,
+            "algorithm": case.algorithm,
+            "seed": case.seed,
+            "num_owners": len(case.owners),
+            "owner": case.owners,
+            "num_records": case.num_records,
+            "epsilon": case.epsilon,
+            "horizon": getattr(proposal.algorithm, "horizon", 1),
+            "clip": proposal.clip,
+            "forecast_relative_fitness": predicted.expected,
+            "forecast_low": low,
+            "forecast_high": high,
+            "measured_relative_fitness": measured,
+            "error": np.log10(predicted.expected / measured),
+            "forecast_alone": predicted.alone,
+            "measured_alone": alone,
+            "forecast_gains": predicted.gains,
+            "measured_gains": gains_measured,
+            "clear": clear,
+        }
+    )
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """For each family and algorithm: how far off forecasts are, and how often verdicts hold."""
+    parts = []
+    for family, of_family in rows.groupby("family"):
+        for algorithm, own in [("all", of_family), *of_family.groupby("algorithm")]:
+            studies = own.drop_duplicates("seed")
+            error = studies["error"].abs()
+            clear = own[own["clear"]]
+            right = clear["forecast_gains"] == clear["measured_gains"]
+            parts.append(
+                {
+                    "family": family,
+                    "algorithm": algorithm,
+                    "studies": len(studies),
+                    "median_error": float(error.median()),
+                    "within_0.35": float((error <= 0.35).mean()),
+                    "largest_error": float(error.max()),
+                    "clear_verdicts": len(clear),
+                    "verdicts_right": float(right.mean()) if len(clear) else float("nan"),
+                }
+            )
+    return pd.DataFrame(parts)

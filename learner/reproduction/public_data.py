@@ -1,0 +1,191 @@
+"""The papers' real records, from a folder of their reduced files or from the user's own tables.
+
+=========  ====================================================================================
+loans      Lending Club, section V-A of [A] and IV-A of [S]; public: the last ten thousand rows
+hospitals  New York stays, section V-B of [A]; owners are counties, or hospitals where told
+cards      card transactions, section V-C of [A] and IV-B of [S]
+=========  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from common.columns import category_keys
+from common.errors import InputError
+from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.tables import TableSource, read_table
+from common.terms import Records
+from learner.reproduction.accuracy import Family
+
+__all__ = ["Files", "hospital_family", "loan_family", "read_cards"]
+
+LOAN_COLUMNS = (
+    "loan_amnt", "funded_amnt", "funded_amnt_inv", "term", "installment", "grade", "sub_grade",
+    "emp_length", "home_ownership", "annual_inc", "verification_status", "issue_d", "purpose",
+    "addr_state", "dti", "delinq_2yrs", "earliest_cr_line", "fico_range_low", "fico_range_high",
+    "inq_last_6mths", "mths_since_last_delinq", "mths_since_last_record", "open_acc", "pub_rec",
+    "revol_bal", "revol_util", "total_acc", "initial_list_status",
+)  # fmt: skip
+ISSUE_DATE = "issue_d"
+HOSPITAL_TARGETS = ("los", "Length of Stay")
+OWNER_COLUMNS = ("Hospital.County", "Facility Name")
+# What is known only after the stay, what is constant, and what names the owner.
+HOSPITAL_DROPPED = (
+    "Hospital.County", "Hospital.Service.Area", "Type.of.Admission", "Facility Name",
+    "Facility Id", "Total Charges", "Total Costs", "Zip Code - 3 digits", "Discharge Year",
+    "Operating Certificate Number", "Permanent Facility Id", "Hospital County",
+    "Health Service Area",
+)  # fmt: skip
+LARGEST_OWNERS = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where the public tables are.
+
+    Args:
+      loans: Lending Club's table.
+      hospitals: The stays, of 2020 by county or any with ``Facility Name``.
+      facilities: Stays by hospital, for the figures of many hospitals.
+      cards: The card transactions.
+    """
+
+    loans: Path
+    hospitals: Path
+    facilities: Path
+    cards: Path
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Files:
+        """The reduced files of a data folder, whatever their exact names.
+
+        Raises:
+          InputError: One is missing.
+        """
+        return cls(
+            loans=_one(folder, "lending", "lc_2007_2011_*"),
+            hospitals=_one(folder, "sparcs", "sparcs_2020_*"),
+            facilities=_one(folder, "sparcs", "sparcs_2021_*"),
+            cards=_one(folder, "creditcard", "creditcard_partial_union*"),
+        )
+
+
+def _one(folder: Path, name: str, pattern: str) -> Path:
+    found = sorted(
+        path for path in (folder / name).glob(f"{pattern}.parquet") if "mask" not in path.name
+    )
+    if not found:
+        raise InputError(
+            f"{folder / name}: no file {pattern}.parquet; give the folder of the public records "
+            "with --data, or your own files"
+        )
+    return found[0]
+
+
+def loan_family(path: Path, *, public_rows: int = 10_000, dated: bool = True) -> Family:
+    """Loans: one ordered table whose last rows are public, ten principal components.
+
+    Args:
+      path: The table.
+      public_rows: How many of the last rows are public.
+      dated: Whether the issue date is a feature. Owners are consecutive rows, so it names them:
+        a model of one of them sees next to nothing of how it counts.
+    """
+    public = _rows(path, f"-{public_rows}:")
+    columns = tuple(name for name in LOAN_COLUMNS if dated or name != ISSUE_DATE)
+    feature_map = _fit(public, path, target="int_rate", columns=columns, components=10)
+    private = _rows(path, f":-{public_rows}")
+    return Family(
+        name="dated-loans" if dated else "loans",
+        feature_map=feature_map,
+        public=feature_map.apply(public, where=path.name),
+        public_labels=None,
+        shards={"bank": feature_map.apply(private, where=path.name)},
+        labels={"bank": None},
+    )
+
+
+def hospital_family(
+    path: Path, *, every: int = 16, largest: int = LARGEST_OWNERS, components: int | None = None
+) -> Family:
+    """Stays: every 16th is public, the odd ones belong to the owners, who are counties.
+
+    Args:
+      path: The table.
+      every: An even number; every so many-th row is public.
+      largest: How many of the largest owners take part.
+      components: Principal components, or None for the columns themselves.
+    """
+    public, private = _rows(path, f"::{every}"), _rows(path, "1::2")
+    target = _present(public, HOSPITAL_TARGETS, path)
+    owner = _present(public, OWNER_COLUMNS, path)
+    dropped = tuple(name for name in HOSPITAL_DROPPED if name in public.columns)
+    feature_map = _fit(public, path, target=target, drop=dropped, components=components)
+    codes, names = category_keys(public[owner])
+    own_codes, own_names = category_keys(private[owner])
+    counts = np.bincount(own_codes[own_codes >= 0], minlength=len(own_names))
+    shards: dict[str, Records] = {}
+    for code in np.argsort(-counts, kind="stable")[:largest].tolist():
+        table = private[own_codes == code].reset_index(drop=True)
+        name = str(own_names[code])
+        shards[name] = feature_map.apply(table, where=name, fill_target=True)
+    return Family(
+        name="hospitals",
+        feature_map=feature_map,
+        public=feature_map.apply(public, where=path.name, fill_target=True),
+        public_labels=codes.astype(np.intp),
+        shards=shards,
+        labels={name: names.index(name) if name in names else None for name in shards},
+    )
+
+
+def read_cards(
+    path: Path, *, public_rows: int = 4_000, seed: int = 0
+) -> tuple[Records, Records, FeatureMap]:
+    """Card transactions in a random order: (public, private, feature map)."""
+    table = _rows(path, None)
+    order = np.random.default_rng(seed).permutation(len(table))
+    table = table.iloc[order].reset_index(drop=True)
+    public, private = table.iloc[:public_rows], table.iloc[public_rows:]
+    feature_map = fit_feature_map(
+        public.reset_index(drop=True),
+        FeatureSettings(public=TableSource(), target="Class", positive=1, drop=("Time",)),
+        source=path.name,
+    )
+    return (
+        feature_map.apply(public.reset_index(drop=True), where=path.name),
+        feature_map.apply(private.reset_index(drop=True), where=path.name),
+        feature_map,
+    )
+
+
+def _rows(path: Path, rows: str | None) -> pd.DataFrame:
+    return read_table(TableSource(path=path.resolve(), rows=rows), base=Path())
+
+
+def _present(table: pd.DataFrame, names: tuple[str, ...], path: Path) -> str:
+    """The first of these columns that the table has."""
+    for name in names:
+        if name in table.columns:
+            return name
+    raise InputError(f"{path}: none of the columns {', '.join(names)}; give the public file")
+
+
+def _fit(
+    public: pd.DataFrame,
+    path: Path,
+    *,
+    target: str,
+    columns: tuple[str, ...] | None = None,
+    drop: tuple[str, ...] = (),
+    components: int | None = None,
+) -> FeatureMap:
+    settings = FeatureSettings(
+        public=TableSource(), target=target, columns=columns, drop=drop, components=components
+    )
+    return fit_feature_map(public, settings, source=path.name)

@@ -1,0 +1,287 @@
+"""``copriv reproduce``: the figures of both papers, their numbers, and what they say here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import InputError
+from learner.reproduction.documents import markdown_table, replace_section
+from learner.reproduction.figures import figure_numbers
+from learner.reproduction.laboratory import Laboratory
+from learner.reproduction.papers import FIGURES, Figure
+from learner.reproduction.public_data import Files
+from learner.results.progress import progress
+
+__all__ = ["chosen_figures", "finding", "run_reproduction"]
+
+SLOPE_TOLERANCE = 0.25
+INTRODUCTION = """\
+## The figures of both papers
+
+`copriv reproduce all --out docs/figures --document docs/results.md`
+
+A is the paper of 2021, S that of 2020. Owners are as large as the files at hand allow. Smaller
+owners need a larger epsilon for the same noise: epsilons are those of the papers times the number
+in the column. Bounds and slopes are those of what noise adds: what is left without noise, because
+T ticks do not arrive or owners differ, is no cost of privacy, and is taken off first. *Agrees* is
+said of the shape: order, direction, slope. Fitted constants hold the bound Xi and the step of the
+feature map at hand; they do not compare with the papers'."""
+# A median has come to a neighbourhood of the optimum below this share of theta = 0.
+NEIGHBOURHOOD = 0.2
+# Factors that differ by no more than this are told as the same.
+SAME_FACTOR = 3.0
+# Below this share there is nothing left to fall.
+SETTLED = 0.01
+
+
+def chosen_figures(names: Sequence[str]) -> list[Figure]:
+    """The figures that names such as A4, S or all stand for, in the papers' order.
+
+    Raises:
+      InputError: A name is no figure.
+
+    >>> [figure.name for figure in chosen_figures(["s2", "A3"])]
+    ['A3', 'S2']
+    """
+    wanted = {name.upper() for name in names}
+    known = {"ALL", "A", "S", *FIGURES}
+    for name in sorted(wanted - known):
+        raise InputError(f"{name}: no such figure; expected all, A, S, or one of A2-A11, S2-S11")
+    return [
+        figure
+        for name, figure in FIGURES.items()
+        if "ALL" in wanted or name in wanted or name[0] in wanted
+    ]
+
+
+def run_reproduction(
+    names: Sequence[str],
+    *,
+    data: Path,
+    loans: Path | None = None,
+    facilities: Path | None = None,
+    cards: Path | None = None,
+    out: Path,
+    document: Path | None,
+    console: Console,
+) -> pd.DataFrame:
+    """Make figures: SVG and Parquet for each in ``out``; tell what they show.
+
+    Args:
+      names: Names of figures.
+      data: The folder of the reduced files, for what is not given.
+      loans: The user's own Lending Club table.
+      facilities: The user's own table of stays by hospital.
+      cards: The user's own card transactions.
+      out: Where pictures and numbers go.
+      document: A document whose section ``figures`` is written; None for none.
+      console: Where to tell.
+
+    Raises:
+      InputError: A name is no figure, or a file is missing.
+    """
+    from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
+
+    figures = chosen_figures(names)
+    files = _files(data, {"loans": loans, "facilities": facilities, "cards": cards})
+    out.mkdir(parents=True, exist_ok=True)
+    laboratory = Laboratory(files)
+    rows = []
+    with progress(console, "figures", total=len(figures)) as advance:
+        for done, figure in enumerate(figures, start=1):
+            numbers = figure_numbers(figure, laboratory)
+            numbers.to_parquet(out / f"{figure.name}.parquet", index=False)
+            draw(figure, numbers, out / f"{figure.name}.svg")
+            agrees, said = finding(figure, numbers)
+            if agrees == "no" and figure.differs:
+                said += f". Why: {figure.differs}"
+            rows.append(
+                {
+                    "figure": figure.name,
+                    "paper": figure.reports,
+                    "here": said,
+                    "epsilons": f"x {numbers['scale'].iloc[0]:g}",
+                    "agrees": agrees,
+                }
+            )
+            advance(done)
+    table = pd.DataFrame(rows)
+    _tell(table, console)
+    if document is not None:
+        replace_section(document, "figures", _section(table, document, out))
+    return table
+
+
+def _files(data: Path, given: dict[str, Path | None]) -> Files:
+    """The user's files where they are given, else those of the folder."""
+    own = {name: path for name, path in given.items() if path is not None}
+    for name, path in own.items():
+        if not path.is_file():
+            raise InputError(f"--{name} {path}: no such file; give a CSV or Parquet file")
+    if len(own) == len(given):
+        paths = {name: path for name, path in own.items() if path is not None}
+        return Files(**paths, hospitals=paths["facilities"])
+    return replace(Files.in_folder(data), **own)
+
+
+def finding(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    """(whether it agrees with the paper, what the numbers say)."""
+    kinds = {
+        "percentiles": _of_percentiles,
+        "timing": _of_timing,
+        "surface": _of_bound,
+        "lines": _of_bound,
+        "value": _of_value,
+        "hospitals": _of_hospitals,
+        "scenarios": _of_scenarios,
+    }
+    return kinds[figure.kind](figure, numbers)
+
+
+def _word(condition: bool) -> str:
+    return "yes" if condition else "no"
+
+
+def _of_percentiles(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    ends = numbers[numbers["k"] == numbers["k"].max()].sort_values("epsilon")
+    medians, spread = ends["median"].to_numpy(), (ends["q75"] - ends["q25"]).to_numpy()
+    untrained = float(numbers["untrained"].iloc[0])
+    settled = medians[:-1] < SETTLED * untrained
+    improves = (medians[1:] < 0.9 * medians[:-1]) & (np.diff(spread) < 0)
+    falls = bool(np.all(settled | improves))
+    arrives = bool(medians[-1] < NEIGHBOURHOOD * untrained)
+    enough = bool(medians[0] > figure.improves / SAME_FACTOR * medians[1])
+    told = ", ".join(
+        f"{median:.2g} at epsilon {epsilon:g}"
+        for median, epsilon in zip(medians, ends["epsilon"], strict=True)
+    )
+    owners, records = numbers["owners"].iloc[0], numbers["records"].iloc[0]
+    return _word(falls and arrives and enough), (
+        f"{owners} owners, the first of {records:,}: median {told}, of {untrained:.2g} at theta = 0"
+    )
+
+
+def _of_timing(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    del figure
+    counts = numbers["owner"].value_counts()
+    owners = int(numbers["owner"].max())
+    expected = len(numbers) / owners
+    chi2 = float(((counts.reindex(range(1, owners + 1), fill_value=0) - expected) ** 2).sum())
+    even = chi2 / expected < owners - 1 + 4 * np.sqrt(2 * owners)
+    return _word(even), f"{owners} owners, {counts.min()} to {counts.max()} of {len(numbers)} ticks"
+
+
+def slope(numbers: pd.DataFrame, along: str) -> float:
+    """Median slope of the log of what noise adds, between neighbours where it rules."""
+    other = "records" if along == "epsilon" else "epsilon"
+    slopes: list[float] = []
+    for _, own in numbers.sort_values(along).groupby(other):
+        x, y = own[along].to_numpy(), own["noise_adds"].to_numpy()
+        rules = own["rules"].to_numpy()
+        both = rules[:-1] & rules[1:]
+        slopes += (np.diff(np.log(np.where(rules, y, 1.0))) / np.diff(np.log(x)))[both].tolist()
+    return float(np.median(slopes)) if slopes else float("nan")
+
+
+def _of_bound(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    axes = {"both": ("epsilon", "records"), "epsilon": ("epsilon",), "records": ("records",)}
+    slopes = {
+        along: slope(numbers, along) for along in axes[figure.axis] if numbers[along].nunique() > 1
+    }
+    constants = numbers.iloc[0]
+    misfit = 10 ** float(constants["largest_misfit"])
+    told = ", ".join(
+        f"no slope in {along}: noise rules nowhere between bad and good"
+        if np.isnan(value)
+        else f"slope {value:.2f} in {along}"
+        for along, value in slopes.items()
+    )
+    agrees = all(
+        abs(value - figure.slopes[along]) < SLOPE_TOLERANCE
+        for along, value in slopes.items()
+        if along in figure.slopes
+    )
+    low, high = numbers["without_noise"].min(), numbers["without_noise"].max()
+    return _word(agrees), (
+        f"{told} of what noise adds; fitted c1' = {constants['sqrt_term']:.2g}, "
+        f"c2' = {constants['linear_term']:.2g}, at most {misfit:.1f}-fold off; "
+        f"without noise {low:.2g} to {high:.2g} is left"
+    )
+
+
+def _of_value(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    del figure
+    fewest = {
+        float(own["epsilon"].iloc[0]): int(own.loc[is_last_stretch, "owners"].min())
+        for _, own in numbers.sort_values("owners").groupby("epsilon")
+        # From there on it gains with every larger number of owners.
+        if (is_last_stretch := own["gains"][::-1].cummin()[::-1]).any()
+    }
+    if not fewest:
+        return "no", "the first owner gains nowhere on this grid"
+    told = ", ".join(f"from {count} owners at epsilon {e:.3g}" for e, count in fewest.items())
+    # Fewer owners suffice where epsilon is larger.
+    falls = bool(np.all(np.diff(list(fewest.values())) <= 0))
+    records = numbers["records"].iloc[0]
+    return _word(falls), (
+        f"with {records:,} records each the first gains {told}, nowhere on this grid at less"
+    )
+
+
+def _of_hospitals(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    del figure
+    columns = [name for name in numbers.columns if name.startswith("gains_")]
+    counts = {name.removeprefix("gains_"): int(numbers[name].sum()) for name in columns}
+    told = ", ".join(f"{count} gain at epsilon {e}" for e, count in counts.items())
+    few = min(counts.values()) <= len(numbers) / 2
+    rising = few and list(counts.values()) == sorted(counts.values())
+    small, large = numbers["records"].quantile([0.25, 0.75])
+    worse = (
+        numbers.loc[numbers["records"] <= small, "alone"].median()
+        > numbers.loc[numbers["records"] >= large, "alone"].median()
+    )
+    untrained = numbers["untrained"].iloc[0]
+    beaten = int((numbers["alone"] > untrained).sum())
+    return _word(rising and bool(worse)), (
+        f"of {len(numbers)} hospitals {told}; theta = 0, at {untrained:.2g}, beats {beaten} of "
+        "their own models on the union"
+    )
+
+
+def _of_scenarios(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
+    del figure
+    means = numbers.groupby("scenario")["relative_fitness"].apply(
+        lambda psi: float(np.exp(np.log(psi).mean()))
+    )
+    first = numbers[numbers["scenario"] == 1]
+    effect = first["relative_fitness"].max() / first["relative_fitness"].min()
+    best = means.idxmin() == means.index[-1] and means.idxmax() in (1, 3)
+    told = ", ".join(f"({number}) {value:.2g}" for number, value in means.items())
+    return _word(best), f"mean {told}; in (1) the first owner changes it {effect:.1f}-fold"
+
+
+def _tell(table: pd.DataFrame, console: Console) -> None:
+    shown = Table("figure", "here", "agrees")
+    for row in table.itertuples():
+        shown.add_row(str(row.figure), str(row.here), str(row.agrees))
+    console.print(shown)
+
+
+def _section(table: pd.DataFrame, document: Path, out: Path) -> str:
+    """The section of the document: a table, with the pictures where they lie beside it."""
+    shown = table.copy()
+    try:
+        where = out.resolve().relative_to(document.resolve().parent).as_posix()
+    except ValueError:
+        where = None
+    if where is not None:
+        picture = '<img src="{0}" width="330" alt="{1}"><br>[{1}]({0})'
+        shown["figure"] = [picture.format(f"{where}/{name}.svg", name) for name in table["figure"]]
+    return f"{INTRODUCTION}\n\n{markdown_table(shown)}"

@@ -1,0 +1,1 @@
+"""What a run leaves: its folder, report, pictures, progress and metrics."""

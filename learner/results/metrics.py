@@ -1,0 +1,134 @@
+"""What the learner tells Prometheus: how the run goes and who is away; no response, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from common.errors import InputError
+from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.tls import host_and_port
+from learner.training.line import OwnerLine
+from learner.training.owners import Owner
+
+__all__ = ["LearnerMetrics", "MeasuredOwner"]
+
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
+
+
+class LearnerMetrics:
+    """Counters of one start of a run."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.seconds = Histogram(
+            "copriv_query_seconds",
+            "Time from a query to its response, by owner.",
+            ["owner"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "copriv_query_failures_total",
+            "Queries that brought no response, by owner.",
+            ["owner"],
+            registry=self.registry,
+        )
+        self.missed = Counter(
+            "copriv_missed_ticks_total", "Ticks that nobody answered.", registry=self.registry
+        )
+        self.ticks = Gauge("copriv_ticks", "Communications applied.", registry=self.registry)
+        self.horizon = Gauge("copriv_horizon", "Communications asked for.", registry=self.registry)
+        self._away = self._by_owner("copriv_owner_away", "1 while the owner is away.")
+        self._left = self._by_owner("copriv_owner_left", "1 once the owner has refused for good.")
+        self._held = self._by_owner("copriv_responses", "Responses that the run holds.")
+
+    def _by_owner(self, name: str, told: str) -> Gauge:
+        return Gauge(name, told, ["owner"], registry=self.registry)
+
+    def watch(self, lines: Sequence[OwnerLine]) -> None:
+        """Follow the state of these owners."""
+        for line in lines:
+            name = line.owner.name
+            self._away.labels(name).set_function(partial(_is_away, line))
+            self._left.labels(name).set_function(partial(_has_left, line))
+            self._held.labels(name).set_function(partial(_answered, line))
+
+    @contextmanager
+    def served(self, address: str | None) -> Iterator[None]:
+        """Serve them over plain HTTP while the run lasts, if an address is given.
+
+        Raises:
+          InputError: The address cannot be used.
+        """
+        if address is None:
+            yield
+            return
+        host, port = host_and_port(address)
+        try:
+            server, thread = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise InputError(
+                f"network.metrics = {address!r}: cannot be used ({error.strerror}); "
+                "give another HOST:PORT"
+            ) from None
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def _is_away(line: OwnerLine) -> float:
+    return float(line.away_since is not None)
+
+
+def _has_left(line: OwnerLine) -> float:
+    return float(line.left is not None)
+
+
+def _answered(line: OwnerLine) -> float:
+    return float(line.answered)
+
+
+class MeasuredOwner:
+    """An owner whose answers are timed."""
+
+    def __init__(self, owner: Owner, metrics: LearnerMetrics) -> None:
+        self._owner = owner
+        self._seconds = metrics.seconds.labels(owner.name)
+        self._failures = metrics.failures.labels(owner.name)
+
+    @property
+    def name(self) -> str:
+        """The owner's name in the study."""
+        return self._owner.name
+
+    def describe(self) -> OwnerDescription:
+        """What the owner is and what it would agree to."""
+        return self._owner.describe()
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        """Agree on a study; the same terms again return the same enrolment."""
+        return self._owner.enroll(terms)
+
+    def answer(self, query: Query) -> Response:
+        """One charged, noised mean gradient."""
+        with self._failures.count_exceptions(), self._seconds.time():
+            return self._owner.answer(query)
+
+    def offer(self, study_id: str) -> bool:
+        """Whether the owner accepts an offer to be the next one asked."""
+        return self._owner.offer(study_id)
+
+    def close(self, study_id: str) -> None:
+        """End the study; what it did not use returns to the owner's budget."""
+        self._owner.close(study_id)
+
+    def disconnect(self) -> None:
+        """Let go of the connection; the study stays open."""
+        self._owner.disconnect()

@@ -1,0 +1,1 @@
+"""Many runs at once, in arrays: replicates, rounds, schedules, sweeps, and how good a model is."""

@@ -1,0 +1,355 @@
+r"""Many runs of Algorithm 1 at once, vectorised over the runs.
+
+Run r follows (5)-(7) of :mod:`learner.algorithms.asynchronous` with its own tick sequence, its own
+noise and, if wanted, its own step constant; with the same ticks and noise it follows the same
+trajectory up to rounding. What owners answer comes in as two functions of (slots, models), where a
+*slot* is the index of a local copy: one per owner, or per fixed group of owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.losses import Loss
+from common.terms import Records
+from learner.algorithms.asynchronous import Asynchronous, inverse_frequency
+from learner.algorithms.clocks import each_alone
+
+__all__ = [
+    "GradientFunction",
+    "Moments",
+    "NoiseFunction",
+    "Replicates",
+    "laplace_noise",
+    "moment_gradients",
+    "record_gradients",
+    "run_replicates",
+]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Slots = NDArray[np.intp]
+GradientFunction = Callable[[Slots, Matrix], Matrix]
+"""(slots (R,), models (R, p)) -> exact mean gradients, shape (R, p)."""
+NoiseFunction = Callable[[Slots], Matrix]
+"""slots (R,) -> the noise of one response each, shape (R, p), in gradient units."""
+
+# Up to so many owners it is faster to ask all of them and keep one answer than to gather.
+FEW_OWNERS = 12
+# Margins held at once by record_gradients: 4 MB.
+LARGEST_BLOCK = 500_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """Second moments of each owner's records: all that unclipped squared loss needs.
+
+    Args:
+      gram: X'X/n_i, shape (N, p, p).
+      cross: X'y/n_i, shape (N, p).
+    """
+
+    gram: NDArray[np.float64]
+    cross: Matrix
+
+    @classmethod
+    def of(cls, shards: Sequence[Records]) -> Moments:
+        """The moments of these shards, one owner each.
+
+        >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.array([1.0, 1.0]))
+        >>> Moments.of([shard]).gram, Moments.of([shard]).cross
+        (array([[[2.5]]]), array([[1.5]]))
+        """
+        return cls(
+            gram=np.stack([s.features.T @ s.features / len(s) for s in shards]),
+            cross=np.stack([s.targets @ s.features / len(s) for s in shards]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replicates:
+    """What R runs came to.
+
+    Args:
+      central: The central model of each run after the last tick, shape (R, p).
+      trace: The central models at the checkpoints, shape (number of checkpoints, R, p).
+    """
+
+    central: Matrix
+    trace: NDArray[np.float64]
+
+
+def moment_gradients(moments: Moments) -> GradientFunction:
+    r"""Query (3) for squared loss: :math:`2(X'X\theta - X'y)/n_i`.
+
+    >>> moments = Moments(gram=np.array([[[2.5]]]), cross=np.zeros((1, 1)))
+    >>> moment_gradients(moments)(np.array([0]), np.array([[1.0]]))
+    array([[5.]])
+    """
+    num_owners, p = moments.cross.shape
+    cross, gram = 2.0 * moments.cross, 2.0 * moments.gram
+    side_by_side = np.ascontiguousarray(gram.transpose(2, 0, 1).reshape(p, num_owners * p))
+
+    def ask_all(slots: Slots, thetas: Matrix) -> Matrix:
+        rows = np.arange(len(slots)) * num_owners + slots
+        products = (thetas @ side_by_side).reshape(-1, p)
+        gradients: Matrix = np.take(products, rows, axis=0) - np.take(cross, slots, axis=0)
+        return gradients
+
+    def gather(slots: Slots, thetas: Matrix) -> Matrix:
+        gradients: Matrix = np.einsum("rij,rj->ri", gram[slots], thetas) - cross[slots]
+        return gradients
+
+    return ask_all if num_owners <= FEW_OWNERS else gather
+
+
+def record_gradients(
+    shards: Sequence[Records], *, loss: Loss, clip: float | Vector | None = None
+) -> GradientFunction:
+    """Query (3) for any loss, each record's gradient scaled down to L1 norm ``clip``.
+
+    Args:
+      shards: Each owner's records.
+      loss: The loss.
+      clip: The L1 norm, in gradient units, of all runs or of each, shape (R,); None for no
+        clipping.
+
+    >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
+    >>> from common.losses import LOSSES
+    >>> record_gradients([shard], loss=LOSSES["squared"], clip=2.0)(np.array([0]), np.ones((1, 1)))
+    array([[2.]])
+    """
+    answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
+
+    def gradients(slots: Slots, thetas: Matrix) -> Matrix:
+        limits = None if clip is None else np.broadcast_to(clip, len(slots))[:, None]
+        first = slots[0]
+        if (slots == first).all() and len(slots) * len(shards[first]) < LARGEST_BLOCK:
+            return answer(first, thetas, limits)
+        answers = np.empty_like(thetas)
+        for owner in np.unique(slots):
+            runs = np.nonzero(slots == owner)[0]
+            for block in np.array_split(runs, 1 + len(runs) * len(shards[owner]) // LARGEST_BLOCK):
+                answers[block] = answer(
+                    owner, thetas[block], None if limits is None else limits[block]
+                )
+        return answers
+
+    return gradients
+
+
+_Answer = Callable[[int, Matrix, Matrix | None], Matrix]
+"""(owner, models (R, p), clips (R, 1) or None) -> mean gradients, shape (R, p)."""
+
+
+def _mean_gradients(shards: Sequence[Records], loss: Loss) -> _Answer:
+    """Mean gradients as they are."""
+
+    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
+        del limits
+        shard = shards[owner]
+        mean: Matrix = loss.slopes(thetas @ shard.features.T, shard.targets) @ shard.features
+        mean /= len(shard)
+        return mean
+
+    return answer
+
+
+def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
+    r"""Mean gradients, each record's scaled down to L1 norm C.
+
+    With :math:`u = x/\|x\|_1` a record's share for the slope s is
+    :math:`C u \cdot \mathrm{clip}(s\|x\|_1/C, -1, 1)`: one clip between numbers that are the same
+    for all records and runs. For squared loss :math:`s\|x\|_1 = 2\|x\|_1(x^\top\theta - y)` is
+    one matrix product.
+    """
+    lengths = [np.abs(shard.features).sum(axis=1) for shard in shards]
+    directions = [
+        shard.features / np.where(length > 0, length, 1.0)[:, None] / len(shard)
+        for shard, length in zip(shards, lengths, strict=True)
+    ]
+    affine = [
+        np.vstack([2.0 * length * shard.features.T, -2.0 * length * shard.targets])
+        for shard, length in zip(shards, lengths, strict=True)
+        if loss.name == "squared"
+    ]
+
+    def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:
+        assert limits is not None  # noqa: S101 (clips are given)
+        shard = shards[owner]
+        if affine:
+            extended = np.column_stack([thetas, np.ones(len(thetas))])
+            shares = (extended / limits) @ affine[owner]
+        else:
+            shares = loss.slopes(thetas @ shard.features.T, shard.targets)
+            shares *= lengths[owner]
+            shares /= limits
+        np.clip(shares, -1.0, 1.0, out=shares)
+        mean: Matrix = shares @ directions[owner]
+        mean *= limits
+        return mean
+
+    return answer
+
+
+def laplace_noise(scales: Vector, *, num_features: int, rng: np.random.Generator) -> NoiseFunction:
+    """Laplace noise of each owner's scale on each coordinate: for forecasts, it protects nobody.
+
+    Args:
+      scales: The scale b of each owner's noise, in gradient units, shape (N,), or of each owner
+        in each run, shape (N, R).
+      num_features: The number p of coordinates.
+      rng: Where the randomness comes from.
+
+    >>> noise = laplace_noise(np.array([0.0, 1.0]), num_features=2, rng=np.random.default_rng(1))
+    >>> np.abs(noise(np.array([0, 1]))) > 0
+    array([[False, False],
+           [ True,  True]])
+    """
+
+    def draw(slots: Slots) -> Matrix:
+        # The difference of two exponentials is Laplace, at half the cost of rng.laplace.
+        pair = rng.standard_exponential((2, len(slots), num_features))
+        noise: Matrix = np.subtract(pair[0], pair[1], out=pair[0])
+        own = scales[slots] if scales.ndim == 1 else scales[slots, np.arange(len(slots))]
+        noise *= own[:, None]
+        return noise
+
+    return draw
+
+
+def run_replicates(
+    algorithm: Asynchronous,
+    slots: Slots,
+    *,
+    gradients: GradientFunction,
+    noise: NoiseFunction | None = None,
+    rho: Vector | None = None,
+    frequency: Matrix | None = None,
+    checkpoints: Sequence[int] = (),
+) -> Replicates:
+    """R runs of Algorithm 1 side by side.
+
+    Args:
+      algorithm: What each run follows.
+      slots: Which copy ticks, shape (T, R); :func:`~learner.algorithms.clocks.draw_slots` draws
+        it. At a -1 nobody was asked, and nothing changes in this run.
+      gradients: The owners' exact mean gradients; for groups, those of the larger owners.
+      noise: The noise of their responses; None for none.
+      rho: A step constant for each run, shape (R,), instead of the algorithm's.
+      frequency: Remark 4's frequencies in each run, shape (number of copies, R), instead of the
+        algorithm's.
+      checkpoints: The k, counted from 1, whose central models are kept.
+
+    >>> from common.losses import Regulariser
+    >>> one = Asynchronous(weights=np.ones(1), num_features=1, theta_max=1.0,
+    ...     regulariser=Regulariser(coefficient=0.5), rho=2.0, horizon=2)
+    >>> moments = Moments(gram=np.ones((1, 1, 1)), cross=np.ones((1, 1)))
+    >>> run_replicates(one, np.zeros((2, 1), dtype=np.intp),
+    ...     gradients=moment_gradients(moments)).central
+    array([[0.5]])
+    """
+    runs = _Runs(algorithm, slots.shape[1], rho, frequency)
+    kept = {k: row for row, k in enumerate(checkpoints)}
+    trace = np.empty((len(kept), *runs.theta_L.shape))
+    for k, ticking in enumerate(slots, start=1):
+        if ticking.min() < 0:
+            runs.hold(ticking < 0)
+            ticking = np.maximum(ticking, 0)  # noqa: PLW2901 (asked, then put back)
+        theta_bar = runs.query_points(ticking)
+        responses = gradients(ticking, theta_bar)
+        if noise is not None:
+            responses += noise(ticking)
+        runs.apply(responses)
+        if k in kept:
+            trace[kept[k]] = runs.central_models()
+    return Replicates(central=runs.central_models(), trace=trace)
+
+
+class _Runs:
+    """The models of R runs, changed in place, with the buffers of one tick."""
+
+    def __init__(
+        self,
+        algorithm: Asynchronous,
+        replicates: int,
+        rho: Vector | None,
+        frequency: Matrix | None,
+    ) -> None:
+        N, p, R = algorithm.num_copies, algorithm.num_features, replicates
+        relative = np.ones(R) if rho is None else rho / algorithm.rho
+        grad_g = algorithm.regulariser.strong_convexity  # times theta_bar
+        self._box = algorithm.theta_max
+        self._tail_start = algorithm.tail_start if algorithm.tail_average else None
+        # (5) and (7) as factors of theta_bar, (R, 1), and of the response, (N, R).
+        self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
+        self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
+        self._pull = _slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
+        self.theta_L = np.zeros((R, p))
+        self._copies = np.zeros((N * R, p))  # row slot * R + run
+        self._run = np.arange(R)
+        self._row = self._run
+        self._theta_bar = np.empty((R, p))
+        self._tail_sum = np.zeros((R, p))
+        self._k = np.zeros(R, dtype=np.intp)
+        self._held: NDArray[np.bool_] | None = None
+
+    def hold(self, held: NDArray[np.bool_]) -> None:
+        """At the next tick these runs stay as they are."""
+        self._held = held
+
+    def query_points(self, slots: Slots) -> Matrix:
+        """Equation (6) for all runs, shape (R, p); valid until the next call."""
+        self._row = slots * len(self._run) + self._run
+        theta_bar = self._theta_bar
+        np.take(self._copies, self._row, axis=0, out=theta_bar, mode="clip")
+        theta_bar += self.theta_L
+        theta_bar *= 0.5
+        return theta_bar
+
+    def apply(self, responses: Matrix) -> None:
+        """Equations (5) and (7) for all runs; ``responses`` is used up as a buffer."""
+        held = self._held
+        if held is not None:
+            rows, before = self._row[held], self.theta_L[held].copy()
+            copies = self._copies[rows]
+        responses *= -np.take(self._pull, self._row)[:, None]
+        np.multiply(self._theta_bar, self._keep_copy, out=self.theta_L)
+        responses += self.theta_L
+        self._copies[self._row] = np.clip(responses, -self._box, self._box, out=responses)
+        np.multiply(self._theta_bar, self._keep_central, out=self.theta_L)
+        np.clip(self.theta_L, -self._box, self._box, out=self.theta_L)
+        self._k += 1
+        if held is not None:
+            self.theta_L[held], self._copies[rows] = before, copies
+            self._k[held] -= 1
+            self._held = None
+        if self._tail_start is not None and self._k.max() > self._tail_start:
+            counts = self._k > self._tail_start
+            counts = counts if held is None else counts & ~held
+            self._tail_sum += self.theta_L * counts[:, None]
+
+    def central_models(self) -> Matrix:
+        """A copy of the central models, or of their tail averages, shape (R, p)."""
+        models = self.theta_L.copy()
+        if self._tail_start is not None:
+            in_tail = self._k > self._tail_start
+            count = np.maximum(self._k - self._tail_start, 1)[:, None]
+            models = np.where(in_tail[:, None], self._tail_sum / count, models)
+        return models
+
+
+def _slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
+    """The factor of each slot's mean gradient in (5) beside alpha, shape (N, 1) or (N, R)."""
+    groups = algorithm.groups or each_alone(len(algorithm.weights))
+    shares = np.array([algorithm.weights[list(group)].sum() for group in groups])[:, None]
+    if frequency is None:
+        factors = algorithm.inverse_frequency[:, None]
+    else:
+        factors = inverse_frequency(frequency)
+    weights: Matrix = shares * factors
+    return weights

@@ -1,0 +1,1 @@
+"""The loop, and what it talks to: owners, the line to each, the journal."""

@@ -1,0 +1,304 @@
+"""Ticks that owners have a say in: offers that the first listener accepts, and their requests.
+
+Nobody can draw these ticks ahead, so each is kept in the journal before anybody is asked. A run
+that is resumed lives through the same ticks, comes to the same question for the owner it was
+about to ask, and only then turns to the owners again.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from common.errors import CoprivError, RefusedError, UnreachableError
+from learner.algorithms.clocks import Tick
+from learner.planning.sections import AlgorithmSettings
+from learner.training.journal import Journal
+from learner.training.line import OwnerLine
+from learner.training.runner import IDLE_SECONDS, Pace
+
+__all__ = [
+    "BroadcastTicks",
+    "LiveTicks",
+    "RequestedTicks",
+    "Requests",
+    "live_ticks",
+    "lived_ticks",
+]
+
+PENDING = "pending_tick"
+
+
+class Requests(Protocol):
+    """Where owners' requests for updates arrive; the listening learner is one."""
+
+    def next_request(
+        self, *, now: float, time_scale: float, ready: Callable[[int], bool], timeout: float
+    ) -> tuple[int, float] | None:
+        """The next owner that asked, and when its clock ticked, or None after ``timeout`` seconds.
+
+        Args:
+          now: Virtual time; clocks of owners that come (back) start here.
+          time_scale: Real seconds for one unit of virtual time; 0 takes requests in the order
+            of their virtual times, else in the order of their arrival.
+          ready: Whether an owner may be asked now; requests of the others wait.
+          timeout: Seconds.
+        """
+
+    def anybody(self) -> bool:
+        """Whether any owner is attached."""
+
+
+def live_ticks(
+    settings: AlgorithmSettings,
+    lines: Sequence[OwnerLine],
+    *,
+    study_id: str,
+    requests: Requests | None,
+    journal: Journal,
+    pace: Pace,
+) -> LiveTicks | None:
+    """The ticks of the study's initiative, or None where the learner fires the clocks itself."""
+    match settings.initiative:
+        case "broadcast":
+            return BroadcastTicks(
+                lines,
+                study_id=study_id,
+                interval=settings.interval or 1.0,
+                journal=journal,
+                pace=pace,
+            )
+        case "owner":
+            if requests is None:
+                raise ValueError("owners' requests need somewhere to arrive")
+            return RequestedTicks(lines, requests, journal=journal, pace=pace)
+        case _:
+            return None
+
+
+def lived_ticks(journal: Journal) -> list[Tick]:
+    """The ticks an earlier start of the run lived through, by position, and the one it was in.
+
+    Positions that nobody answered hold a tick of no owners, which the loop passes over.
+    """
+    entries = {entry.position: entry for entry in journal.entries()}
+    end = max(entries, default=-1) + 1
+    end = max(end, int(journal.noted("missed_before") or 0))
+    ticks = [
+        Tick(entries[p].time, tuple(sorted(entries[p].responses)))
+        if p in entries
+        else Tick(0.0, ())
+        for p in range(end)
+    ]
+    pending = json.loads(journal.noted(PENDING) or "null")
+    if pending is not None and pending["position"] == end:
+        ticks.append(Tick(pending["time"], (pending["owner"],)))
+    return ticks
+
+
+class LiveTicks(Iterator[Tick], ABC):
+    """Ticks as the owners make them, after those that the journal holds.
+
+    Guarantees:
+      * A tick is durable before it is handed out, so a restart asks the same owner the same.
+      * Times never go back.
+
+    Args:
+      lines: The owners, by index.
+      journal: The run's durable trace.
+      pace: How the loop waits.
+    """
+
+    def __init__(self, lines: Sequence[OwnerLine], *, journal: Journal, pace: Pace) -> None:
+        self._lines = lines
+        self._journal = journal
+        self._pace = pace
+        self._lived = iter(lived_ticks(journal))
+        self._position = 0
+        self._now = 0.0
+        self._seen = time.monotonic()
+
+    def __next__(self) -> Tick:
+        """The next tick."""
+        tick = next(self._lived, None)
+        if tick is None:
+            tick = self._live()
+            self._keep(tick)
+            # Somebody is there: only silence from now on counts.
+            self._pace.quiet_since = None
+        self._position += 1
+        self._now = max(self._now, tick.time)
+        return tick
+
+    def _keep(self, tick: Tick) -> None:
+        """Make the tick durable before anybody is asked."""
+        pending = {"position": self._position, "time": tick.time, "owner": tick.owners[0]}
+        self._journal.note(PENDING, json.dumps(pending))
+
+    def _nobody(self, whom: str, silence: float) -> None:
+        """Rest, or stop after too long a silence.
+
+        Raises:
+          UnreachableError: Nobody was there for too long.
+        """
+        if time.monotonic() - self._seen > silence:
+            raise UnreachableError(f"{whom} for {silence:g} seconds; resume the run when they are")
+
+    @abstractmethod
+    def _live(self) -> Tick:
+        """Wait for the next tick of the owners."""
+
+
+class RequestedTicks(LiveTicks):
+    """The owners' own clocks: whoever asks for an update is the next tick's owner.
+
+    The learner talks to that owner alone; requests that come meanwhile wait for their turn.
+
+    References: section III of Farokhi et al. (2021), requests by the data owners.
+    """
+
+    def __init__(
+        self, lines: Sequence[OwnerLine], requests: Requests, *, journal: Journal, pace: Pace
+    ) -> None:
+        super().__init__(lines, journal=journal, pace=pace)
+        self._requests = requests
+
+    def _live(self) -> Tick:
+        self._seen = time.monotonic()
+        while True:
+            request = self._requests.next_request(
+                now=self._virtual_now(),
+                time_scale=self._pace.time_scale,
+                ready=lambda owner: self._lines[owner].is_ready,
+                timeout=IDLE_SECONDS,
+            )
+            if request is not None:
+                owner, asked_at = request
+                when = asked_at if self._pace.time_scale == 0 else self._virtual_now()
+                return Tick(max(self._now, when), (owner,))
+            if self._requests.anybody():
+                self._seen = time.monotonic()
+            self._nobody("no owner was attached", self._pace.patience)
+
+    def _virtual_now(self) -> float:
+        """Virtual time: that of the last tick, or what has passed on the wall."""
+        pace = self._pace
+        if pace.time_scale == 0:
+            return self._now
+        return max(self._now, pace.origin + (time.monotonic() - pace.began) / pace.time_scale)
+
+
+class BroadcastTicks(LiveTicks):
+    """Regular offers to all owners; whoever accepts first is the next tick's owner.
+
+    An offer carries no model: those who decline, and those who accept too late, spend nothing.
+    An offer that nobody accepts is no tick. Acceptances count in the order they arrive in, and
+    offers leave in a random order, so that no owner is always first.
+
+    Args:
+      lines: The owners, by index.
+      study_id: The study that is offered.
+      interval: Virtual time between offers.
+      journal: The run's durable trace.
+      pace: How the loop waits.
+
+    References: section III of Farokhi et al. (2021), broadcasting by the learner.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[OwnerLine],
+        *,
+        study_id: str,
+        interval: float,
+        journal: Journal,
+        pace: Pace,
+    ) -> None:
+        super().__init__(lines, journal=journal, pace=pace)
+        self._study_id = study_id
+        self._interval = interval
+        self._round = 0
+        self._replies: queue.SimpleQueue[_Reply] = queue.SimpleQueue()
+        # Owners that still think about an earlier offer.
+        self._thinking: set[int] = set()
+
+    def _live(self) -> Tick:
+        self._seen = time.monotonic()
+        when = self._now
+        while True:
+            when += self._interval
+            self._pace.wait_for(Tick(when, ()))
+            winner = self._offer()
+            if winner is not None:
+                return Tick(when, (winner,))
+            self._nobody(
+                "no owner replied to an offer",
+                self._pace.patience + self._interval * self._pace.time_scale,
+            )
+
+    def _offer(self) -> int | None:
+        """One round of offers; the first owner to accept, or None."""
+        self._round += 1
+        while not self._replies.empty():
+            self._take()
+        asked = [
+            owner
+            for owner, line in enumerate(self._lines)
+            if line.is_ready and owner not in self._thinking
+        ]
+        random.shuffle(asked)
+        self._thinking.update(asked)
+        for owner in asked:
+            threading.Thread(
+                target=self._ask, args=(self._round, owner), name="offer", daemon=True
+            ).start()
+        return self._first_to_accept(set(asked))
+
+    def _first_to_accept(self, asked: set[int]) -> int | None:
+        """Collect replies until one of this round accepts, or all of it have replied."""
+        seen = self._seen
+        while asked:
+            reply = self._take()
+            if reply.round_number == self._round:
+                if reply.accepted:
+                    return reply.owner
+                asked.discard(reply.owner)
+        if self._seen == seen:
+            time.sleep(IDLE_SECONDS)
+        return None
+
+    def _take(self) -> _Reply:
+        """The next reply of any round."""
+        reply = self._replies.get()
+        self._thinking.discard(reply.owner)
+        if isinstance(reply.failure, RefusedError):
+            raise reply.failure
+        if reply.failure is None:
+            self._seen = time.monotonic()
+        return reply
+
+    def _ask(self, round_number: int, owner: int) -> None:
+        """One offer to one owner."""
+        accepted, failure = False, None
+        try:
+            accepted = self._lines[owner].owner.offer(self._study_id)
+        except CoprivError as error:
+            failure = error
+        self._replies.put(_Reply(round_number, owner, accepted, failure))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What became of one offer; a failure means an owner that is not there, or refuses."""
+
+    round_number: int
+    owner: int
+    accepted: bool
+    failure: CoprivError | None

@@ -1,0 +1,230 @@
+"""The only loop: tick, ask, journal, apply. It does not know whether its owners are simulated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import RefusedError, UnreachableError
+from learner.algorithms.asynchronous import Algorithm
+from learner.algorithms.clocks import Tick
+from learner.training.journal import Journal, TickEntry
+from learner.training.line import OwnerLine
+
+__all__ = ["Applied", "Pace", "run"]
+
+Vector = NDArray[np.float64]
+State = TypeVar("State")
+
+# While nobody is there, look again so often.
+IDLE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """One communication after it was applied.
+
+    Args:
+      k: Its number from 1; k counts communications, not ticks, as the paper does.
+      entry: The tick as it was lived.
+      central_model: The central model after it, shape (p,).
+      replayed: True when it came from the journal of an earlier start.
+    """
+
+    k: int
+    entry: TickEntry
+    central_model: Vector
+    replayed: bool
+
+
+@dataclass(kw_only=True)
+class Pace:
+    """How the loop waits.
+
+    Args:
+      time_scale: Real seconds for one unit of virtual time; 0 does not wait.
+      patience: Seconds that all owners may be away before the run stops.
+      origin: Virtual time at which this start of the run takes over.
+      wall_before: Seconds that earlier starts took.
+    """
+
+    time_scale: float
+    patience: float
+    origin: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    wall_before: float = 0.0
+    quiet_since: float | None = None
+
+    def wait_for(self, tick: Tick) -> None:
+        """In real time, wait until the tick is due."""
+        if self.time_scale > 0:
+            due = self.began + (tick.time - self.origin) * self.time_scale
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def wall_seconds(self) -> float:
+        """Seconds since the run began, those of earlier starts included."""
+        return self.wall_before + time.monotonic() - self.began
+
+    def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> None:
+        """After a tick, asked then, that nobody answered: rest if all are away, stop if too long.
+
+        Raises:
+          RefusedError: All owners have left.
+          UnreachableError: All others were away for ``patience`` seconds.
+        """
+        if self.quiet_since is None:
+            self.quiet_since = asked
+        # Those that have given all they promised are not waited for.
+        open_lines = [line for line in lines if line.answered < line.promised]
+        if open_lines and all(line.left is not None for line in lines if line.promised):
+            raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
+        missing = [line for line in open_lines if line.left is None]
+        # A schedule's ticks are counted: none is used up while nobody can hear it.
+        while missing and all(
+            line.away_since is not None and not line.has_returned for line in missing
+        ):
+            if time.monotonic() - self.quiet_since > self.patience:
+                names = ", ".join(line.status for line in missing)
+                raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
+            time.sleep(IDLE_SECONDS)
+
+
+def run(
+    algorithm: Algorithm[State],
+    ticks: Iterable[Tick],
+    lines: Sequence[OwnerLine],
+    *,
+    journal: Journal | None,
+    horizon: int,
+    pace: Pace,
+    on_applied: Callable[[Applied], None] = lambda applied: None,
+    on_missed: Callable[[], None] = lambda: None,
+) -> Vector:
+    """Train until ``horizon`` communications were applied, or the ticks end.
+
+    What the journal holds already is applied again without asking anybody, so a run that was
+    killed goes on where it was: each response was journalled before it was applied.
+
+    Args:
+      algorithm: The algorithm; the loop does not know which.
+      ticks: The sequence of ticks, the same at every start of this run.
+      lines: The owners, by index.
+      journal: The run's durable trace; None for owners that cost nothing.
+      horizon: The number T of communications.
+      pace: How to wait.
+      on_applied: Told of each communication.
+      on_missed: Told of each tick that nobody answered.
+
+    Returns:
+      The central model, shape (p,).
+
+    Raises:
+      RefusedError: All owners refuse for good.
+      UnreachableError: Nobody answered for too long; the run can be resumed.
+    """
+    state = algorithm.initial_state()
+    lived = _Lived(journal)
+    k = 0
+    with ThreadPoolExecutor(max_workers=len(lines)) as executor:
+        for position, tick in enumerate(ticks):
+            if lived.was_missed(position):
+                continue
+            entry = lived.entry(position)
+            replayed = entry is not None
+            if entry is not None:
+                pace.origin, pace.wall_before = entry.time, entry.wall_seconds
+            else:
+                pace.wait_for(tick)
+                theta, asked = algorithm.query_point(state, tick), time.monotonic()
+                entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
+                if not entry.responses:
+                    lived.miss(position)
+                    on_missed()
+                    pace.wait_for_owners(lines, asked=asked)
+                    continue
+                # Journalled before applied: the owner was charged, the answer must not be lost.
+                lived.append(entry)
+            gradients = {owner: gradient for owner, (_, gradient) in entry.responses.items()}
+            state = algorithm.apply_responses(state, tick, gradients)
+            k += 1
+            on_applied(
+                Applied(
+                    k=k,
+                    entry=entry,
+                    central_model=algorithm.central_model(state),
+                    replayed=replayed,
+                )
+            )
+            # Before the next tick is drawn: live ones come from owners that wait for their turn.
+            if k == horizon:
+                break
+    return algorithm.central_model(state)
+
+
+def _ask(
+    position: int,
+    tick: Tick,
+    theta: Vector,
+    lines: Sequence[OwnerLine],
+    *,
+    pace: Pace,
+    executor: Executor,
+) -> TickEntry:
+    """Ask the tick's owners, at the same time if they are several."""
+    asked = [lines[owner] for owner in tick.owners]
+    if len(asked) == 1:
+        answers = [asked[0].ask(theta)]
+    else:
+        answers = list(executor.map(lambda line: line.ask(theta), asked))
+    responses = {
+        owner: (response.sequence, response.gradient)
+        for owner, response in zip(tick.owners, answers, strict=True)
+        if response is not None
+    }
+    if responses:
+        pace.quiet_since = None
+    return TickEntry(
+        position=position, time=tick.time, wall_seconds=pace.wall_seconds(), responses=responses
+    )
+
+
+class _Lived:
+    """What the journal says of each position: answered, missed, or not lived yet."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self._entries: Iterator[TickEntry] = iter(list(journal.entries()) if journal else [])
+        self._next = next(self._entries, None)
+        self._missed_before = int((journal and journal.noted("missed_before")) or 0)
+
+    def append(self, entry: TickEntry) -> None:
+        """Keep an answered tick durably."""
+        if self._journal is not None:
+            self._journal.append(entry)
+
+    def was_missed(self, position: int) -> bool:
+        """Whether an earlier start lived through this tick without an answer."""
+        if self._next is not None:
+            return position < self._next.position
+        return position < self._missed_before
+
+    def entry(self, position: int) -> TickEntry | None:
+        """The journal's entry at this position, once."""
+        if self._next is None or self._next.position != position:
+            return None
+        entry, self._next = self._next, next(self._entries, None)
+        return entry
+
+    def miss(self, position: int) -> None:
+        """Remember a missed tick, before anybody is asked again.
+
+        A restart must come to the same question: an owner answers a number for one theta only.
+        """
+        if self._journal is not None:
+            self._journal.note("missed_before", str(position + 1))

@@ -1,0 +1,101 @@
+"""Clocks: what holds whatever is drawn; the distributions are in tests/statistical."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from common.errors import InputError
+from learner.algorithms.clocks import (
+    PoissonClocks,
+    Tick,
+    count_per_owner,
+    draw_slots,
+    draw_ticks,
+    each_alone,
+    synchronous_rounds,
+)
+
+
+def clocks(groups=((0,), (1,), (2,)), rates=(1.0, 2.0, 3.0), seed=1, **options):
+    return PoissonClocks(groups, np.array(rates), rng=np.random.default_rng(seed), **options)
+
+
+def test_the_sequence_does_not_depend_on_the_block_size():
+    reference = draw_ticks(clocks(), 500)
+    for block in (1, 7, 500, 4096):
+        assert draw_ticks(clocks(block=block), 500) == reference
+
+
+def test_drawing_ahead_gives_the_ticks_that_come_later():
+    one_by_one = clocks()
+    assert [next(one_by_one) for _ in range(50)] == draw_ticks(clocks(), 50)
+
+
+def test_time_goes_forward():
+    times = [tick.time for tick in draw_ticks(clocks(block=16), 200)]
+    assert times[0] > 0
+    assert all(a < b for a, b in itertools.pairwise(times))
+
+
+def test_equal_seeds_tick_equally_and_others_do_not():
+    assert draw_ticks(clocks(seed=5), 20) == draw_ticks(clocks(seed=5), 20)
+    assert draw_ticks(clocks(seed=5), 20) != draw_ticks(clocks(seed=6), 20)
+
+
+def test_a_clock_belongs_to_its_whole_group():
+    groups = ((0, 3), (1,), (2, 4))
+    ticks = draw_ticks(clocks(groups), 100)
+    assert {tick.owners for tick in ticks} == set(groups)
+
+
+def test_synchronous_rounds_ask_everyone_at_whole_times():
+    assert draw_ticks(synchronous_rounds(3), 3) == [
+        Tick(time, (0, 1, 2)) for time in (1.0, 2.0, 3.0)
+    ]
+
+
+def test_counts_add_up_to_the_responses():
+    ticks = draw_ticks(clocks(((0, 2), (1,)), rates=(1.0, 1.0)), 100)
+    counts = count_per_owner(ticks, 4)
+    assert counts[0] == counts[2] == sum(tick.owners == (0, 2) for tick in ticks)
+    assert counts[0] + counts[1] == 100
+    assert counts[3] == 0
+    assert count_per_owner([], 2).tolist() == [0, 0]
+
+
+def test_slots_of_many_runs_name_every_clock():
+    slots = draw_slots(np.ones(4), horizon=50, replicates=7, rng=np.random.default_rng(1))
+    assert slots.shape == (50, 7)
+    assert set(np.unique(slots)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("rates", [(1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, math.nan, 1.0)])
+def test_rates_must_be_positive(rates):
+    with pytest.raises(InputError, match=r"clock rates: .*above 0"):
+        clocks(rates=rates)
+    with pytest.raises(InputError, match=r"clock rates: .*above 0"):
+        draw_slots(np.array(rates), horizon=1, replicates=1, rng=np.random.default_rng(1))
+
+
+def test_infinite_rates_are_refused():
+    with pytest.raises(InputError, match="clock rates"):
+        clocks(rates=(1.0, math.inf, 1.0))
+
+
+def test_each_clock_has_one_rate():
+    with pytest.raises(InputError, match="2 for 3 clocks"):
+        clocks(rates=(1.0, 1.0))
+    with pytest.raises(InputError, match="0 for 0 clocks"):
+        clocks(groups=(), rates=())
+
+
+@pytest.mark.parametrize("groups", [((0,), (), (1,)), ((0,), (0, 1), (2,))])
+def test_groups_are_disjoint_and_not_empty(groups):
+    with pytest.raises(InputError, match="groups: "):
+        clocks(groups)
+
+
+def test_each_alone_is_one_clock_per_owner():
+    assert each_alone(2) == ((0,), (1,))

@@ -1,0 +1,184 @@
+"""Optima against certificates and independent solvers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from sklearn.svm import LinearSVC
+
+from common.errors import InputError
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.simulated.evaluation import Evaluation, fitness, optimum, union
+
+
+def make_records(n=300, p=4, *, classes=True, seed=1):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(size=(n, p - 1)), np.ones(n)])
+    z = x @ rng.uniform(-1, 1, p) + rng.normal(0, 0.7, n)
+    return Records(features=x, targets=np.where(z > 0, 1.0, -1.0) if classes else z)
+
+
+def best(records, name, c, theta_max=50.0):
+    theta = optimum(
+        records,
+        loss=LOSSES[name],
+        regulariser=Regulariser(coefficient=c),
+        theta_max=theta_max,
+    )
+    return theta, fitness(theta, records, loss=LOSSES[name], regulariser=Regulariser(coefficient=c))
+
+
+def test_squared_optimum_is_the_closed_form():
+    records = make_records(classes=False)
+    x, y, c = records.features, records.targets, 0.01
+    theta, _ = best(records, "squared", c)
+    expected = np.linalg.solve(x.T @ x / len(y) + c * np.eye(4), x.T @ y / len(y))
+    assert theta == pytest.approx(expected, rel=1e-11)
+
+
+def test_squared_optimum_without_regulariser_copes_with_dependent_features():
+    records = make_records(classes=False)
+    twice = replace(records, features=np.hstack([records.features] * 2))
+    assert best(twice, "squared", 0.0)[1] == pytest.approx(best(records, "squared", 0.0)[1])
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+@pytest.mark.parametrize("theta_max", [0.1, 0.4, 50.0])
+@pytest.mark.parametrize("c", [1e-5, 0.5])
+def test_smooth_optima_keep_the_conditions_of_the_box(name, theta_max, c):
+    records = make_records(classes=name == "logistic")
+    theta, _ = best(records, name, c, theta_max)
+    gradient = 2 * c * theta + LOSSES[name].mean_gradient(theta, records.features, records.targets)
+    inside = np.abs(theta) < theta_max * (1 - 1e-9)
+    assert np.all(np.abs(theta) <= theta_max)
+    assert np.max(np.abs(gradient[inside]), initial=0.0) < 1e-6
+    assert np.all(gradient[~inside] * np.sign(theta[~inside]) < 0)
+    # The box holds the optimum back exactly when the free optimum is outside.
+    free, _ = best(records, name, c)
+    assert np.any(~inside) == (np.max(np.abs(free)) > theta_max)
+
+
+def test_logistic_optimum_is_where_newtons_method_ends():
+    records, c = make_records(), 1e-4
+    x, y = records.features, records.targets
+    newton = np.zeros(4)
+    for _ in range(30):
+        s = 1 / (1 + np.exp(-x @ newton))
+        hessian = (x.T * (s * (1 - s))) @ x / len(y) + 2 * c * np.eye(4)
+        gradient = x.T @ (s - (y + 1) / 2) / len(y) + 2 * c * newton
+        newton = newton - np.linalg.solve(hessian, gradient)
+    value = fitness(
+        newton, records, loss=LOSSES["logistic"], regulariser=Regulariser(coefficient=c)
+    )
+    assert best(records, "logistic", c)[1] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("c", [0.5, 0.01])
+def test_hinge_optimum_agrees_with_liblinear(c):
+    records = make_records()
+    machine = LinearSVC(
+        loss="hinge",
+        dual=True,
+        C=1 / (2 * c * len(records)),
+        fit_intercept=False,
+        tol=1e-9,
+        max_iter=1_000_000,
+    ).fit(records.features, records.targets)
+    value = fitness(
+        machine.coef_[0], records, loss=LOSSES["hinge"], regulariser=Regulariser(coefficient=c)
+    )
+    ours = best(records, "hinge", c)[1]
+    assert ours == pytest.approx(value, rel=1e-6)
+    assert ours <= value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("theta_max", [0.2, 1.0, 50.0])
+def test_hinge_optimum_without_regulariser_is_the_linear_program(theta_max):
+    records = make_records()
+    n, p = records.features.shape
+    Z = records.targets[:, None] * records.features
+    program = linprog(
+        np.concatenate([np.zeros(p), np.full(n, 1 / n)]),
+        A_ub=np.hstack([-Z, -np.eye(n)]),
+        b_ub=-np.ones(n),
+        bounds=[(-theta_max, theta_max)] * p + [(0, None)] * n,
+    )
+    theta, value = best(records, "hinge", 0.0, theta_max)
+    assert value == pytest.approx(program.fun, rel=1e-8)
+    assert np.all(np.abs(theta) <= theta_max)
+
+
+@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("theta_max", [0.3, 50.0])
+def test_no_model_of_the_box_is_better_than_the_optimum(name, theta_max):
+    records = make_records(classes=name != "squared")
+    evaluation = Evaluation(
+        shards=[records],
+        loss=LOSSES[name],
+        regulariser=Regulariser(coefficient=1e-5),
+        theta_max=theta_max,
+    )
+    rng = np.random.default_rng(2)
+    for width in (1e-4, 1e-2, 1.0):
+        near = evaluation.theta_optimal + rng.normal(0, width, (500, 4))
+        psi = evaluation.relative_fitness(np.clip(near, -theta_max, theta_max))
+        assert np.min(psi) > -1e-9
+
+
+@pytest.mark.parametrize("theta_max", [0.2, 9.0])  # the box holds the optimum back, or not
+@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+def test_relative_fitness_is_its_definition_for_many_models_at_once(name, theta_max):
+    shards = [make_records(80, classes=name != "squared", seed=s) for s in (3, 4)]
+    regulariser = Regulariser(coefficient=0.02)
+    evaluation = Evaluation(
+        shards=shards, loss=LOSSES[name], regulariser=regulariser, theta_max=theta_max
+    )
+    thetas = np.random.default_rng(5).uniform(-0.4, 0.4, (3, 7, 4))
+    psi = evaluation.relative_fitness(thetas)
+    assert psi.shape == (3, 7)
+    for index in np.ndindex(3, 7):
+        value = fitness(thetas[index], union(shards), loss=LOSSES[name], regulariser=regulariser)
+        expected = value / evaluation.fitness_optimal - 1
+        assert psi[index] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_relative_fitness_does_not_lose_digits_near_the_optimum():
+    records = make_records(classes=False)
+    evaluation = Evaluation(
+        shards=[records],
+        loss=LOSSES["squared"],
+        regulariser=Regulariser(coefficient=1e-5),
+        theta_max=50.0,
+    )
+    direction = np.array([1.0, -2.0, 0.5, 1.0])
+    psi = evaluation.relative_fitness(evaluation.theta_optimal + np.outer([1e-2, 1e-8], direction))
+    assert psi[1] == pytest.approx(1e-12 * psi[0], rel=1e-6)
+
+
+def test_alone_is_each_owners_own_optimum_judged_on_the_union():
+    shards = [make_records(40, classes=False, seed=s) for s in (6, 7, 8)]
+    regulariser = Regulariser(coefficient=0.01)
+    evaluation = Evaluation(
+        shards=shards, loss=LOSSES["squared"], regulariser=regulariser, theta_max=2.0
+    )
+    alone = evaluation.relative_fitness_alone
+    assert alone.shape == (3,)
+    assert np.all(alone > 0)
+    own = optimum(shards[1], loss=LOSSES["squared"], regulariser=regulariser, theta_max=2.0)
+    assert alone[1] == pytest.approx(evaluation.fitness(own) / evaluation.fitness_optimal - 1)
+    single = replace(evaluation, shards=shards[:1])
+    assert single.relative_fitness_alone == pytest.approx([0.0], abs=1e-15)
+
+
+def test_no_records_and_a_perfect_fit_are_refused():
+    empty = Records(features=np.zeros((0, 2)), targets=np.zeros(0))
+    perfect = Records(features=np.ones((2, 1)), targets=np.zeros(2))
+    g = Regulariser(coefficient=0.0)
+    with pytest.raises(InputError, match="no records"):
+        optimum(empty, loss=LOSSES["squared"], regulariser=g, theta_max=1.0)
+    with pytest.raises(InputError, match="not defined"):
+        Evaluation(
+            shards=[perfect], loss=LOSSES["squared"], regulariser=g, theta_max=1.0
+        ).relative_fitness(np.zeros(1))

@@ -1,0 +1,56 @@
+"""Sweeps keep what they computed, record what failed, and go on."""
+
+import json
+import os
+
+import pytest
+
+from common.errors import InputError
+from learner.simulated.sweeps import run_sweep
+
+
+def work(x, log):
+    with open(log, "a") as file:
+        file.write(f"{x} {os.getpid()}\n")
+    if x < 0:
+        raise ValueError(f"{x} is below 0")
+    return {"square": x * x}
+
+
+def calls(log):
+    return sorted(line.split()[0] for line in log.read_text().splitlines())
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_computes_every_point_once_and_records_failures(tmp_path, jobs):
+    log, told = tmp_path / "log", []
+    points = {f"p{x}": (x, str(log)) for x in (1, 2, -3, 4)}
+    sweep = run_sweep(work, points, folder=tmp_path / "kept", jobs=jobs, on_done=told.append)
+    assert sweep.results == {"p1": {"square": 1}, "p2": {"square": 4}, "p4": {"square": 16}}
+    assert list(sweep.results) == ["p1", "p2", "p4"]
+    assert sweep.failures["p-3"].error == "ValueError: -3 is below 0"
+    assert "below 0" in json.loads((tmp_path / "kept/p-3.json").read_text())["error"]
+    assert told[0] == 0
+    assert told[-1] == 4
+    again = run_sweep(work, points, folder=tmp_path / "kept", jobs=jobs)
+    assert again.results == sweep.results
+    assert calls(log) == sorted(["1", "2", "4", "-3", "-3"])  # only the failed one again
+
+
+def test_a_point_of_other_arguments_is_computed_anew(tmp_path):
+    log = tmp_path / "log"
+    run_sweep(work, {"p": (2, str(log))}, folder=tmp_path / "kept", jobs=1)
+    sweep = run_sweep(work, {"p": (3, str(log))}, folder=tmp_path / "kept", jobs=1)
+    assert sweep.results["p"] == {"square": 9}
+
+
+def test_half_a_file_is_computed_anew(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/p.json").write_text('{"result": {"squ')
+    sweep = run_sweep(work, {"p": (2, str(tmp_path / "log"))}, folder=tmp_path / "kept", jobs=1)
+    assert sweep.results["p"] == {"square": 4}
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="no Dask scheduler answers there"):
+        run_sweep(work, {"p": (1, str(tmp_path / "log"))}, cluster="nonsense://nowhere:1")

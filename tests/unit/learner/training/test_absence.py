@@ -1,0 +1,81 @@
+"""Owners that are away: a schedule waits for one that hears it, a round goes on without."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from common.errors import UnreachableError
+from common.losses import Regulariser
+from learner.algorithms.asynchronous import weighted_gradient
+from learner.algorithms.clocks import Tick
+from learner.algorithms.synchronous import SynchronousAverage
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
+from learner.training.runner import Pace, run
+
+AWAY_SECONDS = 0.6
+
+
+class ComesBack(MemoryOwner):
+    """Unreachable from its second query on, for a while."""
+
+    gone_until = None
+
+    def answer(self, query):
+        if query.sequence == 2 and self.gone_until is None:
+            self.gone_until = time.monotonic() + AWAY_SECONDS
+        self._check()
+        return super().answer(query)
+
+    def enroll(self, terms):
+        self._check()
+        return super().enroll(terms)
+
+    def _check(self):
+        if self.gone_until is not None and time.monotonic() < self.gone_until:
+            raise UnreachableError("away")
+
+
+def make_line(feature_map, table_maker, make_terms):
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    line = OwnerLine(ComesBack("north", shard, seed=1), make_terms(responses=6, horizon=6))
+    line.enroll()
+    return line
+
+
+def test_no_tick_of_a_schedule_is_used_up_while_nobody_hears(feature_map, table_maker, make_terms):
+    line = make_line(feature_map, table_maker, make_terms)
+    algorithm = SynchronousAverage(
+        weights=np.ones(1),
+        num_features=4,
+        theta_max=2.0,
+        regulariser=Regulariser(coefficient=1e-5),
+        initial_step=0.1,
+        horizon=6,
+    )
+    seen = []
+    run(
+        algorithm,
+        [Tick(float(k), (0,)) for k in range(6)],
+        [line],
+        journal=None,
+        horizon=6,
+        pace=Pace(time_scale=0.0, patience=20.0),
+        on_applied=lambda now: seen.append(now.entry.position),
+    )
+    line.stop()
+    # The one tick at which it left is missed, no other.
+    assert seen == [0, 2, 3, 4, 5]
+
+
+def test_those_that_answer_stand_for_those_that_are_away():
+    weights = np.array([0.2, 0.3, 0.5])
+    tick = Tick(1.0, (0, 1, 2))
+    there = {0: np.array([5.0]), 2: np.array([8.0])}
+    # The mean over the records of owners 0 and 2, at the weight of all three.
+    assert weighted_gradient(weights, tick, there) == pytest.approx([(1.0 + 4.0) / 0.7])
+    everybody = there | {1: np.array([1.0])}
+    assert weighted_gradient(weights, tick, everybody) == pytest.approx([5.3])
