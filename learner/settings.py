@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from common.config import Address, Epsilon, Positive, Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
+from common.names import Name
 from common.tables import TableSource
 from common.tls import TlsSettings
 from learner.forecast.settings import ForecastSettings
@@ -201,7 +202,7 @@ class OwnerEntry(Settings):
         own setting.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None
@@ -225,7 +226,7 @@ class StudySettings(Settings):
       learner: For an owner that is the learner.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     seed: Annotated[int, Field(ge=0)] | None = None
     profile: Profile = "recommended"
     data: DataSettings = DataSettings()
