@@ -13,6 +13,7 @@ from common.config import Address, Epsilon, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES
+from common.names import Name, check_name
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.tables import TableSource
 from common.terms import StudyTerms
@@ -32,10 +33,9 @@ __all__ = [
 ]
 
 ANONYMOUS = "anonymous"
-_STUDY_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
-_LEARNER = re.compile(r"[A-Za-z0-9._@-]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
 LARGEST_COUNT = 10**9
+LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
 RELEASES = ("gradient", "moments")
@@ -47,12 +47,9 @@ def check_learner_name(name: str) -> str:
     Raises:
       ValueError: It is none.
     """
-    if not _LEARNER.fullmatch(name) or name == ANONYMOUS:
-        raise ValueError(
-            "expected a learner's name: up to 64 letters, digits, dots, @ or dashes, and not "
-            + ANONYMOUS
-        )
-    return name
+    if name == ANONYMOUS:
+        raise ValueError(f"expected a learner's name other than {ANONYMOUS}")
+    return check_name(name, also="@")
 
 
 class Policy(Settings):
@@ -132,7 +129,7 @@ class OwnerSettings(Settings):
       reflection: Whether tools may ask which calls there are.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: Name
     listen: Address = "127.0.0.1:0"
     ledger: Path = Path("ledger.sqlite")
     features: Path | None = None
@@ -152,8 +149,10 @@ def check_terms(terms: StudyTerms) -> None:
     Raises:
       MalformedError: A value no study can have; the sentence names it.
     """
-    if not _STUDY_ID.fullmatch(terms.study_id):
-        raise MalformedError("study_id needs 1 to 128 letters, digits, dots, colons or dashes")
+    try:
+        check_name(terms.study_id, also=":", longest=LONGEST_STUDY_ID)
+    except ValueError as error:
+        raise MalformedError(f"study_id: {error}") from None
     if terms.loss not in LOSSES:
         raise MalformedError(f"loss must be one of {', '.join(LOSSES)}")
     if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Address, Epsilon, Positive, Settings
+from common.names import Name
 from common.tables import TableSource
 
 __all__ = [
@@ -205,7 +206,7 @@ class OwnerEntry(Settings):
         own setting.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from common.config import Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
+from common.names import Name
 from common.tls import TlsSettings
 from learner.planning.forecast_settings import ForecastSettings
 from learner.planning.sections import (
@@ -44,7 +45,7 @@ class StudySettings(Settings):
       learner: For an owner that is the learner.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     seed: Annotated[int, Field(ge=0)] | None = None
     profile: Profile = "recommended"
     data: DataSettings = DataSettings()

@@ -179,7 +179,11 @@ class OwnerLine:
     def _check(self, query: Query, response: Response) -> None:
         """A response that is not one would poison the model for all."""
         gradient = response.gradient
-        if (response.study_id, response.sequence) != (query.study_id, query.sequence):
+        if response.study_id != query.study_id:
+            raise RefusedError(
+                f"owner {self.owner.name} answered for another study; ask its operator"
+            )
+        if response.sequence != query.sequence:
             raise RefusedError(
                 f"owner {self.owner.name} answered number {response.sequence}, number "
                 f"{query.sequence} was asked; ask its operator"

@@ -75,11 +75,18 @@ def arm(step: str, number: int) -> None:  # noqa: C901
 
 
 def live(settings: Path, port: int, step: str, number: int) -> None:
-    """One life, which ends by SIGKILL."""
+    """One life, which ends by SIGKILL, or when whoever began it is gone."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
     arm(step, number)
     running = start_owner(settings, listen=f"127.0.0.1:{port}", insecure_noise_seed=None)
     print(running.port, os.getpid(), flush=True)
     threading.Event().wait()
+
+
+def _end_with_input() -> None:
+    """Nothing is written while a life lasts, so the input ends with whoever writes it."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
 
 
 def main() -> None:

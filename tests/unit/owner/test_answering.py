@@ -6,6 +6,7 @@ import random
 import sqlite3
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,7 +82,13 @@ def test_charged_before_released(
     steps: list[str] = []
     charge = owner._ledger.charge
 
+    answering = threading.Event()
+
     def charge_and_look(**values: Any) -> None:
+        # Time for a release that does not wait for it; what is late charges nothing.
+        time.sleep(0.02)
+        if not answering.is_set():
+            return
         charge(**values)
         # Another connection sees only what is committed.
         _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
@@ -91,7 +98,9 @@ def test_charged_before_released(
 
     monkeypatch.setattr(owner._ledger, "charge", charge_and_look)
     for sequence in range(1, 4):
+        answering.set()
         released = ask(owner, sequence)
+        answering.clear()
         steps.append("released")
         _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
         assert entry.account.last_response == released
