@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, field_validator
 
+from common.cells import read_parquet
 from common.columns import category_key, category_keys
 from common.config import Settings
 from common.errors import InputError
@@ -142,7 +143,7 @@ def _read_file(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"{path}: no such file; give the path of a CSV or Parquet file")
     try:
-        table = _read_csv(path) if name.endswith(_CSV_ENDINGS) else pd.read_parquet(path)
+        table = _read_csv(path) if name.endswith(_CSV_ENDINGS) else read_parquet(path)
     except (OSError, EOFError, ValueError, pd.errors.ParserError, pa.ArrowException) as error:
         reason = str(error).strip().splitlines()
         raise InputError(

@@ -8,6 +8,7 @@ from collections import OrderedDict
 import numpy as np
 import pandas as pd
 
+from common.cells import as_text
 from common.errors import PolicyError
 from common.features import FeatureMap
 from owner.core import Shard
@@ -34,7 +35,7 @@ def fingerprint(table: pd.DataFrame) -> str:
         else:
             missing = column.isna()
             digest.update(np.packbits(missing.to_numpy(dtype=bool)).tobytes())
-            texts = [str(cell).encode("utf-8", "surrogatepass") for cell in column[~missing]]
+            texts = [as_text(cell).encode("utf-8", "surrogatepass") for cell in column[~missing]]
             # With the lengths, so that no two columns of cells make the same bytes.
             digest.update(np.array([len(text) for text in texts], dtype="<u8").tobytes())
             digest.update(b"".join(texts))
