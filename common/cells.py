@@ -19,8 +19,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-__all__ = ["LONGEST_TEXT", "Label", "Plain", "as_text", "months_of", "read_parquet", "readable"]
+__all__ = [
+    "LONGEST_TEXT",
+    "Label",
+    "Plain",
+    "as_text",
+    "missing_cells",
+    "months_of",
+    "read_parquet",
+    "readable",
+]
 
 # A longer text is no number and no date, and all longer ones are one category: decided by the
 # length alone, before anything whose time depends on what the text says.
@@ -55,21 +65,29 @@ def readable(value: object) -> Plain:
 
 def _plain(value: Any) -> Plain:
     """As :func:`readable`, but a cell that cannot be read may raise."""
-    if isinstance(value, str | bytes | bytearray) and len(value) > LONGEST_TEXT:
-        return _LONG
-    if isinstance(value, str):
-        return str(value)
+    if isinstance(value, str | bytes | bytearray):
+        return _plain_text(value)
     if value is None or value is pd.NA or value is pd.NaT or isinstance(value, _NESTED):
         return None
     if isinstance(value, numbers.Real | Decimal | np.bool_):
         return _number(value)
     if isinstance(value, np.datetime64):
         value = pd.Timestamp(value)
+    text = str(value)
     if isinstance(value, dt.date):
-        return Label(str(value), months_of(value.year, value.month, value.day))
-    if isinstance(value, bytes | bytearray):
-        return _number_of_bytes(value)
-    return _labelled(value)
+        return Label(text, months_of(value.year, value.month, value.day))
+    return Label(text) if len(text) <= LONGEST_TEXT else _LONG
+
+
+def _plain_text(value: str | bytes | bytearray) -> Plain:
+    if len(value) > LONGEST_TEXT:
+        return _LONG
+    if isinstance(value, str):
+        return str(value)
+    try:
+        return _number(value)
+    except ValueError:
+        return Label(str(bytes(value)))
 
 
 def _number(value: Any) -> float | None:
@@ -79,18 +97,6 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     return None if math.isnan(number) else number
-
-
-def _number_of_bytes(value: bytes | bytearray) -> Plain:
-    try:
-        return _number(value)
-    except ValueError:
-        return Label(str(bytes(value)))
-
-
-def _labelled(value: object) -> Label | None:
-    text = str(value)
-    return Label(text) if len(text) <= LONGEST_TEXT else _LONG
 
 
 def months_of(year: int, month: int, day: int) -> float:
@@ -114,6 +120,27 @@ def as_text(value: object) -> str:
         return f"<unreadable {type(value).__name__}>"
 
 
+def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
+    """Which cells have no value, shape (n,); one that cannot be asked has one.
+
+    >>> missing_cells(pd.Series([Decimal("sNaN"), None, [1]], dtype=object))
+    array([False,  True, False])
+    """
+    try:
+        return column.isna().to_numpy(dtype=bool)
+    except Exception:
+        return np.array([_is_missing(cell) for cell in column], dtype=bool)
+
+
+def _is_missing(cell: object) -> bool:
+    return (
+        cell is None
+        or cell is pd.NA
+        or cell is pd.NaT
+        or (type(cell) is float and math.isnan(cell))
+    )
+
+
 def read_parquet(path: Path) -> pd.DataFrame:
     """A Parquet file as pandas reads it; cells that pandas cannot hold are missing values.
 
@@ -131,8 +158,10 @@ def read_parquet(path: Path) -> pd.DataFrame:
         frame = None
     if frame is not None and all(_has_readable_cells(column) for _, column in frame.items()):
         return frame
+    # As plain texts: of a column of repeated texts Arrow refuses all for one that is no UTF-8.
+    table = pq.read_table(path, binary_type=pa.large_binary())
     with io.BytesIO() as mended:
-        pq.write_table(_without_unreadable(pq.read_table(path)), mended)
+        pq.write_table(_without_unreadable(table), mended)
         return pd.read_parquet(mended)
 
 
@@ -155,21 +184,14 @@ def _without_unreadable(table: pa.Table) -> pa.Table:
         if _is_readable(alone):
             continue
         column = table.column(i)
-        if pa.types.is_dictionary(field.type):
-            column = pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks])
-            alone = pa.table([column], schema=_schema(table, field, column.type))
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = pa.chunked_array([_valid_texts(column)])
+        if pa.types.is_large_string(field.type):
+            column = pa.chunked_array([_valid_texts(table.column(i))])
         else:
             gaps = set(_unreadable(alone, 0, len(alone)))
-            kept = [None if row in gaps else row for row in range(len(alone))]
-            column = column.take(pa.array(kept, pa.int64()))
-        table = table.set_column(i, field.with_type(column.type).with_nullable(True), column)
+            rows = [None if row in gaps else row for row in range(len(alone))]
+            column = table.column(i).take(pa.array(rows, pa.int64()))
+        table = table.set_column(i, field.with_nullable(True), column)
     return table
-
-
-def _schema(table: pa.Table, field: pa.Field, kind: pa.DataType) -> pa.Schema:
-    return pa.schema([field.with_type(kind)], metadata=table.schema.metadata)
 
 
 def _is_readable(table: pa.Table) -> bool:

@@ -161,7 +161,10 @@ def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
     """
     kind = _kind(column)
     if kind in "iufb":
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        # The bits of a NaN may raise a flag in arithmetic, of which numpy would warn.
+        with np.errstate(all="ignore"):
+            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            return np.where(np.isnan(numbers), np.nan, numbers)
     if kind in "Mm":
         return np.full(len(column), np.nan)
     return _each_distinct(column, lambda value: parse_number(value, shares=shares))
