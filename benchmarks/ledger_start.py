@@ -54,7 +54,7 @@ def write_owner(folder: Path) -> None:
     pd.DataFrame(rng.normal(size=(1000, 4)), columns=list("abcy")).to_parquet(folder / "s.parquet")
     settings = {
         "name": "historic",
-        "data": {"path": "s.parquet"},
+        "data": {"path": "s.parquet", "columns": list("abcy")},
         "policy": {"epsilon_per_study": "1", "epsilon_lifetime": "1000000"},
     }
     (folder / "owner.toml").write_text(tomli_w.dumps(settings))

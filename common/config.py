@@ -40,8 +40,8 @@ S = TypeVar("S", bound="Settings")
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
-_LONG_EXPONENT = re.compile(r"[eE][+-]?0*(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
-_ADDRESS = re.compile(r"\S+:(?P<port>[0-9]{1,5})", re.ASCII)
+_LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
+_ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
 
 

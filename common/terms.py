@@ -88,7 +88,7 @@ class OwnerDescription:
     Args:
       name: Its name.
       num_records: Its n_i, public by design.
-      columns: The column names of its table.
+      columns: The columns of its table that it names for learners.
       feature_map_digest: SHA-256 of the only feature map it accepts, or "" for any.
       epsilon_per_study: The most it spends on one study.
       epsilon_left: What is left of its lifetime budget.

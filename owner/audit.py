@@ -308,7 +308,7 @@ def _serve(
 
     owner = DataOwner(
         name="audited",
-        table=PrivateTable(shard.table, where="audit"),
+        table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
         ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
         policy=policy,
         access=Access(policy, base=folder),

@@ -27,10 +27,11 @@ from common.terms import Records, StudyTerms
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_rows import epsilon_uncounted, read_for_shard
+from owner.loading import load_records
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
-from owner.shard import PrivateTable, fingerprint
+from owner.shard import fingerprint
 
 __all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_answer"]
 
@@ -39,6 +40,7 @@ Vector = NDArray[np.float64]
 # Public values lie within their bounds with a probability of 0.99, unless the study says
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
 DEVIATIONS_IN_BOUND = 2.6
+NAMED_COLUMNS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +72,11 @@ class DryRun:
 
     Args:
       num_records: The owner's n_i.
-      num_columns: Columns of its table.
+      columns: The columns that learners are told of and may use.
       epsilon_left: What is left of the lifetime budget.
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
+      unreadable_targets: Records that get the map's public target, for want of a readable one.
       terms: The study looked at, or None.
       release_change: By how much one record moves n_i times a response, L1 norm.
       epsilon_confirmed: What the noise library's own map says the responses spend.
@@ -83,10 +86,11 @@ class DryRun:
     """
 
     num_records: int
-    num_columns: int
+    columns: tuple[str, ...]
     epsilon_left: Fraction
     studies: int
     feature_map: FeatureMap | None = None
+    unreadable_targets: int = 0
     terms: StudyTerms | None = None
     release_change: float = math.nan
     epsilon_confirmed: Fraction = Fraction(0)
@@ -110,7 +114,10 @@ class DryRun:
 def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     """The dry run for the owner's operator."""
     policy = settings.policy
-    yield f"owner {settings.name}: {found.num_records:,} records of {found.num_columns} columns"
+    yield f"owner {settings.name}: {found.num_records:,} records"
+    named = ", ".join(found.columns[:NAMED_COLUMNS])
+    more = len(found.columns) - NAMED_COLUMNS
+    yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
     yield (
         f"ledger {settings.ledger}: {found.studies} studies, "
         f"{in_short(found.epsilon_left)} of the lifetime epsilon "
@@ -126,6 +133,11 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
         f"{feature_map.source}"
     )
+    if found.unreadable_targets:
+        yield (
+            f"  {found.unreadable_targets} of {found.num_records:,} records have no readable "
+            f"{feature_map.target_name}; each gets the map's public value"
+        )
     moments = terms.release == "moments"
     kind = "release of second moments" if moments else f"{terms.loss} loss"
     yield (
@@ -235,7 +247,8 @@ def dry_run(
       InputError: The settings, the records, the map or the ledger cannot be used.
       RefusedError: The owner would refuse the study.
     """
-    raw = read_table(settings.data, base=base)
+    pinned = load_feature_map(base / settings.features) if settings.features else None
+    raw, table = load_records(settings, base=base, pinned=pinned)
     Access(settings.policy, base=base)
     ledger = base / settings.ledger
     studies = read_for_shard(ledger, fingerprint=fingerprint(raw)) if ledger.is_file() else []
@@ -243,15 +256,15 @@ def dry_run(
     held += epsilon_uncounted(studies, kappa=settings.policy.kappa)
     found: dict[str, Any] = {
         "num_records": len(raw),
-        "num_columns": len(raw.columns),
+        "columns": table.columns,
         "epsilon_left": max(settings.policy.epsilon_lifetime - held, Fraction(0)),
         "studies": len(studies),
     }
     path = base / settings.features if settings.features else features
     if path is None:
         return DryRun(**found)
-    feature_map = load_feature_map(path)
-    PrivateTable(raw, where=f"{settings.name}: {settings.data.path}").check(feature_map)
+    feature_map = pinned or load_feature_map(path)
+    table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
     terms = _terms(settings, feature_map, proposal)
     _check_study(settings, terms, feature_map, found, allow_private_bounds)
@@ -266,6 +279,7 @@ def dry_run(
     return DryRun(
         **found,
         feature_map=feature_map,
+        unreadable_targets=table.count_unreadable_targets(feature_map),
         terms=terms,
         release_change=release_change(terms, feature_map.domain),
         epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,

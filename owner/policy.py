@@ -97,6 +97,17 @@ class Policy(Settings):
         return tokens
 
 
+class PrivateSource(TableSource):
+    """The table ``[data]`` of an owner: where its records are, and what learners see of them.
+
+    Args:
+      columns: The columns that learners are told of and may use, beside those of the
+        owner's own feature map.
+    """
+
+    columns: tuple[str, ...] = ()
+
+
 class AttachSettings(Settings):
     """The table ``[attach]``: the learner that ``copriv-owner attach`` goes to.
 
@@ -133,7 +144,7 @@ class OwnerSettings(Settings):
     listen: Address = "127.0.0.1:0"
     ledger: Path = Path("ledger.sqlite")
     features: Path | None = None
-    data: TableSource
+    data: PrivateSource
     policy: Policy
     listening: ListeningSettings = ListeningSettings()
     attach: AttachSettings = AttachSettings()

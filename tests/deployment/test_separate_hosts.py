@@ -69,7 +69,7 @@ class Federation:
             settings = {
                 "name": name,
                 "listen": addresses[index],
-                "data": {"path": "shard.parquet"},
+                "data": {"path": "shard.parquet", "columns": list(table)},
                 "policy": {
                     "epsilon_per_study": "10",
                     "epsilon_lifetime": "100",

@@ -70,7 +70,7 @@ class FuzzedOwner:
         shard.to_parquet(folder / "shard.parquet")
         settings = {
             "name": "fuzzed",
-            "data": {"path": "shard.parquet"},
+            "data": {"path": "shard.parquet", "columns": list(shard)},
             "policy": {
                 "epsilon_per_study": "1",
                 "epsilon_lifetime": "1" if spent else "100",

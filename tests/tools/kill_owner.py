@@ -69,7 +69,7 @@ def write_owner(folder: Path) -> tuple[Path, str]:
     tables[1].to_parquet(folder / "shard.parquet")
     settings = {
         "name": "mortal",
-        "data": {"path": "shard.parquet"},
+        "data": {"path": "shard.parquet", "columns": list(tables[1])},
         "policy": {
             "epsilon_per_study": "1",
             "epsilon_lifetime": "100000",
