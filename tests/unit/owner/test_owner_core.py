@@ -148,3 +148,10 @@ def test_a_number_out_of_order_is_refused(sequence: int) -> None:
 def test_number_0_is_no_retry_of_nothing() -> None:
     with pytest.raises(OrderError, match="out of order"):
         next_step(Account(promised=9), sequence=0, digest="")
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_a_closed_study_answers_and_replays_nothing(sequence: int) -> None:
+    account = Account(promised=9, answered=1, last_digest="x", closed=True)
+    with pytest.raises(OrderError, match="closed"):
+        next_step(account, sequence=sequence, digest="x")
