@@ -23,7 +23,7 @@ from learner.plan import PublicSide
 from learner.runner import Applied
 from learner.settings import StudySettings
 from learner.study import Outcome, train
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("north", "south", "west")

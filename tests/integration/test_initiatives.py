@@ -35,7 +35,7 @@ from learner.runner import Applied, Pace, run
 from learner.settings import StudySettings
 from learner.study import Outcome, train
 from owner.attaching import Attachment, open_attachment
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

@@ -18,7 +18,8 @@ import pytest
 from common.errors import OwnerFailedError
 from common.terms import Query, StudyTerms
 from learner.grpc_owner import GrpcOwner
-from owner.ledger_rows import LedgerError, read_studies
+from owner.ledger_reading import read_studies
+from owner.ledger_rows import LedgerError
 from owner.server import RunningOwner, start_owner
 from owner.service import FAILED
 

@@ -36,7 +36,7 @@ from owner.audit import CASES, Finding, audit
 from owner.checking import typical_answer
 from owner.cli import cli
 from owner.ledger import Ledger
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.mechanism import DrawnAhead, SecureNoise
 from owner.server import start_owner
 

@@ -33,7 +33,7 @@ from learner.line import OwnerLine
 from learner.memory_owner import MemoryOwner
 from learner.runner import Applied, Pace, run
 from learner.synchronous import SynchronousAverage
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner, start_owner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

@@ -28,7 +28,8 @@ from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, StudyTerms
 from owner.answering import OPEN_STUDIES, DataOwner
-from owner.ledger_rows import LedgerError, read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
 
 LEARNER = "anonymous"

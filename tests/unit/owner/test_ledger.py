@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -15,14 +16,19 @@ from common.errors import BudgetSpentError, OrderError
 from common.terms import StudyTerms
 from owner.cli import cli
 from owner.ledger import Ledger
-from owner.ledger_rows import LedgerError, read_studies, terms_to_text, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
 
 
 def open_ledger(path: Path, fingerprint: str = "shard") -> Ledger:
     return Ledger(path, owner="a", fingerprint=fingerprint)
 
 
-def terms(**changes: Any) -> str:
+def digest(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def terms(**changes: Any) -> StudyTerms:
     values: dict[str, Any] = {
         "study_id": "s",
         "loss": "squared",
@@ -32,25 +38,23 @@ def terms(**changes: Any) -> str:
         "responses": 3,
         "epsilon": Fraction(1, 3),
     }
-    return terms_to_text(StudyTerms(**(values | changes)))
+    return StudyTerms(**(values | changes))
 
 
-def enroll(ledger: Ledger, study: str = "s", **changes: Any) -> None:
-    values: dict[str, Any] = {
-        "study_id": study,
-        "learner": "l",
-        "terms": terms(),
-        "epsilon": Fraction(1, 3),
-        "promised": 3,
-        "noise_scale": 1.0,
-        "insecure_noise": False,
-        "lifetime": Fraction(1),
-    }
-    ledger.open_study(**(values | changes))
+def enroll(
+    ledger: Ledger, study: str = "s", *, lifetime: Fraction = Fraction(1), **changes: Any
+) -> None:
+    ledger.open_study(
+        terms(study_id=study, **changes),
+        learner="l",
+        noise_scale=1.0,
+        insecure_noise=False,
+        lifetime=lifetime,
+    )
 
 
 def charge(ledger: Ledger, sequence: int, study: str = "s") -> None:
-    ledger.charge(study_id=study, sequence=sequence, digest=f"d{sequence}", response=b"r")
+    ledger.charge(study_id=study, sequence=sequence, digest=digest(sequence), response=b"r")
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def test_charges_survive_a_reopening(path: Path) -> None:
     ledger = open_ledger(path)
     entry = ledger.study("s")
     assert entry is not None
-    assert (entry.account.answered, entry.account.last_digest) == (2, "d2")
+    assert (entry.account.answered, entry.account.last_digest) == (2, digest(2))
     assert entry.epsilon_spent == Fraction(2, 9)
     charge(ledger, 3)
     with pytest.raises(OrderError):
@@ -169,7 +173,7 @@ def test_a_second_process_on_the_same_ledger_is_refused(path: Path) -> None:
 def test_a_truncated_ledger_is_refused(path: Path) -> None:
     ledger = open_ledger(path)
     for index in range(200):
-        enroll(ledger, f"s{index}", lifetime=Fraction(1000), terms=terms(feature_map="x" * 500))
+        enroll(ledger, f"s{index}", lifetime=Fraction(1000), feature_map="x" * 500)
     ledger.close()
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(LedgerError, match=r"ledger\.sqlite"):
