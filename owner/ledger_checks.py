@@ -20,6 +20,7 @@ from owner.ledger_tables import (
     StudyRow,
     block_checksum,
     row_checksum,
+    statements,
 )
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "check_mark",
     "check_shard",
     "examined",
-    "layout_of",
     "page_faults",
     "read_account",
     "schema_version",
@@ -47,14 +47,9 @@ def schema_version(db: sqlite3.Connection) -> str | None:
     return str(rows.get("schema_version"))
 
 
-def layout_of(schema: str) -> set[str]:
-    """The statements of a schema."""
-    return {statement.strip() for statement in schema.split(";\n")}
-
-
 def check_layout(db: sqlite3.Connection, path: Path, schema: str) -> None:
     """Refuse tables that are not this program's: nothing read from them means anything."""
-    if {row[0] for row in db.execute("SELECT sql FROM sqlite_master")} != layout_of(schema):
+    if {row[0] for row in db.execute("SELECT sql FROM sqlite_master")} != set(statements(schema)):
         raise LedgerError(
             f"{path}: the ledger is damaged (its tables are not those of version "
             f"{SCHEMA_VERSION}); restore it from a copy"

@@ -35,6 +35,7 @@ UNREADABLE = (
     sqlite3.Warning,
     struct.error,
     ArithmeticError,
+    AttributeError,
     LookupError,
     MemoryError,
     OSError,
@@ -101,7 +102,7 @@ class StudyEntry:
         """The agreed terms, typed, with the digest of the feature map in its place."""
         try:
             return terms_from_text(self.terms)
-        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+        except UNREADABLE:
             raise LedgerError(
                 f"study {self.study_id}: the terms in the ledger cannot be read; restore the "
                 "ledger from a copy"

@@ -35,6 +35,7 @@ __all__ = [
     "insert_study",
     "insert_text",
     "row_checksum",
+    "statements",
     "update_account",
     "write_meta",
 ]
@@ -212,9 +213,14 @@ def as_time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def statements(schema: str) -> list[str]:
+    """The statements of a schema, as SQLite keeps them."""
+    return schema.strip().removesuffix(";").split(";\n")
+
+
 def create_tables(db: sqlite3.Connection, schema: str) -> None:
     """Execute a schema's statements; unlike ``executescript`` it commits nothing."""
-    for statement in schema.strip().split(";\n"):
+    for statement in statements(schema):
         db.execute(statement)
 
 
