@@ -43,7 +43,6 @@ from owner.ledger_rows import (
     StudyEntry,
     epsilon_uncounted,
     promise_faults,
-    terms_to_text,
 )
 from owner.listening import Listening, ListeningSettings
 from owner.mechanism import DrawnAhead, NoiseFactory
@@ -151,7 +150,7 @@ class DataOwner:
             entry = self._ledger.study(terms.study_id)
             if entry is None:
                 self._agree(terms, learner)
-            elif entry.learner != learner or entry.terms != terms_to_text(terms):
+            elif entry.learner != learner or not entry.agrees_with(terms):
                 raise PolicyError("this study was enrolled with other terms or by another learner")
             study, entry = self._study(terms.study_id, learner)
         return Enrollment(
@@ -263,11 +262,8 @@ class DataOwner:
         study = self._prepare(terms)
         try:
             self._ledger.open_study(
-                study_id=terms.study_id,
+                terms,
                 learner=learner,
-                terms=terms_to_text(terms),
-                epsilon=terms.epsilon,
-                promised=terms.responses,
                 noise_scale=study.plan.noise_scale,
                 insecure_noise=self._insecure_noise,
                 lifetime=self._lifetime,

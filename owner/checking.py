@@ -26,7 +26,8 @@ from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from owner.access import Access
 from owner.core import Shard, exact_answer
-from owner.ledger_rows import epsilon_uncounted, read_for_shard
+from owner.ledger_reading import read_for_shard
+from owner.ledger_rows import epsilon_uncounted
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms

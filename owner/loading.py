@@ -56,15 +56,9 @@ def load_records(
 def named_columns(settings: OwnerSettings, pinned: FeatureMap | None) -> tuple[str, ...]:
     """The columns that learners are told of and may use: no other name leaves the owner.
 
-    Raises:
-      InputError: Neither the settings nor a feature map of the owner's own names any.
+    None where neither the settings nor a feature map of the owner's own names any.
     """
     names = (*settings.data.columns, *(pinned.columns_needed if pinned else ()))
-    if not names:
-        raise InputError(
-            f"{settings.name}: data.columns is missing: name the columns that learners may be told "
-            "of and use, or set features to the only feature map that is accepted"
-        )
     return tuple(dict.fromkeys(names))
 
 

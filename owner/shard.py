@@ -49,12 +49,14 @@ class PrivateTable:
     Args:
       table: The records.
       where: What they are called in an error.
-      columns: The columns that learners are told of and may use; the others stay unknown.
+      columns: The columns that learners are told of and may use; the others stay unknown. With
+        none, learners are told of no column, and may use those whose names they know.
     """
 
     def __init__(self, table: pd.DataFrame, *, where: str, columns: Iterable[str]) -> None:
         named = set(columns)
-        self._table = table.loc[:, [name for name in table.columns if name in named]]
+        self._told = tuple(str(name) for name in table.columns if name in named)
+        self._table = table.loc[:, list(self._told)] if named else table
         self._where = where
         self._shards: OrderedDict[str, Shard] = OrderedDict()
 
@@ -65,8 +67,8 @@ class PrivateTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns that learners may use, which are public."""
-        return tuple(str(name) for name in self._table.columns)
+        """The names that learners are told, which are public."""
+        return self._told
 
     def count_unreadable_targets(self, feature_map: FeatureMap) -> int:
         """How many records get the map's public target, for the operator's eyes."""

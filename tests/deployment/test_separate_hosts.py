@@ -20,7 +20,7 @@ import pytest
 import tomli_w
 
 from learner.network.certificates import Party, make_certificates
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 pytestmark = pytest.mark.trouble
 

@@ -23,7 +23,7 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied
 from learner.training.study import Outcome, train
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("north", "south", "west")

@@ -32,7 +32,7 @@ from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.study import train
 from owner.attaching import open_attachment
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

@@ -1,7 +1,7 @@
-"""An owner that is killed, and one that is sent nonsense: a short run of the tools beside this.
+"""An owner that is killed, sent nonsense, or robbed of its ledger's files: short runs of tools.
 
-`python tests/tools/kill_owner.py --kills 220` and `python tests/tools/fuzz_owner.py --messages
-100000` do the same for as long as an auditor likes.
+`python tests/tools/kill_owner.py --kills 220`, `python tests/tools/fuzz_owner.py --messages
+100000` and `python tests/tools/rollback_ledger.py` do the same for as long as an auditor likes.
 """
 
 from __future__ import annotations
@@ -91,3 +91,12 @@ def test_a_tool_that_fails_leaves_no_owner_behind() -> None:
     while any(map(threads, began)) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not any(map(threads, began))
+
+
+def test_files_of_a_ledger_that_are_lost_or_older_give_no_budget_back() -> None:
+    """Two ways for each proper subset of the files; the tool itself has sixteen."""
+    told = run_tool("rollback_ledger.py", "--every", "8")
+    assert told["cases"] == 28
+    assert set(told["ways"]) == {"delete", "truncate", "replace", "roll_back"}
+    refused = sum(n for found in told["ways"].values() for how, n in found.items() if "refu" in how)
+    assert 0 < refused < 28

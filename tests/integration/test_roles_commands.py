@@ -23,7 +23,7 @@ from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.core import Shard, mean_gradient
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("north", "south")

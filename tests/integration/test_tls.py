@@ -25,7 +25,7 @@ from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

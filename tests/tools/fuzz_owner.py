@@ -34,7 +34,7 @@ from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "/copriv.v1.DataOwner"

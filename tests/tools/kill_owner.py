@@ -38,7 +38,7 @@ from learner.network.grpc_owner import GrpcOwner
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.runner import Pace, run
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 MORTAL = ROOT / "tests" / "tools" / "mortal_owner.py"

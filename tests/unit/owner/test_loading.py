@@ -110,9 +110,17 @@ def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
     assert "add a line with the columns' names" in said.stderr
 
 
-def test_an_owner_that_names_no_column_is_told_how_to(settings: Callable[..., Path]) -> None:
-    with pytest.raises(InputError, match=r"data\.columns is missing: name the columns"):
-        opened(settings("age,y\n1,2\n"))
+def test_an_owner_that_names_no_column_tells_none(
+    settings: Callable[..., Path], make_terms: Callable[..., Any]
+) -> None:
+    path = settings("column-0,column-1,column-2,y,secret\n1,2,3,4,5\n5,6,7,8,9\n")
+    running = start_owner(path, listen=None, insecure_noise_seed=None)
+    assert running.owner.describe(learner="anonymous").columns == ()
+    assert running.owner.enroll(make_terms(), learner="anonymous").num_records == 2
+    running.drain(grace=0.1)
+
+
+def test_a_named_column_must_be_there(settings: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"no column 'z', which the setting data\.columns names"):
         opened(settings("age,y\n1,2\n", columns=["age", "z"]))
 
