@@ -88,7 +88,7 @@ def lived_ticks(journal: Journal) -> list[Tick]:
 
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
     """
-    entries = {entry.position: entry for entry in journal.entries()}
+    entries = {entry.position: entry for entry in journal.past}
     end = max(entries, default=-1) + 1
     end = max(end, int(journal.noted("missed_before") or 0))
     ticks = [
@@ -176,7 +176,7 @@ class RequestedTicks(LiveTicks):
             request = self._requests.next_request(
                 now=self._virtual_now(),
                 time_scale=self._pace.time_scale,
-                ready=lambda owner: self._lines[owner].is_ready,
+                ready=lambda owner: self._lines[owner].state.can_be_asked,
                 timeout=IDLE_SECONDS,
             )
             if request is not None:
@@ -251,7 +251,7 @@ class BroadcastTicks(LiveTicks):
         asked = [
             owner
             for owner, line in enumerate(self._lines)
-            if line.is_ready and owner not in self._thinking
+            if line.state.can_be_asked and owner not in self._thinking
         ]
         random.shuffle(asked)
         self._thinking.update(asked)

@@ -16,8 +16,9 @@ from learner.algorithms.asynchronous import Algorithm
 from learner.algorithms.clocks import Tick
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
+from learner.training.line_state import LineState
 
-__all__ = ["Applied", "Pace", "run"]
+__all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
 Vector = NDArray[np.float64]
 State = TypeVar("State")
@@ -80,19 +81,30 @@ class Pace:
         """
         if self.quiet_since is None:
             self.quiet_since = asked
+        raise_if_all_left(lines)
         # Those that have given all they promised are not waited for.
-        open_lines = [line for line in lines if line.answered < line.promised]
-        if open_lines and all(line.left is not None for line in lines if line.promised):
-            raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
-        missing = [line for line in open_lines if line.left is None]
+        missing = [
+            line
+            for line in lines
+            if line.answered < line.promised and line.state is not LineState.LEFT
+        ]
         # A schedule's ticks are counted: none is used up while nobody can hear it.
-        while missing and all(
-            line.away_since is not None and not line.has_returned for line in missing
-        ):
+        while missing and all(line.state is LineState.AWAY for line in missing):
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
             time.sleep(IDLE_SECONDS)
+
+
+def raise_if_all_left(lines: Sequence[OwnerLine]) -> None:
+    """Stop when nobody is left to ask.
+
+    Raises:
+      RefusedError: All owners have left, and some of them owe responses.
+    """
+    open_lines = [line for line in lines if line.answered < line.promised]
+    if open_lines and all(line.state is LineState.LEFT for line in lines if line.promised):
+        raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
 
 
 def run(
@@ -199,7 +211,7 @@ class _Lived:
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
-        self._entries: Iterator[TickEntry] = iter(list(journal.entries()) if journal else [])
+        self._entries: Iterator[TickEntry] = iter(journal.past if journal else ())
         self._next = next(self._entries, None)
         self._missed_before = int((journal and journal.noted("missed_before")) or 0)
 

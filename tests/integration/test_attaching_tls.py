@@ -182,7 +182,7 @@ def test_an_owner_admits_the_learners_of_its_policy_only(
     ):
         with pytest.raises(PolicyError, match="does not serve this learner"):
             learner.owners[0].enroll(make_terms())
-        learner.owners[0].disconnect()
+        learner.owners[0].disconnect(over=True)
     assert not failures
 
 
@@ -351,7 +351,7 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
             assert complained.wait(60)
         with start(ours / "lab", address) as last:
             last.owners[0].enroll(make_terms())
-            last.owners[0].disconnect()
+            last.owners[0].disconnect(over=True)
     assert not failures
 
 
