@@ -8,10 +8,11 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -30,6 +31,7 @@ from common.errors import (
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
+from common.texts import printable
 from common.tls import load_identity, refuse_plain_text
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
@@ -59,6 +61,9 @@ FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNIMPLEMENTED,
 )
+
+# A learner has one call under way, and an owner one request.
+MOST_WAITING = 64
 
 Send = Callable[[pb.OwnerMessage], None]
 
@@ -151,7 +156,7 @@ class Attachment:
     def _converse(self) -> tuple[bool, bool]:
         """One stream from hello to its end: whether the learner spoke, and said goodbye."""
         greeted, over = False, False
-        outgoing: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
+        outgoing = _Outgoing()
         clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
         try:
             opened, self._certificate = self._route.open(OPTIONS)
@@ -161,19 +166,23 @@ class Attachment:
         with opened as channel:
             stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
             outgoing.put(pb.OwnerMessage(hello=pb.Hello(name=self._name)))
-            call = self._call = stub.Attach(iter(outgoing.get, None))
+            call = self._call = stub.Attach(outgoing.messages())
             if self._ending.is_set():
                 call.cancel()
             try:
                 for message in call:
                     greeted, self._told, self._been_there = True, False, True
-                    over = over or message.HasField("goodbye")
+                    over = message.HasField("goodbye")
+                    if over or outgoing.is_full:
+                        break
                     self._handle(message, outgoing.put, clock, token=_token(call))
             except grpc.RpcError as error:
                 self._explain(error)
             finally:
                 clock.stop()
-                outgoing.put(None)
+                outgoing.end()
+            if outgoing.is_full:
+                self._absent(UnreachableError(f"learner at {self.address}: it reads no answers"))
         return greeted, over
 
     def _handle(
@@ -181,7 +190,12 @@ class Attachment:
     ) -> None:
         """Do what one message asks for."""
         if message.HasField("start"):
-            clock.start(message.start)
+            try:
+                clock.start(message.start)
+            except MalformedError as error:
+                raise MalformedError(
+                    f"the learner at {self.address} sent {error}; ask its operator"
+                ) from None
         elif message.call:
             reply = self._reply(message, token)
             reply.call = message.call
@@ -225,7 +239,8 @@ class Attachment:
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            raise PolicyError(f"the learner at {self.address} says: {error.details()}") from None
+            said = printable(error.details())
+            raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
             self._route.explain()
         except UntrustedError as untrusted:
@@ -256,6 +271,31 @@ def _token(call: grpc.Call) -> str | None:
     return None
 
 
+class _Outgoing:
+    """What waits to be sent: a learner reads each answer before it asks again, or is left."""
+
+    def __init__(self) -> None:
+        self._messages: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that nobody can be reading."""
+        return self._messages.qsize() > MOST_WAITING
+
+    def put(self, message: pb.OwnerMessage) -> None:
+        """Send one message, or none if nobody reads."""
+        if not self.is_full:
+            self._messages.put(message)
+
+    def messages(self) -> Iterator[pb.OwnerMessage]:
+        """What is sent, until the end."""
+        return iter(self._messages.get, None)
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._messages.put(None)
+
+
 class _Clock:
     """The owner's own Poisson clock: at each tick it asks for an update, one at a time."""
 
@@ -269,7 +309,16 @@ class _Clock:
         self._timer: threading.Timer | None = None
 
     def start(self, start: pb.ClockStart) -> None:
-        """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere."""
+        """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere.
+
+        Raises:
+          MalformedError: Time does not begin there, or does not pass like this.
+        """
+        if not (0 <= start.time < math.inf and 0 <= start.time_scale < math.inf):
+            raise MalformedError(
+                f"a start of the clock at {start.time:.6g} with {start.time_scale:.6g} seconds for "
+                "one unit of time, expected finite numbers of 0 or more"
+            )
         self.stop()
         self._time, self._scale = start.time, start.time_scale
         self._wind()
@@ -294,7 +343,9 @@ class _Clock:
         if self._scale == 0:
             self._ask()
         else:
-            self._timer = threading.Timer(gap * self._scale, self._ask)
+            # A timer that waits longer than threads can is an error when it starts.
+            wait = min(gap * self._scale, threading.TIMEOUT_MAX)
+            self._timer = threading.Timer(wait, self._ask)
             self._timer.daemon = True
             self._timer.start()
 

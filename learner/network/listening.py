@@ -108,9 +108,11 @@ class ListeningLearner:
             stream.end()
         self._server.stop(STOP_SECONDS).wait(2 * STOP_SECONDS)
 
-    def anybody(self) -> bool:
-        """Whether any owner is attached."""
-        return bool(self._streams())
+    def anybody(self, ready: Callable[[int], bool]) -> bool:
+        """Whether any owner is attached that may be asked."""
+        return any(
+            owner.stream is not None and ready(index) for index, owner in enumerate(self.owners)
+        )
 
     def next_request(
         self, *, now: float, time_scale: float, ready: Callable[[int], bool], timeout: float

@@ -25,6 +25,8 @@ State = TypeVar("State")
 
 # While nobody is there, look again so often.
 IDLE_SECONDS = 0.05
+# Owners that come back and still do not answer are asked so often, each.
+MISSED_EACH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,13 @@ class Pace:
     began: float = field(default_factory=time.monotonic)
     wall_before: float = 0.0
     quiet_since: float | None = None
+    # Ticks that nobody answered since somebody did, and when the first of them was asked.
+    missed: int = 0
+    missed_since: float = 0.0
+
+    def answered(self) -> None:
+        """Somebody has answered."""
+        self.quiet_since, self.missed = None, 0
 
     def wait_for(self, tick: Tick) -> None:
         """In real time, wait until the tick is due."""
@@ -77,11 +86,21 @@ class Pace:
 
         Raises:
           RefusedError: All owners have left.
-          UnreachableError: All others were away for ``patience`` seconds.
+          UnreachableError: All others were away for ``patience`` seconds, or came back and did
+            not answer for as long.
         """
         if self.quiet_since is None:
             self.quiet_since = asked
         raise_if_all_left(lines)
+        self.missed_since = self.missed_since if self.missed else asked
+        self.missed += 1
+        if (
+            self.missed > MISSED_EACH * len(lines)
+            and time.monotonic() - self.missed_since > self.patience
+        ):
+            raise UnreachableError(
+                f"no owner answered for {self.patience:g} seconds, at {self.missed} ticks"
+            )
         # Those that have given all they promised are not waited for.
         missing = [
             line
@@ -200,7 +219,7 @@ def _ask(
         if response is not None
     }
     if responses:
-        pace.quiet_since = None
+        pace.answered()
     return TickEntry(
         position=position, time=tick.time, wall_seconds=pace.wall_seconds(), responses=responses
     )
