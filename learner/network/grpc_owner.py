@@ -103,6 +103,7 @@ class GrpcOwner:
     ) -> None:
         self._name = name
         self._address = address
+        self._who = f"owner {name} at {address}"
         self._deadline = deadline
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._identity = identity
@@ -191,8 +192,8 @@ class GrpcOwner:
             except TimeoutError:
                 raise self._named(*self._cause(diagnose)) from None
             except MalformedError as error:
-                raise self._named(
-                    MalformedError, f"sent what cannot be read: {error}; ask its operator"
+                raise MalformedError(
+                    f"{self._who} sent what cannot be read: {error}; ask its operator"
                 ) from None
             except ValueError:
                 # The channel was closed between two attempts.
@@ -212,7 +213,7 @@ class GrpcOwner:
 
     def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
         """An error that says whose it is."""
-        return kind(f"owner {self._name} at {self._address}: {detail}")
+        return kind(f"{self._who}: {detail}")
 
     def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:
         """Why the owner is not reached; a query in mid-run has no time to ask."""

@@ -122,7 +122,8 @@ def check_enrollment(said: Enrollment, terms: StudyTerms, *, name: str, held: in
     if not math.isclose(said.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
         raise RefusedError(
             f"owner {name} promises noise of scale {said.noise_scale:.6g}, the terms and its "
-            f"{said.num_records} records ask for {scale:.6g}; use the same version on both sides"
+            f"{said.num_records} records ask for {scale:.6g}; use the same version on both sides, "
+            "or ask its operator"
         )
     largest = release_change(terms, domain) + LONGEST_DRAW_SCALES * scale
     return Promise(dimension=plan.dimension, largest=largest)

@@ -92,27 +92,30 @@ class Pace:
         if self.quiet_since is None:
             self.quiet_since = asked
         raise_if_all_left(lines)
-        self.missed_since = self.missed_since if self.missed else asked
-        self.missed += 1
-        if (
-            self.missed > MISSED_EACH * len(lines)
-            and time.monotonic() - self.missed_since > self.patience
-        ):
-            raise UnreachableError(
-                f"no owner answered for {self.patience:g} seconds, at {self.missed} ticks"
-            )
         # Those that have given all they promised are not waited for.
         missing = [
             line
             for line in lines
             if line.answered < line.promised and line.state is not LineState.LEFT
         ]
+        self._miss(missing, asked=asked)
         # A schedule's ticks are counted: none is used up while nobody can hear it.
         while missing and all(line.state is LineState.AWAY for line in missing):
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
             time.sleep(IDLE_SECONDS)
+
+    def _miss(self, missing: Sequence[OwnerLine], *, asked: float) -> None:
+        """Owners that come back again and again, and never answer, are not waited for either."""
+        self.missed_since = self.missed_since if self.missed else asked
+        self.missed += 1
+        silent = time.monotonic() - self.missed_since
+        if silent > self.patience and self.missed > MISSED_EACH * len(missing):
+            names = ", ".join(line.owner.name for line in missing)
+            raise UnreachableError(
+                f"no owner answered for {self.patience:g} seconds, at {self.missed} ticks ({names})"
+            )
 
 
 def raise_if_all_left(lines: Sequence[OwnerLine]) -> None:
