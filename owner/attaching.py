@@ -8,11 +8,8 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 from __future__ import annotations
 
 import logging
-import math
-import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -33,7 +30,9 @@ from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
 from common.texts import printable
 from common.tls import load_identity, refuse_plain_text
+from owner.access import RateLimit
 from owner.answering import DataOwner
+from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
 from owner.route import Route
 from owner.server import open_owner
@@ -62,10 +61,7 @@ FINAL = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 
-# A learner has one call under way, and an owner one request.
-MOST_WAITING = 64
-
-Send = Callable[[pb.OwnerMessage], None]
+REFUSALS_LOGGED_PER_SECOND = 1.0
 
 
 class Attachment:
@@ -102,6 +98,8 @@ class Attachment:
         self._call: grpc.Call | None = None
         self._told = False
         self._been_there = False
+        per_second = REFUSALS_LOGGED_PER_SECOND
+        self._noted = RateLimit(per_second=per_second, burst=20 * per_second)
 
     @property
     def address(self) -> str:
@@ -156,8 +154,8 @@ class Attachment:
     def _converse(self) -> tuple[bool, bool]:
         """One stream from hello to its end: whether the learner spoke, and said goodbye."""
         greeted, over = False, False
-        outgoing = _Outgoing()
-        clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
+        outgoing = Outgoing()
+        clock = OwnClock(outgoing.put, rate=self._clock_rate, rng=self._rng)
         try:
             opened, self._certificate = self._route.open(OPTIONS)
         except CoprivError as error:
@@ -186,7 +184,7 @@ class Attachment:
         return greeted, over
 
     def _handle(
-        self, message: pb.LearnerMessage, send: Send, clock: _Clock, *, token: str | None
+        self, message: pb.LearnerMessage, send: Send, clock: OwnClock, *, token: str | None
     ) -> None:
         """Do what one message asks for."""
         if message.HasField("start"):
@@ -227,7 +225,7 @@ class Attachment:
                 case _:
                     raise MalformedError("this owner knows no such call")
         except Exception as error:
-            refusal = public_refusal(error)
+            refusal = public_refusal(error, note=self._note)
         return pb.OwnerMessage(
             refusal=pb.Refusal(
                 status=refusal.status.value[0],
@@ -235,6 +233,11 @@ class Attachment:
                 retry_after_ms=refusal.retry_after_ms,
             )
         )
+
+    def _note(self, sentence: str) -> None:
+        """Log a refusal, unless a learner that is refused without end would fill the disk."""
+        if not self._noted.wait() > 0:
+            log.warning("refused: %s", sentence)
 
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
@@ -269,89 +272,6 @@ def _token(call: grpc.Call) -> str | None:
         if key == AUTHORIZATION:
             return str(value).removeprefix(BEARER)
     return None
-
-
-class _Outgoing:
-    """What waits to be sent: a learner reads each answer before it asks again, or is left."""
-
-    def __init__(self) -> None:
-        self._messages: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so much waits that nobody can be reading."""
-        return self._messages.qsize() > MOST_WAITING
-
-    def put(self, message: pb.OwnerMessage) -> None:
-        """Send one message, or none if nobody reads."""
-        if not self.is_full:
-            self._messages.put(message)
-
-    def messages(self) -> Iterator[pb.OwnerMessage]:
-        """What is sent, until the end."""
-        return iter(self._messages.get, None)
-
-    def end(self) -> None:
-        """Send nothing more."""
-        self._messages.put(None)
-
-
-class _Clock:
-    """The owner's own Poisson clock: at each tick it asks for an update, one at a time."""
-
-    def __init__(self, send: Send, *, rate: float, rng: np.random.Generator) -> None:
-        self._send = send
-        self._rate = rate
-        self._rng = rng
-        self._time = 0.0
-        self._scale = 0.0
-        self._asked = False
-        self._timer: threading.Timer | None = None
-
-    def start(self, start: pb.ClockStart) -> None:
-        """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere.
-
-        Raises:
-          MalformedError: Time does not begin there, or does not pass like this.
-        """
-        if not (0 <= start.time < math.inf and 0 <= start.time_scale < math.inf):
-            raise MalformedError(
-                f"a start of the clock at {start.time:.6g} with {start.time_scale:.6g} seconds for "
-                "one unit of time, expected finite numbers of 0 or more"
-            )
-        self.stop()
-        self._time, self._scale = start.time, start.time_scale
-        self._wind()
-
-    def answered(self) -> None:
-        """A query was answered: if it was our update, wait for the next tick."""
-        if self._asked:
-            self._wind()
-
-    def stop(self) -> None:
-        """Tick no more."""
-        self._asked = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wind(self) -> None:
-        """Draw the next gap, and ask when it has passed."""
-        self._asked = False
-        gap = float(self._rng.exponential(1.0 / self._rate))
-        self._time += gap
-        if self._scale == 0:
-            self._ask()
-        else:
-            # A timer that waits longer than threads can is an error when it starts.
-            wait = min(gap * self._scale, threading.TIMEOUT_MAX)
-            self._timer = threading.Timer(wait, self._ask)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _ask(self) -> None:
-        self._asked = True
-        self._send(pb.OwnerMessage(request=pb.UpdateRequest(time=self._time)))
 
 
 def open_attachment(

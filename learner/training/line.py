@@ -73,8 +73,7 @@ class OwnerLine:
         self._away_since: tuple[float, datetime] | None = None
         self._left: str | None = None
         self._reply: Enrollment | RefusedError | None = None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._search = _Search(owner, terms, self._heard)
 
     @property
     def state(self) -> LineState:
@@ -161,10 +160,7 @@ class OwnerLine:
 
     def stop(self) -> None:
         """End the background thread."""
-        self._stopping.set()
-        if self._thread is not None:
-            # It may be waiting for an owner that is silent; it ends with its call.
-            self._thread.join(SHORTEST_WAIT_SECONDS)
+        self._search.stop()
 
     def _after(self, event: LineEvent) -> LineAction:
         """Go to the state after an event; what to do about it."""
@@ -181,7 +177,7 @@ class OwnerLine:
             except UnreachableError:
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
-            self._stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
+            self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
         return self.owner.answer(query)
 
     def _check(self, query: Query, response: Response) -> None:
@@ -201,23 +197,12 @@ class OwnerLine:
         self._away_since, self._reply = (time.monotonic(), datetime.now()), None
         log.warning("away since %s: %s", f"{self._away_since[1]:%H:%M:%S}", error)
         if self._after(LineEvent.LOST) is LineAction.LOOK:
-            self._thread = threading.Thread(target=self._look, name=f"look-{self.owner.name}")
-            self._thread.daemon = True
-            self._thread.start()
+            self._search.begin()
 
-    def _look(self) -> None:
-        """Enrol again until the owner answers; waits grow, with jitter."""
-        wait = SHORTEST_WAIT_SECONDS
-        while not self._stopping.wait(wait * _jitter()):
-            try:
-                self._reply = self.owner.enroll(self._terms)
-            except RefusedError as error:
-                self._reply = error
-            except CoprivError:
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
-                continue
-            self._after(LineEvent.HEARD)
-            return
+    def _heard(self, reply: Enrollment | RefusedError) -> None:
+        """The owner replied to who looked for it."""
+        self._reply = reply
+        self._after(LineEvent.HEARD)
 
     def _take_back(self) -> None:
         """Take the owner back, if its reply is the enrolment that was agreed on."""
@@ -243,6 +228,53 @@ class OwnerLine:
         self._promise = check_enrollment(enrollment, self._terms, name=name, held=self._answered)
         self._agreed = agreed or enrollment
         return enrollment
+
+
+class _Search:
+    """Looks for an owner that is away, in a thread of its own.
+
+    Args:
+      owner: The owner.
+      terms: The terms it enrolled with.
+      heard: Told of its reply.
+    """
+
+    def __init__(
+        self, owner: Owner, terms: StudyTerms, heard: Callable[[Enrollment | RefusedError], None]
+    ) -> None:
+        self._owner = owner
+        self._terms = terms
+        self._heard = heard
+        self.stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Look for the owner until it replies, or for as long as the run lasts."""
+        self._thread = threading.Thread(
+            target=self._look, name=f"look-{self._owner.name}", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.stopping.set()
+        if self._thread is not None:
+            # It may be waiting for an owner that is silent; it ends with its call.
+            self._thread.join(SHORTEST_WAIT_SECONDS)
+
+    def _look(self) -> None:
+        """Enrol again until the owner replies; waits grow, with jitter."""
+        wait = SHORTEST_WAIT_SECONDS
+        while not self.stopping.wait(wait * _jitter()):
+            try:
+                reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
+            except RefusedError as error:
+                reply = error
+            except CoprivError:
+                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                continue
+            self._heard(reply)
+            return
 
 
 class OwnLine(OwnerLine):

@@ -163,8 +163,7 @@ def run(
       UnreachableError: Nobody answered for too long; the run can be resumed.
     """
     state = algorithm.initial_state()
-    lived = _Lived(journal)
-    k = 0
+    lived, k = _Lived(journal), 0
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if lived.was_missed(position):
@@ -177,26 +176,17 @@ def run(
                 pace.wait_for(tick)
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
                 entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
-                if not entry.responses:
-                    lived.miss(position)
+                # Journalled before applied: the owner was charged, the answer must not be lost.
+                if not lived.keep(entry):
                     on_missed()
                     pace.wait_for_owners(lines, asked=asked)
                     continue
-                # Journalled before applied: the owner was charged, the answer must not be lost.
-                lived.append(entry)
             gradients = {owner: gradient for owner, (_, gradient) in entry.responses.items()}
             state = algorithm.apply_responses(state, tick, gradients)
             k += 1
-            on_applied(
-                Applied(
-                    k=k,
-                    entry=entry,
-                    central_model=algorithm.central_model(state),
-                    replayed=replayed,
-                )
-            )
-            # Before the next tick is drawn: live ones come from owners that wait for their turn.
-            if k == horizon:
+            model = algorithm.central_model(state)
+            on_applied(Applied(k=k, entry=entry, central_model=model, replayed=replayed))
+            if k == horizon:  # before the next tick is drawn: live ones come from owners that wait
                 break
     return algorithm.central_model(state)
 
@@ -237,10 +227,18 @@ class _Lived:
         self._next = next(self._entries, None)
         self._missed_before = int((journal and journal.noted("missed_before")) or 0)
 
-    def append(self, entry: TickEntry) -> None:
-        """Keep an answered tick durably."""
-        if self._journal is not None:
+    def keep(self, entry: TickEntry) -> bool:
+        """Keep a tick durably; whether anybody has answered it.
+
+        A missed one is remembered before anybody is asked again: a restart must come to the same
+        question, because an owner answers a number for one theta only.
+        """
+        answered = bool(entry.responses)
+        if self._journal is not None and answered:
             self._journal.append(entry)
+        elif self._journal is not None:
+            self._journal.note("missed_before", str(entry.position + 1))
+        return answered
 
     def was_missed(self, position: int) -> bool:
         """Whether an earlier start lived through this tick without an answer."""
@@ -254,11 +252,3 @@ class _Lived:
             return None
         entry, self._next = self._next, next(self._entries, None)
         return entry
-
-    def miss(self, position: int) -> None:
-        """Remember a missed tick, before anybody is asked again.
-
-        A restart must come to the same question: an owner answers a number for one theta only.
-        """
-        if self._journal is not None:
-            self._journal.note("missed_before", str(position + 1))

@@ -78,9 +78,7 @@ def train(
     on_missed: Callable[[], None] = lambda: None,
     on_lines: Callable[[Sequence[OwnerLine]], None] = lambda lines: None,
 ) -> Outcome:
-    """Enrol the owners, choose the step, train, and close the study.
-
-    With the journal of an earlier start it goes on where that one ended.
+    """Enrol the owners, choose the step, train, and close the study; or go on from the journal.
 
     Args:
       settings: The study.
@@ -103,33 +101,18 @@ def train(
         on_started(plan)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
+        pace = Pace(time_scale=settings.algorithm.time_scale, patience=settings.network.patience)
+        last = _Last(on_applied)
         with _stopped(lines):
             enrollments = _enrollments(journal, lines, plan=plan)
-            pace = Pace(
-                time_scale=settings.algorithm.time_scale, patience=settings.network.patience
-            )
-            last: list[Applied] = []
-
-            def applied(now: Applied) -> None:
-                last[:] = [now]
-                on_applied(now)
-
-            live = live_ticks(
-                settings.algorithm,
-                lines,
-                study_id=study_id,
-                requests=requests,
-                journal=journal,
-                pace=pace,
-            )
             theta = run(
                 plan.algorithm,
-                plan.ticks() if live is None else live,
+                _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
                 lines,
                 journal=journal,
                 horizon=plan.horizon,
                 pace=pace,
-                on_applied=applied,
+                on_applied=last,
                 on_missed=on_missed,
             )
         for owner, enrollment in zip(owners, enrollments, strict=True):
@@ -139,9 +122,43 @@ def train(
         enrollments=enrollments,
         responses=tuple(line.answered for line in lines),
         plan=plan,
-        ticks=last[0].k if last else 0,
-        wall_seconds=last[0].entry.wall_seconds if last else 0.0,
+        ticks=last.ticks,
+        wall_seconds=last.wall_seconds,
     )
+
+
+def _ticks(
+    plan: Plan,
+    lines: Sequence[OwnerLine],
+    pace: Pace,
+    *,
+    study_id: str,
+    requests: Requests | None,
+    journal: Journal,
+) -> Iterable[Tick]:
+    """The ticks of the run, whoever makes them."""
+    live = live_ticks(
+        plan.settings.algorithm,
+        lines,
+        study_id=study_id,
+        requests=requests,
+        journal=journal,
+        pace=pace,
+    )
+    return plan.ticks() if live is None else live
+
+
+class _Last:
+    """Passes each communication on, and keeps how many there were and how long they took."""
+
+    def __init__(self, on_applied: Callable[[Applied], None]) -> None:
+        self._on_applied = on_applied
+        self.ticks = 0
+        self.wall_seconds = 0.0
+
+    def __call__(self, now: Applied) -> None:
+        self.ticks, self.wall_seconds = now.k, now.entry.wall_seconds
+        self._on_applied(now)
 
 
 def noiseless_model(
