@@ -12,6 +12,7 @@ from common.errors import InputError
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.tls import host_and_port
 from learner.training.line import OwnerLine
+from learner.training.line_state import LineState
 from learner.training.owners import Owner
 
 __all__ = ["LearnerMetrics", "MeasuredOwner"]
@@ -84,11 +85,11 @@ class LearnerMetrics:
 
 
 def _is_away(line: OwnerLine) -> float:
-    return float(line.away_since is not None)
+    return float(line.state.is_absent)
 
 
 def _has_left(line: OwnerLine) -> float:
-    return float(line.left is not None)
+    return float(line.state is LineState.LEFT)
 
 
 def _answered(line: OwnerLine) -> float:
@@ -129,6 +130,6 @@ class MeasuredOwner:
         """End the study; what it did not use returns to the owner's budget."""
         self._owner.close(study_id)
 
-    def disconnect(self) -> None:
-        """Let go of the connection; the study stays open."""
-        self._owner.disconnect()
+    def disconnect(self, *, over: bool = False) -> None:
+        """Let go of the connection."""
+        self._owner.disconnect(over=over)
