@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from common.losses import LOSSES, Domain, domain_gradient_bound
+from common.losses import Domain, domain_gradient_bound, loss_of, rounded_gradient
 from common.moments import moments_change, packed_length
 from common.terms import StudyTerms
 
@@ -156,7 +156,7 @@ def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
 
     A clip larger than the domain's bound changes nothing, so the smaller one counts.
     """
-    bound = domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
+    bound = domain_gradient_bound(loss_of(terms), domain, theta_max=terms.theta_max)
     return bound if terms.clip is None else min(bound, terms.clip)
 
 
@@ -180,7 +180,7 @@ def _largest_value(terms: StudyTerms, domain: Domain) -> float:
     """Bound on the L1 norm of what one record adds, before any clip."""
     if terms.release == "moments":
         return moments_change(domain)
-    return domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
+    return rounded_gradient(loss_of(terms), domain, theta_max=terms.theta_max)
 
 
 def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:

@@ -36,7 +36,7 @@ class StudyTerms:
 
     Args:
       study_id: The study's name, new for each run.
-      loss: A key of ``common.losses.LOSSES``.
+      loss: A key of ``common.losses.LOSSES``; ``loss_of(terms)`` is the loss with its parameters.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
       feature_map: The feature map with its public bounds, as its canonical JSON text.
       horizon: The number T of ticks of the whole study.

@@ -28,7 +28,7 @@ from scipy.special import betaincinv
 
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
-from common.losses import LOSSES
+from common.losses import LOSSES, Loss, Squared
 from common.privacy import NoisePlan
 from common.terms import Query, StudyTerms
 from owner.access import Access
@@ -69,14 +69,15 @@ GRID_TOLERANCE = 2.5
 class AuditCase:
     """One kind of study to attack: a loss, with the domain's bound or with a clip."""
 
-    loss: str
+    loss: Loss
     clipped: bool
     moments: bool = False
 
     @property
     def name(self) -> str:
         """What the table calls it."""
-        return f"{self.loss}, {'clip' if self.clipped else 'moments' if self.moments else 'domain'}"
+        kind = "clip" if self.clipped else "moments" if self.moments else "domain"
+        return f"{self.loss.name}, {kind}"
 
     @property
     def first_bound(self) -> float:
@@ -92,8 +93,8 @@ class AuditCase:
 
 
 CASES = (
-    *(AuditCase(loss, clipped) for loss in LOSSES for clipped in (False, True)),
-    AuditCase("squared", clipped=False, moments=True),
+    *(AuditCase(kind.example(), clipped) for kind in LOSSES.values() for clipped in (False, True)),
+    AuditCase(Squared(), clipped=False, moments=True),
 )
 
 
@@ -212,7 +213,7 @@ class _Neighbour:
     @property
     def feature_map(self) -> FeatureMap:
         """Two features and a target, all bounded by 1 or less."""
-        classes = LOSSES[self.case.loss].targets is not None
+        classes = self.case.loss.has_classes()
         bounds = (self.case.first_bound, SECOND_BOUND * self.case.first_bound)
         columns = tuple(
             ColumnRule(name=f"x{j}", kind="number", fill=0.0, low=-b, high=b, center=0.0, scale=1.0)
@@ -243,17 +244,17 @@ class _Neighbour:
         x1 = np.zeros(NUM_RECORDS)
         y = np.zeros(NUM_RECORDS)
         x0[0], x1[0], y[0] = FAR_OUTSIDE, sign * FAR_OUTSIDE, sign
-        if LOSSES[self.case.loss].targets is None:
+        if not self.case.loss.has_classes():
             y[0] *= FAR_OUTSIDE
         return pd.DataFrame({"x0": x0, "x1": x1, "y": y})
 
     def terms(self, *, responses: int, epsilon: Fraction) -> StudyTerms:
         """A study of so many responses of so much epsilon each."""
-        slope = abs(float(LOSSES[self.case.loss].slopes(np.zeros(1), np.ones(1))[0]))
+        slope = abs(float(self.case.loss.slopes(np.zeros(1), np.ones(1))[0]))
         clip = slope * (1.0 + SECOND_BOUND) / CLIPPED_BY
         return StudyTerms(
             study_id="audit",
-            loss=self.case.loss,
+            **self.case.loss.as_terms(),
             theta_max=THETA_MAX,
             feature_map=self.feature_map.to_json(),
             horizon=responses,

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.config import Epsilon, Positive, Settings, check_settings, read_toml
+from common.config import Epsilon, LossName, Positive, Settings, check_settings, read_toml
 from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
-from common.losses import LOSSES
+from common.losses import loss_of
 from common.moments import pack_moments
 from common.privacy import exact_sum, in_short, plan_noise, release_change, release_dimension
 from common.tables import TableSource, read_table
@@ -46,7 +46,7 @@ class Proposal:
     """A study as the dry run takes it, from a study's file and from options.
 
     Args:
-      loss: squared, hinge or logistic; None for one that goes with the feature map.
+      loss: A key of ``common.losses.LOSSES``; None for one that goes with the feature map.
       theta_max: Half the side of the box.
       responses: The number m of responses promised.
       epsilon: The study's budget; None for the most that the policy allows.
@@ -156,7 +156,7 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
 class _Study(Settings):
     """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
 
-    loss: Literal["squared", "hinge", "logistic"] | None = None
+    loss: LossName | None = None
     theta_max: Positive | None = None
     responses: Annotated[int, Field(ge=1)] | None = None
     epsilon: Epsilon | None = None
@@ -292,7 +292,7 @@ def typical_answer(feature_map: FeatureMap, terms: StudyTerms, *, records: Recor
     if terms.release == "moments":
         packed = pack_moments(np.outer(deviations, deviations), deviations)
         return float(packed.sum())
-    slope = float(np.abs(LOSSES[terms.loss].slopes(np.zeros(1), np.ones(1))[0]))
+    slope = float(np.abs(loss_of(terms).slopes(np.zeros(1), np.ones(1))[0]))
     typical = slope * float(deviations.sum())
     return typical if terms.clip is None else min(typical, terms.clip)
 
@@ -330,7 +330,7 @@ def _check_study(
         policy, terms, learner=served[0], num_records=found["num_records"], pinned_map=None
     )
     check_map(policy, feature_map, allow_private_bounds=allow_private_bounds)
-    if (LOSSES[terms.loss].targets is not None) != feature_map.is_classification:
+    if loss_of(terms).has_classes() != feature_map.is_classification:
         raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
     if terms.epsilon > found["epsilon_left"]:
         raise BudgetSpentError(

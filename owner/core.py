@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.losses import LOSSES
+from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
 from common.terms import Records, StudyTerms
@@ -75,7 +75,7 @@ class Shard:
         return norms
 
 
-def mean_gradient(shard: Shard, theta: Vector, *, loss: str, clip: float | None) -> Vector:
+def mean_gradient(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None) -> Vector:
     r"""Query (3): the mean of the records' gradients, each scaled down to L1 norm ``clip``.
 
     A record's gradient is :math:`s\,x` with slope s, so clipping it clips the slope to
@@ -85,25 +85,26 @@ def mean_gradient(shard: Shard, theta: Vector, *, loss: str, clip: float | None)
     Args:
       shard: The owner's records.
       theta: Where the gradient is asked for, shape (p,).
-      loss: A key of ``LOSSES``.
+      loss: The loss.
       clip: The L1 norm C, in gradient units; None for no clipping.
 
     Returns:
       The exact mean gradient, shape (p,); it must not leave the owner.
 
     >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
-    >>> mean_gradient(shard, np.array([1.0]), loss="squared", clip=None)
+    >>> from common.losses import Squared
+    >>> mean_gradient(shard, np.array([1.0]), loss=Squared(), clip=None)
     array([5.])
-    >>> mean_gradient(shard, np.array([1.0]), loss="squared", clip=2.0)
+    >>> mean_gradient(shard, np.array([1.0]), loss=Squared(), clip=2.0)
     array([2.])
 
     References: equation (3) of Farokhi et al. (2021).
     """
-    if loss == "squared" and clip is None:
+    if loss.is_quadratic and clip is None:
         exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
         return exact
     x, y = shard.records.features, shard.records.targets
-    slopes = LOSSES[loss].slopes(np.einsum("ni,i->n", x, theta), y)
+    slopes = loss.slopes(np.einsum("ni,i->n", x, theta), y)
     if clip is not None:
         # A record of (nearly) zeros has a gradient of (nearly) zero: its slope may be anything.
         with np.errstate(divide="ignore", over="ignore"):
@@ -123,7 +124,7 @@ def exact_answer(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     """
     if terms.release == "moments":
         return pack_moments(shard.gram, shard.cross)
-    return mean_gradient(shard, theta, loss=terms.loss, clip=terms.clip)
+    return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip)
 
 
 def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from common.config import Address, Epsilon, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import LOSSES, loss_of
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.tables import TableSource
 from common.terms import StudyTerms
@@ -73,7 +73,7 @@ class Policy(Settings):
 
     epsilon_per_study: Epsilon
     epsilon_lifetime: Epsilon
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: Annotated[tuple[LossName, ...], Field(min_length=1)] = tuple(LOSSES)
     min_num_records: int = Field(default=1, ge=1)
     kappa: int = Field(default=1, ge=1)
     learners: tuple[str, ...] = ()
@@ -81,14 +81,6 @@ class Policy(Settings):
     queries_per_second: Annotated[float, Field(gt=0)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
-
-    @field_validator("losses")
-    @classmethod
-    def _losses_exist(cls, losses: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = sorted(set(losses) - set(LOSSES))
-        if unknown or not losses:
-            raise ValueError(f"expected losses among {', '.join(LOSSES)}")
-        return losses
 
     @field_validator("tokens")
     @classmethod
@@ -154,8 +146,10 @@ def check_terms(terms: StudyTerms) -> None:
     """
     if not _STUDY_ID.fullmatch(terms.study_id):
         raise MalformedError("study_id needs 1 to 128 letters, digits, dots, colons or dashes")
-    if terms.loss not in LOSSES:
-        raise MalformedError(f"loss must be one of {', '.join(LOSSES)}")
+    try:
+        loss_of(terms)
+    except ValueError as error:
+        raise MalformedError(str(error)) from None
     if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:
         raise MalformedError(f"theta_max must be from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}")
     if not 1 <= terms.responses <= terms.horizon <= LARGEST_COUNT:

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser
 from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
@@ -27,10 +27,10 @@ __all__ = ["model_of", "propose"]
 Vector = NDArray[np.float64]
 
 
-def model_of(settings: StudySettings) -> Model:
+def model_of(settings: StudySettings, public: PublicSide) -> Model:
     """What the study learns."""
     return Model(
-        loss=LOSSES[settings.model.loss],
+        loss=public.loss(settings.model),
         regulariser=Regulariser(coefficient=settings.model.regularisation),
         theta_max=settings.model.theta_max,
     )

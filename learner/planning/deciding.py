@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
-from common.losses import LOSSES, domain_gradient_bound
+from common.losses import domain_gradient_bound
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import slots_of
 from learner.algorithms.moments import SecondMoments
@@ -60,6 +60,7 @@ def decide(
         horizon=given.horizon if isinstance(given.horizon, int) else 0,
         clip=settings.privacy.clip if isinstance(settings.privacy.clip, float) else None,
         constant=given.rho or given.initial_step or 0.0,
+        parameters=asdict(public.loss(settings.model)),
     )
     _check_schedule(settings, fixed.horizon)
     left_open = [
@@ -172,11 +173,12 @@ def _conditions(
             return np.bincount(slots[:horizon], minlength=len(groups)).astype(np.float64)
         return np.full(len(groups), float(horizon))
 
+    loss = public.loss(settings.model)
     return Conditions(
         public=public.records,
-        loss=LOSSES[settings.model.loss],
+        loss=loss,
         bound=domain_gradient_bound(
-            LOSSES[settings.model.loss],
+            loss,
             public.feature_map.domain,
             theta_max=settings.model.theta_max,
         ),

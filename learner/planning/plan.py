@@ -8,8 +8,8 @@ on with what it began with.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.features import FeatureMap
-from common.losses import Regulariser
+from common.losses import LOSSES, Loss, Regulariser
 from common.terms import StudyTerms
 from learner.algorithms.asynchronous import Algorithm, Asynchronous
 from learner.algorithms.clocks import (
@@ -47,6 +47,7 @@ class Decision:
       horizon: The number T of communications or rounds; N for moments.
       clip: The clip C, or None for the domain's bound.
       constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
+      parameters: The loss's parameters by name; none for most losses.
       forecast: Forecast relative fitness of what was chosen; None where nothing was.
       largest_stable: The constant of the largest stable step; None where no step was chosen.
     """
@@ -55,6 +56,7 @@ class Decision:
     horizon: int
     clip: float | None
     constant: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     forecast: float | None = None
     largest_stable: float | None = None
 
@@ -100,6 +102,11 @@ class Plan:
         return algorithm
 
     @property
+    def loss(self) -> Loss:
+        """The loss, with its parameters."""
+        return LOSSES[self.settings.model.loss](**self.decision.parameters)
+
+    @property
     def horizon(self) -> int:
         """The number T of communications."""
         return self.decision.horizon
@@ -129,7 +136,7 @@ class Plan:
         return [
             StudyTerms(
                 study_id=study_id,
-                loss=settings.model.loss,
+                **self.loss.as_terms(),
                 theta_max=settings.model.theta_max,
                 feature_map=feature_map.to_json(),
                 horizon=self.horizon,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from common.config import Address, Epsilon, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.tables import TableSource
 
 __all__ = [
@@ -67,12 +67,12 @@ class ModelSettings(Settings):
     """What is learnt.
 
     Args:
-      loss: squared, hinge or logistic.
+      loss: A key of ``common.losses.LOSSES``.
       regularisation: The coefficient c of g = c theta'theta.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
     """
 
-    loss: Literal["squared", "hinge", "logistic"] = "squared"
+    loss: LossName = "squared"
     regularisation: Positive = 1e-5
     theta_max: Positive
 

@@ -112,7 +112,7 @@ class StudySettings(Settings):
     @property
     def loss_has_classes(self) -> bool:
         """Whether targets must be -1 and +1."""
-        return LOSSES[self.model.loss].targets is not None
+        return LOSSES[self.model.loss].has_classes()
 
 
 def with_own_rate(settings: StudySettings) -> Sequence[str]:

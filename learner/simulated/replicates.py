@@ -119,8 +119,8 @@ def record_gradients(
         clipping.
 
     >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
-    >>> from common.losses import LOSSES
-    >>> record_gradients([shard], loss=LOSSES["squared"], clip=2.0)(np.array([0]), np.ones((1, 1)))
+    >>> from common.losses import Squared
+    >>> record_gradients([shard], loss=Squared(), clip=2.0)(np.array([0]), np.ones((1, 1)))
     array([[2.]])
     """
     answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
@@ -175,7 +175,7 @@ def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
     affine = [
         np.vstack([2.0 * length * shard.features.T, -2.0 * length * shard.targets])
         for shard, length in zip(shards, lengths, strict=True)
-        if loss.name == "squared"
+        if loss.is_quadratic
     ]
 
     def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:

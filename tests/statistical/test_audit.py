@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import owner.core
+from common.losses import Squared
 from common.privacy import NoisePlan
 from owner.audit import CASES, AuditCase, Finding, audit, clopper_pearson, epsilon_lower_bound
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 
-SQUARED, CLIPPED = AuditCase("squared", False), AuditCase("squared", True)
+SQUARED, CLIPPED = AuditCase(Squared(), False), AuditCase(Squared(), True)
 TRIALS = 2500
 # So many that a true mechanism's bound lies below 60 % of it once in millions of runs.
 MANY = 5000

@@ -231,10 +231,10 @@ def test_moments_are_for_squared_loss_and_the_domains_bound():
         settings_of(algorithm={"name": "moments"}, privacy={"clip": 1.0})
 
 
-def test_a_schedule_needs_clocks_that_can_be_drawn_ahead():
+def test_a_schedule_needs_clocks_that_can_be_drawn_ahead(public):
     settings = settings_of(privacy={"clip": 1.0}, algorithm=given(horizon=2_000_000))
     with pytest.raises(InputError, match="at most 1,000,000"):
-        decide(settings, None, num_records=COUNTS, seed=1)
+        decide(settings, public, num_records=COUNTS, seed=1)
 
 
 def test_auto_without_public_records_names_the_key(public):
