@@ -30,6 +30,7 @@ from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.losses import LOSSES, Loss, Squared
 from common.privacy import NoisePlan
+from common.releases import GRADIENT, MOMENTS, Release
 from common.terms import Query, StudyTerms
 from owner.access import Access
 from owner.answering import DataOwner
@@ -71,13 +72,13 @@ class AuditCase:
 
     loss: Loss
     clipped: bool
-    moments: bool = False
+    release: Release = GRADIENT
 
     @property
     def name(self) -> str:
         """What the table calls it."""
-        kind = "clip" if self.clipped else "moments" if self.moments else "domain"
-        return f"{self.loss.name}, {kind}"
+        bound = "clip" if self.clipped else "domain"
+        return f"{self.loss.name}, {bound if self.release is GRADIENT else self.release.name}"
 
     @property
     def first_bound(self) -> float:
@@ -85,16 +86,16 @@ class AuditCase:
 
         Of the moments, X'y alone may change its sign; small features make it nearly all.
         """
-        return 0.05 if self.moments else 1.0
+        return 0.05 if self.release is MOMENTS else 1.0
 
     def trials(self, trials: int) -> int:
-        """Responses of each shard: half as many of moments, which cost a study each."""
-        return trials // 2 if self.moments else trials
+        """Responses of each shard: half as many where each costs a study of its own."""
+        return trials if self.release.most_responses is None else trials // 2
 
 
 CASES = (
     *(AuditCase(kind.example(), clipped) for kind in LOSSES.values() for clipped in (False, True)),
-    AuditCase(Squared(), clipped=False, moments=True),
+    AuditCase(Squared(), clipped=False, release=MOMENTS),
 )
 
 
@@ -261,7 +262,7 @@ class _Neighbour:
             responses=responses,
             epsilon=epsilon * responses,
             clip=clip if self.case.clipped else None,
-            release="moments" if self.case.moments else "gradient",
+            release=self.case.release.name,
         )
 
 
@@ -291,8 +292,8 @@ def _serve(
 ) -> _Seen:
     """All responses of one owner to one study, over its ledger."""
     folder.mkdir(parents=True)
-    # Moments are told once in a study, so every trial is a study of its own.
-    responses = 1 if shard.case.moments else trials
+    # What is told once in a study makes every trial a study of its own.
+    responses = shard.case.release.most_responses or trials
     terms = shard.terms(responses=responses, epsilon=epsilon)
     policy = Policy.model_validate(
         {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,9 +21,11 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
+from common.releases import GRADIENT, MOMENTS
 from common.terms import Records, StudyTerms
 
 __all__ = [
+    "EXACT",
     "Account",
     "Shard",
     "Step",
@@ -122,9 +125,25 @@ def exact_answer(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     Returns:
       Shape (p,) or (p(p+1)/2 + p,); it must not leave the owner.
     """
-    if terms.release == "moments":
-        return pack_moments(shard.gram, shard.cross)
+    return EXACT[terms.release](shard, theta, terms)
+
+
+def _gradient(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """Query (3) at the query's model."""
     return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip)
+
+
+def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """The packed second moments, whatever the model."""
+    del theta, terms
+    return pack_moments(shard.gram, shard.cross)
+
+
+EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {
+    GRADIENT.name: _gradient,
+    MOMENTS.name: _moments,
+}
+"""The exact answer of each of ``common.releases.RELEASES``."""
 
 
 def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:

@@ -14,6 +14,7 @@ from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
+from common.releases import release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
 from common.tls import TlsSettings
@@ -38,7 +39,6 @@ _TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
 LARGEST_COUNT = 10**9
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
-RELEASES = ("gradient", "moments")
 
 
 def check_learner_name(name: str) -> str:
@@ -146,10 +146,6 @@ def check_terms(terms: StudyTerms) -> None:
     """
     if not _STUDY_ID.fullmatch(terms.study_id):
         raise MalformedError("study_id needs 1 to 128 letters, digits, dots, colons or dashes")
-    try:
-        loss_of(terms)
-    except ValueError as error:
-        raise MalformedError(str(error)) from None
     if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:
         raise MalformedError(f"theta_max must be from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}")
     if not 1 <= terms.responses <= terms.horizon <= LARGEST_COUNT:
@@ -160,19 +156,13 @@ def check_terms(terms: StudyTerms) -> None:
         raise MalformedError("epsilon must have at most 18 digits above and below")
     if terms.clip is not None and not 0 < terms.clip < math.inf:
         raise MalformedError("clip must be a finite number greater than 0")
-    _check_release(terms)
+    try:
+        loss_of(terms)
+        release_of(terms).check(terms)
+    except ValueError as error:
+        raise MalformedError(str(error)) from None
     if not 1 <= terms.kappa <= LARGEST_COUNT:
         raise MalformedError("kappa must be a whole number of at least 1")
-
-
-def _check_release(terms: StudyTerms) -> None:
-    """Moments are told once, and are bounded by the domain."""
-    if terms.release not in RELEASES:
-        raise MalformedError(f"release must be one of {', '.join(RELEASES)}")
-    if terms.release == "moments" and not (
-        terms.loss == "squared" and terms.responses == 1 and terms.clip is None
-    ):
-        raise MalformedError("moments need squared loss, one response and no clip")
 
 
 def check_policy(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
-from common.moments import packed_length
+from common.releases import release_of
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.training.owners import Owner
 
@@ -184,8 +184,7 @@ class OwnerLine:
                 f"owner {self.owner.name} answered number {response.sequence}, number "
                 f"{query.sequence} was asked; ask its operator"
             )
-        moments = self._terms.release == "moments"
-        expected = packed_length(query.theta.size) if moments else query.theta.size
+        expected = release_of(self._terms).dimension(query.theta.size)
         if gradient.shape != (expected,) or not np.all(np.isfinite(gradient)):
             raise RefusedError(
                 f"owner {self.owner.name} sent {gradient.size} coordinates or one that is not "
