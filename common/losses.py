@@ -106,7 +106,7 @@ class Loss(ABC):
 
     @abstractmethod
     def slope_bound(self, z_bound: float, y_bound: float) -> float:
-        """(Largest margin, largest target) in size -> largest slope in size, attained; grows in both."""
+        """(Largest margin, largest target) -> largest slope, in size; attained, growing in both."""
 
     @abstractmethod
     def rounded_size(self, z_bound: float, y_bound: float) -> float:

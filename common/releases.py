@@ -27,11 +27,15 @@ class Release(ABC):
     Attributes:
       name: Its name on the wire.
       most_responses: How many of them a study may ask an owner for; None for any number.
+      quadratic_only: Whether it is for squared loss alone.
+      takes_clip: Whether gradients may be clipped for it.
       typical: What a response usually is, in words for the owner's operator.
     """
 
     name: ClassVar[str]
     most_responses: ClassVar[int | None] = None
+    quadratic_only: ClassVar[bool] = False
+    takes_clip: ClassVar[bool] = True
     typical: ClassVar[str]
 
     @abstractmethod
@@ -118,6 +122,8 @@ class SecondMoments(Release):
 
     name = "moments"
     most_responses = 1
+    quadratic_only = True
+    takes_clip = False
     typical = "typical moments"
 
     def check(self, terms: StudyTerms) -> None:

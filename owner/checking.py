@@ -127,7 +127,8 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     release = release_of(terms)
     yield (
         f"a study of {m:,} responses with {release.described(terms)}, "
-        f"theta_max {terms.theta_max:g}, kappa {terms.kappa} would be promised epsilon {in_short(terms.epsilon)}"
+        f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
+        f"would be promised epsilon {in_short(terms.epsilon)}"
     )
     yield (
         f"  the noise library confirms {float(found.epsilon_confirmed):.9g}, "

@@ -13,6 +13,7 @@ from common.losses import Regulariser
 from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
+from learner.algorithms.table import simulated
 from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
 from learner.planning.deciding import decide
@@ -80,7 +81,7 @@ def propose(
     if own is not None:
         units[own] = 0.0  # the learner's own shard is asked without noise
     groups, rates = groups_of(settings), _rates(settings, num_records)
-    algorithm = algorithm_of(settings, public.feature_map.num_features, decision)
+    algorithm = simulated(algorithm_of(settings, public.feature_map.num_features, decision))
     if isinstance(algorithm, Asynchronous) and algorithm.counted and not scheduled:
         # What a run counts comes to the frequencies that are expected.
         shares = attendance.shares(len(num_records))[[group[0] for group in groups]]

@@ -21,7 +21,7 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import Loss
 from learner.algorithms.clocks import Tick
-from learner.planning.plan import Plan
+from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 from learner.training.study import Outcome
@@ -218,10 +218,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     settings, decision = plan.settings, plan.decision
     algorithm, privacy = settings.algorithm, settings.privacy
     step: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
-    if algorithm.name == "moments":
+    constant = kind_of(settings).constant
+    if constant is None:
         step = {"chosen": "none"}
     else:
-        constant = "initial_step" if algorithm.name == "synchronous-2" else "rho"
         step[constant] = decision.constant
     if decision.largest_stable is not None:
         step["largest_stable_rho"] = decision.largest_stable

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from common.losses import Loss
 from common.terms import Records
-from learner.algorithms.asynchronous import Asynchronous, inverse_frequency
+from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import each_alone
+from learner.algorithms.variants import inverse_frequency
 
 __all__ = [
     "GradientFunction",

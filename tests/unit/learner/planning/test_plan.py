@@ -203,9 +203,17 @@ def test_the_step_alone_is_chosen_for_a_published_study(public):
 @pytest.mark.parametrize(
     ("section", "changes", "words"),
     [
-        ("algorithm", {"name": "moments", "horizon": 9}, "horizon does not belong to moments"),
+        (
+            "algorithm",
+            {"name": "moments", "horizon": 9},
+            "algorithm.horizon belongs to asynchronous",
+        ),
         ("algorithm", {"horizon": "auto", "rho": 1.0}, 'horizon = "auto" needs step = "auto"'),
-        ("algorithm", given(name="synchronous-2"), "rho does not belong to synchronous-2"),
+        (
+            "algorithm",
+            given(name="synchronous-2"),
+            "algorithm.rho belongs to asynchronous and synchronous-1",
+        ),
         ("algorithm", given(initial_step=1.0), "initial_step belongs to synchronous-2"),
         ("algorithm", given(step="auto"), 'either rho = NUMBER or step = "auto"'),
         ("algorithm", given(name="synchronous-1", average="tail"), "average"),
