@@ -54,14 +54,21 @@ def decide(
     """
     counts = tuple(num_records)
     given = settings.algorithm
+    parameters = asdict(public.loss(settings.model))
     if kind_of(settings).constant is None:
-        return Decision(num_records=counts, horizon=len(counts), clip=None, constant=0.0)
+        return Decision(
+            num_records=counts,
+            horizon=len(counts),
+            clip=None,
+            constant=0.0,
+            parameters=parameters,
+        )
     fixed = Decision(
         num_records=counts,
         horizon=given.horizon if isinstance(given.horizon, int) else 0,
         clip=settings.privacy.clip if isinstance(settings.privacy.clip, float) else None,
         constant=given.constant or 0.0,
-        parameters=asdict(public.loss(settings.model)),
+        parameters=parameters,
     )
     _check_schedule(settings, fixed.horizon)
     left_open = [
