@@ -24,10 +24,12 @@ from pydantic import (
 )
 
 from common.errors import InputError
+from common.losses import LOSSES
 
 __all__ = [
     "Address",
     "Epsilon",
+    "LossName",
     "Positive",
     "Settings",
     "check_address",
@@ -103,6 +105,16 @@ def check_address(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(check_address)]
+
+
+def _check_loss(name: str) -> str:
+    """The name of a loss as it is."""
+    if name not in LOSSES:
+        raise ValueError(f"expected one of {', '.join(LOSSES)}")
+    return name
+
+
+LossName = Annotated[str, AfterValidator(_check_loss)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from common.errors import (
     PolicyError,
 )
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import loss_of
 from common.privacy import NoisePlan, plan_noise, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from owner.access import Access
@@ -350,7 +350,7 @@ class DataOwner:
         except InputError as error:
             raise MalformedError(f"the study's feature map is not valid: {error}") from None
         check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
-        _check_targets(feature_map, terms.loss)
+        _check_targets(feature_map, terms)
         try:
             plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
         except ValueError as error:
@@ -368,11 +368,12 @@ class DataOwner:
         return _OpenStudy(terms, plan, shard, noise)
 
 
-def _check_targets(feature_map: FeatureMap, loss: str) -> None:
+def _check_targets(feature_map: FeatureMap, terms: StudyTerms) -> None:
     """A loss for classes needs targets -1 and +1."""
-    if (LOSSES[loss].targets is not None) != feature_map.is_classification:
-        kind = "classes -1 and +1" if LOSSES[loss].targets else "numbers"
-        raise MalformedError(f"{loss} loss needs a feature map whose target is {kind}")
+    has_classes = loss_of(terms).has_classes()
+    if has_classes != feature_map.is_classification:
+        kind = "classes -1 and +1" if has_classes else "numbers"
+        raise MalformedError(f"{terms.loss} loss needs a feature map whose target is {kind}")
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

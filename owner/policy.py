@@ -9,12 +9,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from common.config import Address, Epsilon, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import LOSSES, loss_of
 from common.names import Name, check_name
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
+from common.releases import release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
 from common.tls import TlsSettings
@@ -38,7 +39,6 @@ LARGEST_COUNT = 10**9
 LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
-RELEASES = ("gradient", "moments")
 
 
 def check_learner_name(name: str) -> str:
@@ -70,7 +70,7 @@ class Policy(Settings):
 
     epsilon_per_study: Epsilon
     epsilon_lifetime: Epsilon
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: Annotated[tuple[LossName, ...], Field(min_length=1)] = tuple(LOSSES)
     min_num_records: int = Field(default=1, ge=1)
     kappa: int = Field(default=1, ge=1)
     learners: tuple[str, ...] = ()
@@ -78,14 +78,6 @@ class Policy(Settings):
     queries_per_second: Annotated[float, Field(gt=0)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
-
-    @field_validator("losses")
-    @classmethod
-    def _losses_exist(cls, losses: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = sorted(set(losses) - set(LOSSES))
-        if unknown or not losses:
-            raise ValueError(f"expected losses among {', '.join(LOSSES)}")
-        return losses
 
     @field_validator("tokens")
     @classmethod
@@ -164,8 +156,6 @@ def check_terms(terms: StudyTerms) -> None:
         check_name(terms.study_id, also=":", longest=LONGEST_STUDY_ID)
     except ValueError as error:
         raise MalformedError(f"study_id: {error}") from None
-    if terms.loss not in LOSSES:
-        raise MalformedError(f"loss must be one of {', '.join(LOSSES)}")
     if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:
         raise MalformedError(f"theta_max must be from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}")
     if not 1 <= terms.responses <= terms.horizon <= LARGEST_COUNT:
@@ -176,19 +166,13 @@ def check_terms(terms: StudyTerms) -> None:
         raise MalformedError("epsilon must have at most 18 digits above and below")
     if terms.clip is not None and not 0 < terms.clip < math.inf:
         raise MalformedError("clip must be a finite number greater than 0")
-    _check_release(terms)
+    try:
+        loss_of(terms)
+        release_of(terms).check(terms)
+    except ValueError as error:
+        raise MalformedError(str(error)) from None
     if not 1 <= terms.kappa <= LARGEST_COUNT:
         raise MalformedError("kappa must be a whole number of at least 1")
-
-
-def _check_release(terms: StudyTerms) -> None:
-    """Moments are told once, and are bounded by the domain."""
-    if terms.release not in RELEASES:
-        raise MalformedError(f"release must be one of {', '.join(RELEASES)}")
-    if terms.release == "moments" and not (
-        terms.loss == "squared" and terms.responses == 1 and terms.clip is None
-    ):
-        raise MalformedError("moments need squared loss, one response and no clip")
 
 
 def check_policy(

@@ -15,6 +15,7 @@ from rich.table import Table
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.tables import TableSource, read_table
+from learner.algorithms.table import ALGORITHMS
 from learner.forecast.candidate import COMPARED, Candidate
 from learner.forecast.questions import (
     answers_of,
@@ -249,7 +250,7 @@ def _algorithms_table(told: Mapping[str, Any]) -> Table:
             f"{row['low']:.3g} .. {row['high']:.3g}",
             f"{row['horizon']:,}",
             "-" if row["clip"] is None else f"{row['clip']:.3g}",
-            row["split"] if row["algorithm"] == "asynchronous" else "-",
+            row["split"] if ALGORITHMS[row["algorithm"]].is_schedulable else "-",
         )
     return table
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from common.config import check_settings, load_settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.losses import Loss
 from learner.algorithms.clocks import Tick
-from learner.planning.plan import Plan
+from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 from learner.training.study import Outcome
@@ -172,7 +173,7 @@ def summary(
         "study": settings.name,
         "study_id": study_id,
         "algorithm": settings.algorithm.name,
-        "loss": settings.model.loss,
+        **outcome.plan.loss.as_terms(),
         "horizon": outcome.plan.horizon,
         "seed": outcome.plan.seed,
         "insecure_noise": any(e.insecure_noise for e in outcome.enrollments),
@@ -217,10 +218,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     settings, decision = plan.settings, plan.decision
     algorithm, privacy = settings.algorithm, settings.privacy
     step: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
-    if algorithm.name == "moments":
+    constant = kind_of(settings).constant
+    if constant is None:
         step = {"chosen": "none"}
     else:
-        constant = "initial_step" if algorithm.name == "synchronous-2" else "rho"
         step[constant] = decision.constant
     if decision.largest_stable is not None:
         step["largest_stable_rho"] = decision.largest_stable
@@ -308,7 +309,7 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 def write_model(
-    path: Path, theta: Vector, feature_map: FeatureMap, *, loss: str, own: str | None = None
+    path: Path, theta: Vector, feature_map: FeatureMap, *, loss: Loss, own: str | None = None
 ) -> None:
     """The model with the feature map it needs, so that it can be used elsewhere.
 
@@ -319,7 +320,7 @@ def write_model(
         ({} if own is None else {"unprotected": own})
         | {
             "format": "copriv-model/1",
-            "loss": loss,
+            **loss.as_terms(),
             "features": list(feature_map.feature_names),
             "theta": theta.tolist(),
             "feature_map": json.loads(feature_map.to_json()),

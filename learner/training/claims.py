@@ -17,7 +17,8 @@ import numpy as np
 from common.errors import InputError, RefusedError
 from common.features import FeatureMap
 from common.losses import Domain
-from common.privacy import plan_noise, release_change
+from common.privacy import plan_noise
+from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
 
@@ -125,7 +126,7 @@ def check_enrollment(said: Enrollment, terms: StudyTerms, *, name: str, held: in
             f"{said.num_records} records ask for {scale:.6g}; use the same version on both sides, "
             "or ask its operator"
         )
-    largest = release_change(terms, domain) + LONGEST_DRAW_SCALES * scale
+    largest = release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
     return Promise(dimension=plan.dimension, largest=largest)
 
 

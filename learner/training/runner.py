@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import RefusedError, UnreachableError
-from learner.algorithms.asynchronous import Algorithm
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import Algorithm
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState

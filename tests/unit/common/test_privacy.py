@@ -11,11 +11,11 @@ import pytest
 from common.losses import Domain
 from common.privacy import (
     epsilon_per_response,
-    gradient_bound,
     l1_sensitivity,
     noise_scale,
     plan_noise,
 )
+from common.releases import gradient_bound
 from common.terms import StudyTerms
 from owner.mechanism import SecureNoise
 

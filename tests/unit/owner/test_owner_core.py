@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.losses import LOSSES, Domain
+from common.losses import LOSSES, Domain, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
 from owner.core import (
@@ -30,22 +30,24 @@ DOMAIN = Domain(feature_bound=np.ones(3), target_bound=1.0)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
 def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss: str, clip: float | None) -> None:
-    y = Y if LOSSES[loss].targets is None else np.sign(Y)
+    y = Y if not LOSSES[loss].has_classes() else np.sign(Y)
     expected = np.zeros(3)
     for features, target in zip(X, y, strict=True):
-        one = LOSSES[loss].mean_gradient(THETA, features[None, :], np.array([target]))
+        one = LOSSES[loss].example().mean_gradient(THETA, features[None, :], np.array([target]))
         norm = np.abs(one).sum()
         if clip is not None and norm > clip:
             one = one * (clip / norm)
         expected += one / len(y)
-    got = mean_gradient(Shard(Records(features=X, targets=y)), THETA, loss=loss, clip=clip)
+    got = mean_gradient(
+        Shard(Records(features=X, targets=y)), THETA, loss=LOSSES[loss].example(), clip=clip
+    )
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
 
 
 def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() -> None:
     other = X.copy()
     other[7] = [50.0, -80.0, 3.0]
-    for loss in LOSSES:
+    for loss in (kind.example() for kind in LOSSES.values()):
         a = mean_gradient(
             Shard(Records(features=X, targets=np.sign(Y))), THETA, loss=loss, clip=0.5
         )
@@ -57,7 +59,7 @@ def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() ->
 
 def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
     shard = Shard(Records(features=np.zeros((2, 3)), targets=np.ones(2)))
-    np.testing.assert_array_equal(mean_gradient(shard, THETA, loss="squared", clip=1.0), 0.0)
+    np.testing.assert_array_equal(mean_gradient(shard, THETA, loss=Squared(), clip=1.0), 0.0)
 
 
 def test_release_is_the_gradient_plus_the_noise_on_the_grid(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import draw_slots
@@ -97,7 +97,7 @@ def strongly_regular_study():
         x = rng.uniform(-0.4, 0.4, (n_i, P))
         shards.append(Records(features=x, targets=x @ slope))
     regulariser = Regulariser(coefficient=f.strong_convexity / 2)
-    loss = LOSSES["squared"]
+    loss = Squared()
     theta_max, b = f.theta_max, 2 * 0.4
     xi = 2 * (theta_max * b + 0.5) * b
     f = replace(f, gradient_bound=xi, regulariser_bound=f.strong_convexity * theta_max * P)

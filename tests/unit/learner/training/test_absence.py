@@ -10,8 +10,8 @@ import pytest
 
 from common.errors import UnreachableError
 from common.losses import Regulariser
-from learner.algorithms.asynchronous import weighted_gradient
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
