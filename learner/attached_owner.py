@@ -11,7 +11,7 @@ from common import codec
 from common.errors import OwnerFailedError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from learner.grpc_owner import error_of
+from common.wire import error_numbered, printable, token_metadata
 
 __all__ = ["AttachedOwner", "OwnerStream"]
 
@@ -74,7 +74,7 @@ class AttachedOwner:
         token: str | None = None,
     ) -> None:
         self._name = name
-        self.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self.metadata = token_metadata(token)
         self._changed = changed
         self._deadline = deadline
         self._patience = patience
@@ -148,7 +148,8 @@ class AttachedOwner:
             refusal = reply.refusal
             wait = refusal.retry_after_ms / 1000.0
             if not wait or time.monotonic() + wait > due:
-                raise error_of(refusal.status)(f"owner {self._name}: {refusal.sentence}")
+                sentence = f"owner {self._name}: {printable(refusal.sentence)}"
+                raise error_numbered(refusal.status)(sentence)
             time.sleep(wait)
         if not reply.HasField(expected):
             raise OwnerFailedError(f"owner {self._name} sent another reply than {expected}")

@@ -13,64 +13,26 @@ import grpc
 from common import codec
 from common.channels import open_channel
 from common.diagnosis import Cause, why_unreachable
-from common.errors import (
-    BudgetSpentError,
-    CoprivError,
-    MalformedError,
-    OrderError,
-    OwnerFailedError,
-    PolicyError,
-    UnreachableError,
-    UntrustedError,
-)
+from common.errors import CoprivError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.tls import Identity
+from common.wire import (
+    CLIENT_OPTIONS,
+    RECONNECT_OPTIONS,
+    error_of,
+    printable,
+    retry_after,
+    token_metadata,
+)
 
-__all__ = ["GrpcOwner", "error_of"]
+__all__ = ["GrpcOwner"]
 
 T = TypeVar("T")
 
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A peer that vanished without a word is noticed by its silence.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # Owners come back within a second, not within gRPC's default of minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    # The time one attempt may take: TCP and TLS need several round trips of a slow line.
-    ("grpc.min_reconnect_backoff_ms", 5_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-]
-
 DIAGNOSIS_SECONDS = 3.0
 LOOK_SECONDS = 0.5
-
-ERRORS: dict[grpc.StatusCode, type[CoprivError]] = {
-    grpc.StatusCode.RESOURCE_EXHAUSTED: BudgetSpentError,
-    grpc.StatusCode.INVALID_ARGUMENT: MalformedError,
-    grpc.StatusCode.FAILED_PRECONDITION: OrderError,
-    grpc.StatusCode.PERMISSION_DENIED: PolicyError,
-    grpc.StatusCode.UNAUTHENTICATED: PolicyError,
-    grpc.StatusCode.INTERNAL: OwnerFailedError,
-    grpc.StatusCode.UNAVAILABLE: UnreachableError,
-    grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
-    grpc.StatusCode.CANCELLED: UnreachableError,
-}
-
-
-def error_of(status: int) -> type[CoprivError]:
-    """Our error for the number of a gRPC status, as an attached owner sends it.
-
-    >>> error_of(8).__name__
-    'BudgetSpentError'
-    """
-    kinds = {code.value[0]: kind for code, kind in ERRORS.items()}
-    return kinds.get(status, OwnerFailedError)
 
 
 class GrpcOwner:
@@ -96,9 +58,9 @@ class GrpcOwner:
         self._name = name
         self._address = address
         self._deadline = deadline
-        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self._metadata = token_metadata(token)
         self._identity = identity
-        self._channel = open_channel(address, identity, OPTIONS)
+        self._channel = open_channel(address, identity, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS])
         self._stub = pb_grpc.DataOwnerStub(self._channel)  # type: ignore[no-untyped-call]
         self._stream: _Stream | None = None
 
@@ -190,7 +152,7 @@ class GrpcOwner:
             try:
                 return call()
             except grpc.RpcError as error:
-                wait = _retry_after(error)
+                wait = retry_after(error.trailing_metadata())
                 if wait is None or time.monotonic() + wait > due:
                     raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
             except TimeoutError:
@@ -199,13 +161,13 @@ class GrpcOwner:
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
         """The owner's status as one of our errors."""
-        kind = ERRORS.get(error.code(), OwnerFailedError)
-        detail = error.details()
+        kind = error_of(error.code())
+        detail = printable(error.details())
         if kind is UnreachableError and not busy:
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)
 
-    def _named(self, kind: type[CoprivError], detail: str | None) -> CoprivError:
+    def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
         """An error that says whose it is."""
         return kind(f"owner {self._name} at {self._address}: {detail}")
 
@@ -217,14 +179,6 @@ class GrpcOwner:
             self._address, self._identity, far="owner", timeout=DIAGNOSIS_SECONDS
         )
         return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
-
-
-def _retry_after(error: grpc.RpcError) -> float | None:
-    """Seconds after which a busy owner wants to be asked again; None if it is not busy."""
-    for item in error.trailing_metadata() or ():
-        if item.key == "retry-after-ms" and str(item.value).isdecimal():
-            return int(item.value) / 1000.0
-    return None
 
 
 class _Stream:

@@ -15,23 +15,13 @@ from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.tls import Identity
+from common.wire import SERVER_OPTIONS, size_options
 from learner.attached_owner import AttachedOwner, OwnerStream
-from learner.grpc_owner import LARGEST_MESSAGE
 
 __all__ = ["ListeningLearner"]
 
 T = TypeVar("T")
 
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    ("grpc.so_reuseport", 0),
-    # Owners look every ten seconds whether we are there, also when nothing else is said.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-]
 STOP_SECONDS = 5.0
 
 
@@ -79,7 +69,7 @@ class ListeningLearner:
         workers = 4 * len(names) + 4
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=workers, thread_name_prefix="attached"),
-            options=OPTIONS,
+            options=[*SERVER_OPTIONS, *size_options()],
             maximum_concurrent_rpcs=workers,
         )
         pb_grpc.add_LearnerServicer_to_server(  # type: ignore[no-untyped-call]

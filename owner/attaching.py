@@ -31,11 +31,12 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
 from common.tls import load_identity, refuse_plain_text
+from common.wire import CLIENT_OPTIONS, printable, token_in
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
 from owner.route import Route
 from owner.server import open_owner
-from owner.service import AUTHORIZATION, BEARER, public_refusal
+from owner.service import public_refusal
 
 __all__ = ["Attachment", "open_attachment"]
 
@@ -43,15 +44,6 @@ log = logging.getLogger("copriv.owner")
 
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A firewall forgets quiet lines, and a learner that vanished is noticed by its silence.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-]
 # Statuses after which trying again is of no use.
 FINAL = (
     grpc.StatusCode.PERMISSION_DENIED,
@@ -154,7 +146,7 @@ class Attachment:
         outgoing: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
         clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
         try:
-            opened, self._certificate = self._route.open(OPTIONS)
+            opened, self._certificate = self._route.open(CLIENT_OPTIONS)
         except CoprivError as error:
             self._absent(error)
             return False, False
@@ -168,7 +160,9 @@ class Attachment:
                 for message in call:
                     greeted, self._told, self._been_there = True, False, True
                     over = over or message.HasField("goodbye")
-                    self._handle(message, outgoing.put, clock, token=_token(call))
+                    self._handle(
+                        message, outgoing.put, clock, token=token_in(call.initial_metadata())
+                    )
             except grpc.RpcError as error:
                 self._explain(error)
             finally:
@@ -225,7 +219,8 @@ class Attachment:
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            raise PolicyError(f"the learner at {self.address} says: {error.details()}") from None
+            said = printable(error.details())
+            raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
             self._route.explain()
         except UntrustedError as untrusted:
@@ -246,14 +241,6 @@ class Attachment:
         if not self._told:
             self._told = True
             log.warning("no line to the %s; trying again until it is there", error)
-
-
-def _token(call: grpc.Call) -> str | None:
-    """The token that the learner sent when it took the stream."""
-    for key, value in call.initial_metadata() or ():
-        if key == AUTHORIZATION:
-            return str(value).removeprefix(BEARER)
-    return None
 
 
 class _Clock:

@@ -17,6 +17,7 @@ from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
 from common.tables import read_table
 from common.tls import Identity, load_identity, refuse_plain_text
+from common.wire import SERVER_OPTIONS, size_options
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.health import SERVICE
@@ -34,19 +35,7 @@ log = logging.getLogger("copriv.owner")
 
 CUT_OFF_SECONDS = 5.0
 WORKERS = 16
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A second owner on the same port would share its queries silently.
-    ("grpc.so_reuseport", 0),
-    # Learners look every ten seconds whether we are there, also when nothing else is said.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    # A learner that vanished without a word frees its thread.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-]
+OPTIONS = [*SERVER_OPTIONS, *size_options()]
 
 
 @dataclass(frozen=True)

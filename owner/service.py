@@ -14,44 +14,24 @@ from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
 from common.channels import peer_of
-from common.errors import (
-    BudgetSpentError,
-    BusyError,
-    IdentityError,
-    MalformedError,
-    OrderError,
-    PolicyError,
-    RefusedError,
-)
+from common.errors import BusyError, IdentityError, MalformedError, RefusedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.wire import RETRY_AFTER, printable, status_of, token_in
 from owner.access import Access, RateLimit
 from owner.answering import DataOwner
 from owner.health import SERVICE
 from owner.metrics import OwnerMetrics
 
-__all__ = ["AUTHORIZATION", "BEARER", "OwnerService", "handlers", "public_refusal"]
+__all__ = ["OwnerService", "handlers", "public_refusal"]
 
 log = logging.getLogger("copriv.owner")
 
 T = TypeVar("T")
 
-STATUS: dict[type[RefusedError], grpc.StatusCode] = {
-    BudgetSpentError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    BusyError: grpc.StatusCode.UNAVAILABLE,
-    IdentityError: grpc.StatusCode.UNAUTHENTICATED,
-    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
-    OrderError: grpc.StatusCode.FAILED_PRECONDITION,
-    PolicyError: grpc.StatusCode.PERMISSION_DENIED,
-}
 # Exception text may carry records or paths, so the wire says only this.
 FAILED = "the owner failed; its operator finds the reason in the owner's log"
-# A learner's own words may be in a sentence; a status has room for some thousand bytes.
-LONGEST_SENTENCE = 400
 LOGGED_PER_SECOND = 1.0
-RETRY_AFTER = "retry-after-ms"
-AUTHORIZATION = "authorization"
-BEARER = "Bearer "
 
 
 def identity(context: grpc.ServicerContext, access: Access) -> str:
@@ -64,8 +44,7 @@ def identity(context: grpc.ServicerContext, access: Access) -> str:
     if peer is not None and peer.role == "owner":
         raise IdentityError("this owner answers learners only; come with a learner's certificate")
     certificate = None if peer is None else peer.name
-    sent = [value for key, value in context.invocation_metadata() if key == AUTHORIZATION]
-    token = str(sent[0]).removeprefix(BEARER) if sent else None
+    token = token_in(context.invocation_metadata())
     return access.identify(token=token, certificate=certificate)
 
 
@@ -231,20 +210,10 @@ def public_refusal(error: Exception, *, note: Callable[[str], None] = _note_each
     if not isinstance(error, RefusedError):
         log.error("a call failed", exc_info=error)
         return PublicRefusal(grpc.StatusCode.INTERNAL, FAILED)
-    sentence = public_sentence(error)
+    sentence = printable(error)
     note(sentence)
     wait = math.ceil(1000 * error.retry_after) if isinstance(error, BusyError) else 0
-    return PublicRefusal(STATUS[type(error)], sentence, wait)
-
-
-def public_sentence(error: RefusedError) -> str:
-    r"""A refusal's sentence, printable and of bounded length, whatever the learner sent.
-
-    >>> public_sentence(RefusedError("no\ncolumn " + "x" * 1000))[:12]
-    'no column xx'
-    """
-    text = "".join(c if c.isprintable() else " " for c in str(error)[: LONGEST_SENTENCE + 1])
-    return text if len(text) <= LONGEST_SENTENCE else text[: LONGEST_SENTENCE - 3] + "..."
+    return PublicRefusal(status_of(error), sentence, wait)
 
 
 def _abort(context: grpc.ServicerContext, status: grpc.StatusCode, sentence: str) -> NoReturn:
