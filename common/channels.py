@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from common.errors import InputError
 from common.tls import Identity, Peer, TlsSettings, canonical, load_identity, role_named
+from common.wire import Options
 
-__all__ = ["Options", "bind", "open_channel", "peer_of"]
+__all__ = ["bind", "open_channel", "peer_of"]
 
 log = logging.getLogger("copriv.tls")
-
-Options = list[tuple[str, int]]
 
 
 def open_channel(
@@ -45,7 +45,9 @@ def open_channel(
     return grpc.secure_channel(target, credentials, options=[*options, *name])
 
 
-def bind(server: grpc.Server, setting: str, address: str, identity: Identity | None) -> int:
+def bind(
+    server: grpc.Server | grpc.aio.Server, setting: str, address: str, identity: Identity | None
+) -> int:
     """Let a server listen on HOST:PORT, and return its port.
 
     With an identity whoever shows no certificate of the CA gets nothing.
@@ -116,7 +118,7 @@ def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
     return tuple((status.st_mtime_ns, status.st_ino) for status in found)
 
 
-def peer_of(context: grpc.ServicerContext) -> Peer | None:
+def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:
     """Who calls, by the certificate that the handshake has verified; None for plain text."""
     told = context.auth_context()
     names: Sequence[bytes] = told.get("x509_common_name", ())  # type: ignore[assignment]

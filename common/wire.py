@@ -23,9 +23,11 @@ from common.errors import (
 
 __all__ = [
     "CLIENT_OPTIONS",
+    "QUIET_OPTIONS",
     "RECONNECT_OPTIONS",
     "RETRY_AFTER",
     "SERVER_OPTIONS",
+    "Options",
     "error_numbered",
     "error_of",
     "printable",
@@ -84,6 +86,13 @@ SERVER_OPTIONS: Options = [
     # A side that vanished without a word frees what it held.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+]
+
+# Strangers connect and say nothing: a handshake takes no longer than on a slow line, and a
+# connection without a call is closed; who needs it again opens another, and notices nothing.
+QUIET_OPTIONS: Options = [
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 300_000),
 ]
 
 # Read both ways: of an error its own class or the nearest above it counts, of a status the first

@@ -125,17 +125,30 @@ class GrpcOwner:
         self._channel.close()
 
     def _ask(self, query: Query) -> Response:
+        message, used = codec.query_to_pb(query), self._stream
+        try:
+            try:
+                return codec.response_from_pb(self._opened().ask(message))
+            except _StreamEndedError:
+                # An owner ends a stream that is quiet for long. The same query on another one
+                # is the same question: whatever was answered meanwhile is answered again.
+                self._drop_stream()
+                if used is None:
+                    raise
+                return codec.response_from_pb(self._opened().ask(message))
+        except BaseException:
+            # A stream that failed once is over; the next query opens another.
+            self._drop_stream()
+            raise
+
+    def _opened(self) -> _Stream:
+        """The stream of queries, opened when it is needed."""
         if self._stream is None:
             self._stream = _Stream(
                 lambda queries: self._stub.Answer(queries, metadata=self._metadata),
                 deadline=self._deadline,
             )
-        try:
-            return codec.response_from_pb(self._stream.ask(codec.query_to_pb(query)))
-        except BaseException:
-            # A stream that failed once is over; the next query opens another.
-            self._drop_stream()
-            raise
+        return self._stream
 
     def _drop_stream(self) -> None:
         if self._stream is not None:
@@ -181,6 +194,10 @@ class GrpcOwner:
         return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
 
 
+class _StreamEndedError(TimeoutError):
+    """The owner has ended the stream and found nothing wrong."""
+
+
 class _Stream:
     """One stream of queries.
 
@@ -202,6 +219,7 @@ class _Stream:
 
         Raises:
           TimeoutError: There is none after so many seconds, or the stream is over.
+          _StreamEndedError: The owner ended the stream.
         """
         self._queries.put(query)
         due = time.monotonic() + self._deadline
@@ -216,6 +234,8 @@ class _Stream:
             if isinstance(answer, Exception):
                 raise answer
             return answer
+        if not is_live and self._call.code() is grpc.StatusCode.OK:
+            raise _StreamEndedError
         raise TimeoutError
 
     def _read(self) -> None:
@@ -225,7 +245,7 @@ class _Stream:
         except grpc.RpcError as error:
             self._answers.put(error)
         else:
-            self._answers.put(TimeoutError())
+            self._answers.put(_StreamEndedError())
 
     def end(self) -> None:
         """End the stream and its reader."""

@@ -34,9 +34,9 @@ from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, printable, token_in
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
+from owner.refusals import Refusals
 from owner.route import Route
 from owner.server import open_owner
-from owner.service import public_refusal
 
 __all__ = ["Attachment", "open_attachment"]
 
@@ -85,6 +85,7 @@ class Attachment:
         # The learner's name as the channel has made sure of it.
         self._certificate: str | None = None
         self._stay = stay
+        self._refusals = Refusals()
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
         self._told = False
@@ -207,7 +208,7 @@ class Attachment:
                 case _:
                     raise MalformedError("this owner knows no such call")
         except Exception as error:
-            refusal = public_refusal(error)
+            refusal = self._refusals.public(error)
         return pb.OwnerMessage(
             refusal=pb.Refusal(
                 status=refusal.status.value[0],

@@ -69,6 +69,7 @@ class Policy(Settings):
       queries_per_second: How many requests of one learner it takes; None for any number.
       enrollments_per_hour: How many new studies of one learner it takes.
       max_features: The largest model; a shard takes 8 bytes for each record and feature.
+      calls_per_learner: How many calls and streams of one learner may be open at once.
     """
 
     epsilon_per_study: Epsilon
@@ -81,6 +82,7 @@ class Policy(Settings):
     queries_per_second: Annotated[float, Field(gt=0)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
+    calls_per_learner: int = Field(default=128, ge=1)
 
     @field_validator("losses")
     @classmethod
@@ -130,6 +132,8 @@ class OwnerSettings(Settings):
       health: Address of a plain-text port that tells only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
       reflection: Whether tools may ask which calls there are.
+      idle_seconds: How long a call waits for its next message; then it ends, and the learner
+        opens another when it has something to ask.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
@@ -144,6 +148,7 @@ class OwnerSettings(Settings):
     health: Address | None = None
     metrics: Address | None = None
     reflection: bool = False
+    idle_seconds: Positive = 60.0
 
 
 def check_terms(terms: StudyTerms) -> None:
