@@ -110,6 +110,11 @@ class FeatureSettings(Settings):
         return self
 
 
+# The first fault is told; to collect thousands of a hostile text would take minutes.
+_Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)
+_Row = Annotated[tuple[Number, ...], Field(fail_fast=True)]
+
+
 class FeatureMap(Settings):
     """The dictionary that makes every owner's records comparable; frozen, readable, public.
 
@@ -138,9 +143,9 @@ class FeatureMap(Settings):
     target: TargetRule
     intercept: bool
     l1_radius: Positive | None = None
-    bounds: Annotated[tuple[Bound, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
-    columns: Annotated[tuple[ColumnRule, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
-    rotation: tuple[tuple[Number, ...], ...] | None = None
+    bounds: Annotated[tuple[Bound, ...], _Few]
+    columns: Annotated[tuple[ColumnRule, ...], _Few]
+    rotation: Annotated[tuple[_Row, ...], Field(fail_fast=True)] | None = None
     dropped: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")

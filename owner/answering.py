@@ -9,68 +9,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from common.errors import (
-    BudgetSpentError,
-    BusyError,
-    InputError,
-    MalformedError,
-    OrderError,
-    PolicyError,
-)
+from common.errors import BudgetSpentError, BusyError, OrderError, PolicyError
 from common.features import FeatureMap
-from common.losses import LOSSES
-from common.privacy import NoisePlan, plan_noise, rounded_down
+from common.privacy import rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from owner.access import Access
-from owner.core import (
-    Shard,
-    Step,
-    check_theta,
-    exact_answer,
-    next_step,
-    release,
-    theta_digest,
-)
+from owner.core import Step, check_theta, exact_answer, next_step, release, theta_digest
 from owner.ledger import Ledger
-from owner.ledger_rows import (
-    LedgerError,
-    StudyEntry,
-    epsilon_uncounted,
-    promise_faults,
-    terms_to_text,
-)
+from owner.ledger_rows import StudyEntry, epsilon_uncounted, terms_to_text
 from owner.listening import Listening, ListeningSettings
-from owner.mechanism import DrawnAhead, NoiseFactory
-from owner.policy import Policy, check_map, check_policy, check_terms
+from owner.mechanism import NoiseFactory
+from owner.open_study import OpenStudies, OpenStudy, StudyMaker, stop_all
+from owner.policy import Policy, check_terms
 from owner.shard import PrivateTable
 
 __all__ = ["DataOwner"]
 
 log = logging.getLogger("copriv.owner")
-
-# Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.
-OPEN_STUDIES = 16
-
-
-@dataclass
-class _OpenStudy:
-    """What answering a study's queries needs.
-
-    ``entry`` is what the ledger holds, as this process last wrote or read it; None when a
-    write failed and the ledger has to be read again.
-    """
-
-    terms: StudyTerms
-    plan: NoisePlan
-    shard: Shard
-    noise: DrawnAhead
-    entry: StudyEntry | None = None
 
 
 class DataOwner:
@@ -106,10 +68,16 @@ class DataOwner:
         self._policy = policy
         self._access = access
         self._pinned_map = pinned_map
-        self._noise = noise
         self._insecure_noise = insecure_noise
-        self._allow_private_bounds = allow_private_bounds
-        self._open: OrderedDict[str, _OpenStudy] = OrderedDict()
+        self._maker = StudyMaker(
+            table,
+            policy,
+            pinned_map=pinned_map,
+            noise=noise,
+            insecure_noise=insecure_noise,
+            allow_private_bounds=allow_private_bounds,
+        )
+        self._open = OpenStudies()
         self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
         # One query at a time: sequence check, charge and release must not interleave.
         self._lock = threading.Lock()
@@ -147,21 +115,21 @@ class DataOwner:
         """
         self._access.admit_query(learner)
         check_terms(terms)
+        self._maker.check_size(terms)
+        text = terms_to_text(terms)
         with self._lock:
-            entry = self._ledger.study(terms.study_id)
-            if entry is None:
-                self._agree(terms, learner)
-            elif entry.learner != learner or entry.terms != terms_to_text(terms):
-                raise PolicyError("this study was enrolled with other terms or by another learner")
-            study, entry = self._study(terms.study_id, learner)
-        return Enrollment(
-            num_records=self._table.num_records,
-            responses=entry.account.promised,
-            answered=entry.account.answered,
-            noise_scale=study.plan.noise_scale,
-            epsilon=entry.epsilon,
-            insecure_noise=self._insecure_noise,
-        )
+            is_new = self._is_new(terms.study_id, text, learner)
+        if is_new:
+            self._agree(terms, text, learner)
+        with self._study(terms.study_id, learner) as (study, entry):
+            return Enrollment(
+                num_records=self._table.num_records,
+                responses=entry.account.promised,
+                answered=entry.account.answered,
+                noise_scale=study.plan.noise_scale,
+                epsilon=entry.epsilon,
+                insecure_noise=self._insecure_noise,
+            )
 
     def answer(self, query: Query, *, learner: str) -> Response:
         """One charged, noised response; or the last one again.
@@ -170,8 +138,7 @@ class DataOwner:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
         """
         self._access.admit_query(learner)
-        with self._lock:
-            study, entry = self._study(query.study_id, learner)
+        with self._study(query.study_id, learner) as (study, entry):
             check_theta(
                 query.theta,
                 dimension=study.shard.num_features,
@@ -199,6 +166,10 @@ class DataOwner:
             study.entry = replace(entry, account=account)
             return _response(query, response)
 
+    def is_ready(self, study_id: str) -> bool:
+        """Whether a call for this study is answered without making it ready first."""
+        return study_id in self._open
+
     def offer(self, study_id: str, *, learner: str) -> bool:
         """Whether the owner would take a query of this study now; charges nothing either way.
 
@@ -210,12 +181,10 @@ class DataOwner:
             self._access.admit_query(learner)
         except BusyError:
             return False
-        if not self._lock.acquire(blocking=False):
+        if self._lock.locked():
             return False
-        try:
-            account = self._study(study_id, learner)[1].account
-        finally:
-            self._lock.release()
+        with self._study(study_id, learner) as (_, entry):
+            account = entry.account
         return account.answered < account.promised and self._listening.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
@@ -224,10 +193,9 @@ class DataOwner:
         with self._lock:
             self._entry(study_id, learner)
             self._ledger.close_study(study_id)
-            study = self._open.pop(study_id, None)
+            dropped = self._open.remove(study_id)
             entry = self._entry(study_id, learner)
-        if study is not None:
-            study.noise.stop()
+        stop_all(dropped)
         return entry
 
     def charges(self) -> int:
@@ -249,44 +217,47 @@ class DataOwner:
     def stop(self) -> None:
         """Stop drawing noise and release the ledger."""
         with self._lock:
-            for study in self._open.values():
-                study.noise.stop()
-            self._open.clear()
+            dropped = self._open.clear()
             self._ledger.close()
+        stop_all(dropped)
 
-    def _agree(self, terms: StudyTerms, learner: str) -> None:
-        """Check a new study against policy and budget, and reserve its epsilon."""
+    def _agree(self, terms: StudyTerms, text: str, learner: str) -> None:
+        """Check a new study against policy and budget, make it ready, and reserve its epsilon.
+
+        It is made ready without the lock, so another call may have enrolled it in the meantime:
+        then that one counts, and what was made here is dropped.
+        """
         self._access.admit_enrollment(learner)
-        self._check_policy(terms, learner)
-        # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
-        self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
-        study = self._prepare(terms)
+        self._maker.check(terms, learner)
+        with self._lock:
+            # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
+            self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
+        study = self._maker.prepare(terms)
+        dropped = [study]
         try:
-            self._ledger.open_study(
-                study_id=terms.study_id,
-                learner=learner,
-                terms=terms_to_text(terms),
-                epsilon=terms.epsilon,
-                promised=terms.responses,
-                noise_scale=study.plan.noise_scale,
-                insecure_noise=self._insecure_noise,
-                lifetime=self._lifetime,
-            )
-        except BaseException:
-            study.noise.stop()
-            raise
-        self._hold(terms.study_id, study)
-        log.info("enrolled study %s for learner %s", terms.study_id, learner)
+            with self._lock:
+                if self._is_new(terms.study_id, text, learner):
+                    self._ledger.open_study(
+                        study_id=terms.study_id,
+                        learner=learner,
+                        terms=text,
+                        epsilon=terms.epsilon,
+                        promised=terms.responses,
+                        noise_scale=study.plan.noise_scale,
+                        insecure_noise=self._insecure_noise,
+                        lifetime=self._lifetime,
+                    )
+                    dropped = self._open.hold(terms.study_id, study)
+                    log.info("enrolled study %s for learner %s", terms.study_id, learner)
+        finally:
+            stop_all(dropped)
 
-    def _check_policy(self, terms: StudyTerms, learner: str) -> None:
-        """Refuse a study that this owner's settings do not agree to."""
-        check_policy(
-            self._policy,
-            terms,
-            learner=learner,
-            num_records=self._table.num_records,
-            pinned_map=self._pinned_map.to_json() if self._pinned_map else None,
-        )
+    def _is_new(self, study_id: str, text: str, learner: str) -> bool:
+        """Whether nobody has enrolled the study; the same learner may enrol the same again."""
+        entry = self._ledger.study(study_id)
+        if entry is not None and (entry.learner != learner or entry.terms != text):
+            raise PolicyError("this study was enrolled with other terms or by another learner")
+        return entry is None
 
     def _check_lifetime(self, entry: StudyEntry) -> None:
         """Refuse a response beyond a lifetime budget that was lowered after its promise."""
@@ -304,79 +275,38 @@ class DataOwner:
             raise OrderError("no such study was enrolled by this learner; enrol first")
         return entry
 
-    def _study(self, study_id: str, learner: str) -> tuple[_OpenStudy, StudyEntry]:
-        """An open study of this learner; after a restart it is rebuilt from the ledger's terms."""
+    @contextmanager
+    def _study(self, study_id: str, learner: str) -> Iterator[tuple[OpenStudy, StudyEntry]]:
+        """An open study of this learner and its entry, with the lock held.
+
+        One that is not held ready is rebuilt from the ledger's terms, without the lock.
+        """
+        rebuilt: OpenStudy | None = None
+        dropped: list[OpenStudy] = []
+        try:
+            while True:
+                with self._lock:
+                    study, entry = self._held(study_id, learner)
+                    if study is None and rebuilt is not None:
+                        study, rebuilt = rebuilt, None
+                        dropped = self._open.hold(study_id, study)
+                    if study is not None:
+                        study.entry = entry
+                        yield study, entry
+                        return
+                rebuilt = self._maker.rebuild(entry)
+        finally:
+            stop_all(dropped if rebuilt is None else [*dropped, rebuilt])
+
+    def _held(self, study_id: str, learner: str) -> tuple[OpenStudy | None, StudyEntry]:
+        """A study of this learner that is not closed: its entry, and itself if it is ready."""
         study = self._open.get(study_id)
         entry = study.entry if study is not None else None
         if entry is None or entry.learner != learner:
             entry = self._entry(study_id, learner)
         if entry.account.closed:
             raise OrderError("the study is closed; enrol for a new study")
-        if study is None:
-            study = self._rebuilt(entry)
-            self._hold(study_id, study)
-        self._open.move_to_end(study_id)
-        study.entry = entry
         return study, entry
-
-    def _rebuilt(self, entry: StudyEntry) -> _OpenStudy:
-        """What the ledger's terms ask for, if it is still what was promised and agreed to."""
-        faults = promise_faults(entry)
-        if faults:
-            raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
-        terms = entry.agreed_terms
-        # The settings may have changed since: more shards per record, fewer losses, another map.
-        self._check_policy(terms, entry.learner)
-        if entry.insecure_noise != self._insecure_noise:
-            raise OrderError(
-                "the study was enrolled under noise of another kind (secure or insecure); "
-                "enrol for a new study"
-            )
-        study = self._prepare(terms)
-        if study.plan.noise_scale != entry.noise_scale:
-            study.noise.stop()
-            raise RuntimeError(
-                f"study {entry.study_id} was promised noise of scale {entry.noise_scale}, this "
-                f"program would add {study.plan.noise_scale}; use the version that enrolled it"
-            )
-        return study
-
-    def _hold(self, study_id: str, study: _OpenStudy) -> None:
-        """Keep a study ready; the one that was quiet longest can be rebuilt from the ledger."""
-        self._open[study_id] = study
-        if len(self._open) > OPEN_STUDIES:
-            self._open.popitem(last=False)[1].noise.stop()
-
-    def _prepare(self, terms: StudyTerms) -> _OpenStudy:
-        """Everything a study's answers need, computed from public terms and the shard."""
-        try:
-            feature_map = FeatureMap.from_json(terms.feature_map)
-        except InputError as error:
-            raise MalformedError(f"the study's feature map is not valid: {error}") from None
-        check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
-        _check_targets(feature_map, terms.loss)
-        try:
-            plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
-        except ValueError as error:
-            raise MalformedError(str(error)) from None
-        shard = self._table.shard(feature_map)
-        noise = self._noise(plan)
-        try:
-            promise = noise.epsilon(responses=terms.responses)
-            # The noise library's own map has the last word, never a formula of ours alone.
-            if promise * terms.kappa > terms.epsilon:
-                raise RuntimeError(f"the noise library promises {promise}, not {terms.epsilon}")
-        except BaseException:
-            noise.stop()
-            raise
-        return _OpenStudy(terms, plan, shard, noise)
-
-
-def _check_targets(feature_map: FeatureMap, loss: str) -> None:
-    """A loss for classes needs targets -1 and +1."""
-    if (LOSSES[loss].targets is not None) != feature_map.is_classification:
-        kind = "classes -1 and +1" if LOSSES[loss].targets else "numbers"
-        raise MalformedError(f"{loss} loss needs a feature map whose target is {kind}")
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

@@ -83,7 +83,7 @@ class Calls:
     Guarantees:
       * Nothing of a call is read before its caller is known and has a place.
       * A call that waits holds no thread, and ends after ``idle_seconds``.
-      * Enrolments wait for each other, and answers for answers; neither waits for the other.
+      * A study that is made ready waits for others of its kind only; no answer waits for it.
 
     Args:
       service: What the calls do.
@@ -138,17 +138,23 @@ class Calls:
 
     async def _converse(self, method: Method, learner: str, context: Context) -> None:
         """Reply to each message until there is none, or none for too long."""
-        pool = self._preparing if method.prepares else self._answering
-        loop = asyncio.get_running_loop()
         while (content := await self._next(context)) is not None:
-            reply = await loop.run_in_executor(pool, self._service.reply, method, content, learner)
-            await self._send(context, reply)
+            await self._send(context, await self._reply(method, content, learner))
             if not method.streams:
                 return
         if not method.streams:
             raise MalformedError(
                 f"no message came within {self._idle_seconds:g} seconds; send one with the call"
             )
+
+    async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
+        """The reply to one message, by a thread; what may take long does not keep the others."""
+        loop, reply = asyncio.get_running_loop(), self._service.reply
+        quick = partial(reply, method, content, learner, if_quick=True)
+        done = await loop.run_in_executor(self._answering, quick)
+        if done is None:
+            done = await loop.run_in_executor(self._preparing, reply, method, content, learner)
+        return done or b""
 
     async def _next(self, context: Context) -> bytes | None:
         """The next message; None if there is none, or it does not come."""

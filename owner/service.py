@@ -26,13 +26,13 @@ class Method:
       request: The message that it takes.
       reply: The answer to one message of a learner.
       streams: Whether more messages may follow the first.
-      prepares: Whether it may work for seconds; such calls wait for each other only.
+      is_quick: Whether a message is answered at once; others may take seconds.
     """
 
     request: type[Message]
     reply: Callable[[Any, str], Message]
     streams: bool = False
-    prepares: bool = False
+    is_quick: Callable[[Any], bool] = lambda _: True
 
 
 class OwnerService:
@@ -45,15 +45,17 @@ class OwnerService:
         self.access = owner.access
         self.methods = {
             "Describe": Method(pb.DescribeRequest, self._describe),
-            "Enroll": Method(pb.StudyTerms, self._enroll, prepares=True),
-            "Answer": Method(pb.Query, self._answer, streams=True),
-            "AnswerOnce": Method(pb.Query, self._answer),
+            "Enroll": Method(pb.StudyTerms, self._enroll, is_quick=self._is_ready),
+            "Answer": Method(pb.Query, self._answer, is_quick=self._is_ready, streams=True),
+            "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready),
             "Close": Method(pb.CloseRequest, self._close),
-            "Offer": Method(pb.OfferRequest, self._offer),
+            "Offer": Method(pb.OfferRequest, self._offer, is_quick=self._is_ready),
         }
 
-    def reply(self, method: Method, content: bytes, learner: str) -> bytes:
-        """The reply to one message.
+    def reply(
+        self, method: Method, content: bytes, learner: str, *, if_quick: bool = False
+    ) -> bytes | None:
+        """The reply to one message; with ``if_quick`` None, and nothing done, if it may take long.
 
         Bytes that are no message are refused like any malformed one. Left to gRPC, each would
         keep some 16 kB of the owner's memory for ever.
@@ -68,6 +70,8 @@ class OwnerService:
             request = None
         if request is None:
             raise MalformedError("the request's bytes are no message of this protocol")
+        if if_quick and not method.is_quick(request):
+            return None
         return method.reply(request, learner).SerializeToString()
 
     def refusal(self, error: Exception) -> PublicRefusal:
@@ -75,6 +79,10 @@ class OwnerService:
         refusal = self._refusals.public(error)
         self._metrics.refusals.labels(refusal.status.name).inc()
         return refusal
+
+    def _is_ready(self, request: pb.StudyTerms | pb.Query | pb.OfferRequest) -> bool:
+        """Whether the study of a message need not be made ready."""
+        return self._owner.is_ready(request.study_id)
 
     def _describe(self, request: pb.DescribeRequest, learner: str) -> Message:
         """What the owner is and what it would agree to."""

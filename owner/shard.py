@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pandas as pd
@@ -48,6 +50,9 @@ class PrivateTable:
         self._table = table
         self._where = where
         self._shards: OrderedDict[str, Shard] = OrderedDict()
+        # Those that some study still uses, too.
+        self._used: WeakValueDictionary[str, Shard] = WeakValueDictionary()
+        self._lock = threading.Lock()
 
     @property
     def num_records(self) -> int:
@@ -76,10 +81,10 @@ class PrivateTable:
         Raises:
           PolicyError: The map needs a column this owner has not; names of columns are public.
         """
-        kept = self._shards.get(feature_map.digest)
+        with self._lock:
+            kept = self._used.get(feature_map.digest)
         if kept is not None:
-            self._shards.move_to_end(feature_map.digest)
-            return kept
+            return self._keep(feature_map, kept)
         missing = [name for name in feature_map.columns_needed if name not in self._table.columns]
         if missing:
             raise PolicyError(
@@ -89,7 +94,10 @@ class PrivateTable:
         return self._keep(feature_map, Shard(records))
 
     def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
-        self._shards[feature_map.digest] = shard
-        if len(self._shards) > KEPT_SHARDS:
-            self._shards.popitem(last=False)
+        with self._lock:
+            self._used[feature_map.digest] = shard
+            self._shards[feature_map.digest] = shard
+            self._shards.move_to_end(feature_map.digest)
+            if len(self._shards) > KEPT_SHARDS:
+                self._shards.popitem(last=False)
         return shard

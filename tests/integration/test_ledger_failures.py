@@ -19,8 +19,8 @@ from common.errors import OwnerFailedError
 from common.terms import Query, StudyTerms
 from learner.grpc_owner import GrpcOwner
 from owner.ledger_rows import LedgerError, read_studies
+from owner.refusals import FAILED
 from owner.server import RunningOwner, start_owner
-from owner.service import FAILED
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tests" / "tools" / "full_disk_owner.py"

@@ -1,0 +1,264 @@
+"""Open studies: made ready from public terms and the shard, and held as long as there is room.
+
+Making one ready may take seconds: a map is read and applied to all records, noise is drawn.
+Nothing here touches the ledger, so other studies are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import InputError, MalformedError, OrderError
+from common.features import FeatureMap
+from common.losses import LOSSES
+from common.privacy import NoisePlan, plan_noise
+from common.terms import StudyTerms
+from owner.core import Shard, exact_answer
+from owner.ledger_rows import LedgerError, StudyEntry, promise_faults
+from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
+from owner.policy import Policy, check_map, check_map_text, check_policy
+from owner.shard import PrivateTable
+
+__all__ = ["OPEN_STUDIES", "Agreement", "OpenStudies", "OpenStudy", "StudyMaker", "stop_all"]
+
+# Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.
+OPEN_STUDIES = 128
+# Memory for them; some are held whatever they take.
+OPEN_BYTES = 2**30
+LEAST_OPEN = 4
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A study's terms, understood: what they mean for the records of this owner.
+
+    Attributes:
+      terms: What learner and owner agree on.
+      feature_map: The map of the terms.
+      plan: The noise of each response, for the map's public domain.
+    """
+
+    terms: StudyTerms
+    feature_map: FeatureMap
+    plan: NoisePlan
+
+
+@dataclass
+class OpenStudy:
+    """What answering a study's queries needs.
+
+    ``entry`` is what the ledger holds, as this process last wrote or read it; None when a
+    write failed and the ledger has to be read again.
+    """
+
+    agreement: Agreement
+    shard: Shard
+    noise: DrawnAhead
+    entry: StudyEntry | None = None
+
+    @property
+    def plan(self) -> NoisePlan:
+        """The noise of each response."""
+        return self.agreement.plan
+
+    @property
+    def terms(self) -> StudyTerms:
+        """What was agreed on."""
+        return self.agreement.terms
+
+    @property
+    def own_bytes(self) -> int:
+        """About what it takes of memory, without its shard, which it may share."""
+        return AHEAD_BYTES // 8 + 8 * self.plan.dimension + 4 * len(self.terms.feature_map)
+
+    def stop(self) -> None:
+        """Draw no more noise."""
+        self.noise.stop()
+
+
+def stop_all(studies: list[OpenStudy]) -> None:
+    """Stop what is no longer held; without any lock, since the last noise is waited for."""
+    for study in studies:
+        study.stop()
+
+
+class OpenStudies:
+    """The studies that are held ready; the caller's lock guards them.
+
+    Guarantees:
+      * At most :data:`OPEN_STUDIES`, and beyond :data:`LEAST_OPEN` no more than
+        :data:`OPEN_BYTES` of memory; those that were quiet longest go first.
+    """
+
+    def __init__(self) -> None:
+        self._studies: OrderedDict[str, OpenStudy] = OrderedDict()
+
+    def __contains__(self, study_id: str) -> bool:
+        """Whether a study is held; asked without the lock, it may be otherwise at once."""
+        return study_id in self._studies
+
+    def get(self, study_id: str) -> OpenStudy | None:
+        """A study, if it is held; from now on it is the one used last."""
+        study = self._studies.get(study_id)
+        if study is not None:
+            self._studies.move_to_end(study_id)
+        return study
+
+    def hold(self, study_id: str, study: OpenStudy) -> list[OpenStudy]:
+        """Hold a study; returns those that have no room any more, for the caller to stop."""
+        self._studies[study_id] = study
+        dropped = []
+        while len(self._studies) > OPEN_STUDIES or (
+            len(self._studies) > LEAST_OPEN and self._bytes() > OPEN_BYTES
+        ):
+            dropped.append(self._studies.popitem(last=False)[1])
+        return dropped
+
+    def remove(self, study_id: str) -> list[OpenStudy]:
+        """Hold a study no longer; returns it, if it was held, for the caller to stop."""
+        study = self._studies.pop(study_id, None)
+        return [] if study is None else [study]
+
+    def clear(self) -> list[OpenStudy]:
+        """Hold nothing; returns what was held, for the caller to stop."""
+        held = list(self._studies.values())
+        self._studies.clear()
+        return held
+
+    def _bytes(self) -> int:
+        shards = {id(study.shard): study.shard.num_bytes for study in self._studies.values()}
+        return sum(shards.values()) + sum(study.own_bytes for study in self._studies.values())
+
+
+class StudyMaker:
+    """Makes studies ready, by the settings of today.
+
+    Args:
+      table: The owner's records.
+      policy: What the owner agrees to.
+      pinned_map: The only feature map it accepts, or None.
+      noise: Where noise comes from.
+      insecure_noise: Whether that is a seed.
+      allow_private_bounds: Whether maps fitted on private records are accepted.
+    """
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        policy: Policy,
+        *,
+        pinned_map: FeatureMap | None,
+        noise: NoiseFactory,
+        insecure_noise: bool,
+        allow_private_bounds: bool,
+    ) -> None:
+        self._table = table
+        self._policy = policy
+        self._pinned_map = pinned_map
+        self._pinned_text = None if pinned_map is None else pinned_map.to_json()
+        self._noise = noise
+        self._insecure_noise = insecure_noise
+        self._allow_private_bounds = allow_private_bounds
+
+    def check_size(self, terms: StudyTerms) -> None:
+        """Refuse a map that takes long to read; the owner's own may be of any size.
+
+        Raises:
+          PolicyError: It is too large.
+        """
+        if self._pinned_text is None:
+            check_map_text(self._policy, terms.feature_map)
+
+    def check(self, terms: StudyTerms, learner: str) -> None:
+        """Refuse a study that this owner's settings do not agree to.
+
+        Raises:
+          PolicyError: The policy forbids it; the sentence says what it allows.
+        """
+        self.check_size(terms)
+        check_policy(
+            self._policy,
+            terms,
+            learner=learner,
+            num_records=self._table.num_records,
+            pinned_map=self._pinned_text,
+        )
+
+    def prepare(self, terms: StudyTerms) -> OpenStudy:
+        """Everything a study's answers need, computed from checked terms and the shard.
+
+        Raises:
+          RefusedError: The feature map is none, or not for this owner.
+        """
+        agreement = self._agreement(terms)
+        shard = self._table.shard(agreement.feature_map)
+        # What answers have in common is computed now, while nobody waits; nothing is released.
+        exact_answer(shard, np.zeros(shard.num_features), terms)
+        noise = self._noise(agreement.plan)
+        try:
+            promise = noise.epsilon(responses=terms.responses)
+            # The noise library's own map has the last word, never a formula of ours alone.
+            if promise * terms.kappa > terms.epsilon:
+                raise RuntimeError(f"the noise library promises {promise}, not {terms.epsilon}")
+            noise.wait()
+        except BaseException:
+            noise.stop()
+            raise
+        return OpenStudy(agreement, shard, noise)
+
+    def rebuild(self, entry: StudyEntry) -> OpenStudy:
+        """What the ledger's terms ask for, if it is still what was promised and agreed to.
+
+        Raises:
+          LedgerError: The ledger is damaged.
+          RefusedError: The settings of today do not agree to the study.
+        """
+        faults = promise_faults(entry)
+        if faults:
+            raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
+        terms = entry.agreed_terms
+        # The settings may have changed since: more shards per record, fewer losses, another map.
+        self.check(terms, entry.learner)
+        if entry.insecure_noise != self._insecure_noise:
+            raise OrderError(
+                "the study was enrolled under noise of another kind (secure or insecure); "
+                "enrol for a new study"
+            )
+        study = self.prepare(terms)
+        if study.plan.noise_scale != entry.noise_scale:
+            study.stop()
+            raise RuntimeError(
+                f"study {entry.study_id} was promised noise of scale {entry.noise_scale}, this "
+                f"program would add {study.plan.noise_scale}; use the version that enrolled it"
+            )
+        return study
+
+    def _agreement(self, terms: StudyTerms) -> Agreement:
+        """The terms, read once."""
+        feature_map = self._feature_map(terms.feature_map)
+        check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
+        _check_targets(feature_map, terms.loss)
+        try:
+            plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
+        except ValueError as error:
+            raise MalformedError(str(error)) from None
+        return Agreement(terms, feature_map, plan)
+
+    def _feature_map(self, text: str) -> FeatureMap:
+        """The map of a text; the owner's own was read at the start."""
+        if self._pinned_map is not None and text == self._pinned_text:
+            return self._pinned_map
+        try:
+            return FeatureMap.from_json(text)
+        except InputError as error:
+            raise MalformedError(f"the study's feature map is not valid: {error}") from None
+
+
+def _check_targets(feature_map: FeatureMap, loss: str) -> None:
+    """A loss for classes needs targets -1 and +1."""
+    if (LOSSES[loss].targets is not None) != feature_map.is_classification:
+        kind = "classes -1 and +1" if LOSSES[loss].targets else "numbers"
+        raise MalformedError(f"{loss} loss needs a feature map whose target is {kind}")
