@@ -40,6 +40,7 @@ from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
+from learner.certificates import Party, make_certificates
 from learner.grpc_owner import GrpcOwner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,13 +77,16 @@ class CrowdedOwner:
         settings = {"name": "crowded", "data": {"path": "shard.parquet"}, "policy": policy}
         self.good = self.stranger = None
         if tls:
-            self.good, self.stranger = make_certificates(folder)
+            self.good, self.stranger = certify(folder)
             settings["tls"] = tls_files(folder, "crowded")
         (folder / "owner.toml").write_text(tomli_w.dumps(settings))
+        log = (folder / "log").open("w")
         command = [sys.executable, "-m", "owner.cli", "serve", str(folder / "owner.toml")]
+        few_files()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=few_files
+            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, stderr=log
         )
+        many_files()
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().split()[3].rstrip(","))
         self.address = f"127.0.0.1:{self.port}"
@@ -107,15 +111,17 @@ class CrowdedOwner:
 
 
 def tls_files(folder: Path, name: str) -> dict[str, str]:
-    files = {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
-    return {key: str(folder / "certs" / file) for key, file in files.items()}
+    return {key: str(folder / "certs" / name / f"{key}.pem") for key in TlsSettings.model_fields}
 
 
-def make_certificates(folder: Path) -> tuple[Identity, Identity]:
-    owners, learners = ["--owner", "crowded@127.0.0.1"], ["--learner", "good"]
-    for who in (owners + learners, ["--learner", "stranger"]):
-        command = [sys.executable, "-m", "learner.cli", "certs", "--out", str(folder / "certs")]
-        subprocess.run([*command, *who], check=True, capture_output=True, cwd=ROOT)
+def certify(folder: Path) -> tuple[Identity, Identity]:
+    """The certificates of the learner and of a stranger."""
+    parties = [
+        Party(name="crowded", role="owner", hosts=("127.0.0.1",)),
+        Party(name="good", role="learner"),
+        Party(name="stranger", role="learner"),
+    ]
+    make_certificates(folder / "certs", parties, study="crowd", ca_days=9, days=9, renew=False)
     good, stranger = (
         load_identity(TlsSettings(**tls_files(folder, name)), base=folder, side="client")  # type: ignore[arg-type]
         for name in ("good", "stranger")
@@ -162,8 +168,7 @@ async def crowd(address: str, certificate: dict[str, str] | None, idle: int, sil
         channels = [grpc.aio.secure_channel(address, credentials, options) for _ in range(4)]
     names = [f"copriv.v1.{name}" for name in CALLS] + ["grpc.health.v1.Health/Check"]
     calls = [
-        channels[k % 4].stream_stream(f"/{names[k % len(names)]}")(timeout=600)
-        for k in range(idle)
+        channels[k % 4].stream_stream(f"/{names[k % len(names)]}")(timeout=600) for k in range(idle)
     ]
     loop, host = asyncio.get_running_loop(), address.rpartition(":")
     sockets = [socket.create_connection((host[0], int(host[2]))) for _ in range(silent)]
@@ -205,10 +210,11 @@ def measure(options: argparse.Namespace, folder: Path, *, tls: bool) -> dict[str
         study(owner, "warm", QUERIES)
         rounds, grown, healthy = [], 0.0, True
         before = owner.megabytes()
-        calls: Any = None
+        stood: Any = None
         for number in range(options.rounds):
             alone = study(owner, f"alone-{number}", QUERIES)
             with crowded(owner, folder, options.idle, options.silent) as calls:
+                stood = calls
                 among = study(owner, f"among-{number}", QUERIES)
                 healthy = healthy and owner.is_healthy()
                 grown = max(grown, owner.megabytes() - before)
@@ -220,7 +226,7 @@ def measure(options: argparse.Namespace, folder: Path, *, tls: bool) -> dict[str
             "smallest_ratio": round(min(among / alone for alone, among in rounds), 3),
             "health_answered": healthy,
             "megabytes_grown": round(grown, 1),
-            "calls": calls,
+            "calls": stood,
             "studies_finished": at_once(owner, options.studies),
         }
     finally:

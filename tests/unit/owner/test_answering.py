@@ -489,7 +489,7 @@ def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: Mak
 def test_more_studies_than_are_held_ready_all_go_on(
     open_owner: OpenOwner, make_terms: MakeTerms
 ) -> None:
-    owner = open_owner()
+    owner = open_owner(enrollments_per_hour=1000)
     studies = [f"s{index}" for index in range(OPEN_STUDIES + 4)]
     before = threading.active_count()
     for study in studies:
