@@ -7,16 +7,13 @@ charge and store durably, and only then return.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from common.errors import BudgetSpentError, BusyError, OrderError, PolicyError
+from common.errors import BudgetSpentError, BusyError
 from common.features import FeatureMap
 from common.privacy import rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
@@ -26,9 +23,10 @@ from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, epsilon_uncounted, terms_to_text
 from owner.listening import Listening, ListeningSettings
 from owner.mechanism import NoiseFactory
-from owner.open_study import OpenStudies, OpenStudy, StudyMaker, stop_all
+from owner.open_study import StudyMaker
 from owner.policy import Policy, check_terms
 from owner.shard import PrivateTable
+from owner.studies import Studies, stop_all
 
 __all__ = ["DataOwner"]
 
@@ -77,10 +75,8 @@ class DataOwner:
             insecure_noise=insecure_noise,
             allow_private_bounds=allow_private_bounds,
         )
-        self._open = OpenStudies()
+        self._studies = Studies(ledger, self._maker)
         self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
-        # One query at a time: sequence check, charge and release must not interleave.
-        self._lock = threading.Lock()
         # What is known of kappa today counts for the studies of yesterday too.
         uncounted = epsilon_uncounted(ledger.studies(), kappa=policy.kappa)
         self._lifetime = policy.epsilon_lifetime - uncounted
@@ -95,7 +91,7 @@ class DataOwner:
     def describe(self, *, learner: str) -> OwnerDescription:
         """What the owner is and what it would agree to."""
         self._access.admit_query(learner)
-        with self._lock:
+        with self._studies.lock:
             left = self._lifetime - self._ledger.epsilon_held()
         return OwnerDescription(
             name=self._name,
@@ -117,11 +113,11 @@ class DataOwner:
         check_terms(terms)
         self._maker.check_size(terms)
         text = terms_to_text(terms)
-        with self._lock:
-            is_new = self._is_new(terms.study_id, text, learner)
+        with self._studies.lock:
+            is_new = self._studies.is_new(terms.study_id, text, learner)
         if is_new:
             self._agree(terms, text, learner)
-        with self._study(terms.study_id, learner) as (study, entry):
+        with self._studies.taken(terms.study_id, learner) as (study, entry):
             return Enrollment(
                 num_records=self._table.num_records,
                 responses=entry.account.promised,
@@ -138,7 +134,7 @@ class DataOwner:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
         """
         self._access.admit_query(learner)
-        with self._study(query.study_id, learner) as (study, entry):
+        with self._studies.taken(query.study_id, learner) as (study, entry):
             check_theta(
                 query.theta,
                 dimension=study.shard.num_features,
@@ -168,7 +164,7 @@ class DataOwner:
 
     def is_ready(self, study_id: str) -> bool:
         """Whether a call for this study is answered without making it ready first."""
-        return study_id in self._open
+        return self._studies.is_ready(study_id)
 
     def offer(self, study_id: str, *, learner: str) -> bool:
         """Whether the owner would take a query of this study now; charges nothing either way.
@@ -181,45 +177,36 @@ class DataOwner:
             self._access.admit_query(learner)
         except BusyError:
             return False
-        if self._lock.locked():
+        if self._studies.lock.locked():
             return False
-        with self._study(study_id, learner) as (_, entry):
+        with self._studies.taken(study_id, learner) as (_, entry):
             account = entry.account
         return account.answered < account.promised and self._listening.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""
         self._access.admit_query(learner)
-        with self._lock:
-            self._entry(study_id, learner)
-            self._ledger.close_study(study_id)
-            dropped = self._open.remove(study_id)
-            entry = self._entry(study_id, learner)
-        stop_all(dropped)
-        return entry
+        return self._studies.close(study_id, learner)
 
     def charges(self) -> int:
         """Responses charged to the ledger, over all studies."""
-        with self._lock:
+        with self._studies.lock:
             return self._ledger.responses
 
     def epsilon_held(self) -> float:
         """What all studies together take of the lifetime budget."""
-        with self._lock:
+        with self._studies.lock:
             return float(self._ledger.epsilon_held())
 
     def epsilon_left(self) -> float:
         """What is left of the lifetime budget."""
-        with self._lock:
+        with self._studies.lock:
             left = self._lifetime - self._ledger.epsilon_held()
         return max(float(left), 0.0)
 
     def stop(self) -> None:
         """Stop drawing noise and release the ledger."""
-        with self._lock:
-            dropped = self._open.clear()
-            self._ledger.close()
-        stop_all(dropped)
+        self._studies.stop()
 
     def _agree(self, terms: StudyTerms, text: str, learner: str) -> None:
         """Check a new study against policy and budget, make it ready, and reserve its epsilon.
@@ -229,14 +216,14 @@ class DataOwner:
         """
         self._access.admit_enrollment(learner)
         self._maker.check(terms, learner)
-        with self._lock:
+        with self._studies.lock:
             # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
             self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
         study = self._maker.prepare(terms)
         dropped = [study]
         try:
-            with self._lock:
-                if self._is_new(terms.study_id, text, learner):
+            with self._studies.lock:
+                if self._studies.is_new(terms.study_id, text, learner):
                     self._ledger.open_study(
                         study_id=terms.study_id,
                         learner=learner,
@@ -247,17 +234,10 @@ class DataOwner:
                         insecure_noise=self._insecure_noise,
                         lifetime=self._lifetime,
                     )
-                    dropped = self._open.hold(terms.study_id, study)
+                    dropped = self._studies.hold(terms.study_id, study)
                     log.info("enrolled study %s for learner %s", terms.study_id, learner)
         finally:
             stop_all(dropped)
-
-    def _is_new(self, study_id: str, text: str, learner: str) -> bool:
-        """Whether nobody has enrolled the study; the same learner may enrol the same again."""
-        entry = self._ledger.study(study_id)
-        if entry is not None and (entry.learner != learner or entry.terms != text):
-            raise PolicyError("this study was enrolled with other terms or by another learner")
-        return entry is None
 
     def _check_lifetime(self, entry: StudyEntry) -> None:
         """Refuse a response beyond a lifetime budget that was lowered after its promise."""
@@ -267,46 +247,6 @@ class DataOwner:
                 raise BudgetSpentError(
                     "the owner has lowered its lifetime budget; nothing of it is left"
                 )
-
-    def _entry(self, study_id: str, learner: str) -> StudyEntry:
-        """The ledger's entry of a study, if it is this learner's."""
-        entry = self._ledger.study(study_id)
-        if entry is None or entry.learner != learner:
-            raise OrderError("no such study was enrolled by this learner; enrol first")
-        return entry
-
-    @contextmanager
-    def _study(self, study_id: str, learner: str) -> Iterator[tuple[OpenStudy, StudyEntry]]:
-        """An open study of this learner and its entry, with the lock held.
-
-        One that is not held ready is rebuilt from the ledger's terms, without the lock.
-        """
-        rebuilt: OpenStudy | None = None
-        dropped: list[OpenStudy] = []
-        try:
-            while True:
-                with self._lock:
-                    study, entry = self._held(study_id, learner)
-                    if study is None and rebuilt is not None:
-                        study, rebuilt = rebuilt, None
-                        dropped = self._open.hold(study_id, study)
-                    if study is not None:
-                        study.entry = entry
-                        yield study, entry
-                        return
-                rebuilt = self._maker.rebuild(entry)
-        finally:
-            stop_all(dropped if rebuilt is None else [*dropped, rebuilt])
-
-    def _held(self, study_id: str, learner: str) -> tuple[OpenStudy | None, StudyEntry]:
-        """A study of this learner that is not closed: its entry, and itself if it is ready."""
-        study = self._open.get(study_id)
-        entry = study.entry if study is not None else None
-        if entry is None or entry.learner != learner:
-            entry = self._entry(study_id, learner)
-        if entry.account.closed:
-            raise OrderError("the study is closed; enrol for a new study")
-        return study, entry
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

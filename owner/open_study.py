@@ -1,4 +1,4 @@
-"""Open studies: made ready from public terms and the shard, and held as long as there is room.
+"""A study made ready for its queries, from public terms and the shard.
 
 Making one ready may take seconds: a map is read and applied to all records, noise is drawn.
 Nothing here touches the ledger, so other studies are answered meanwhile.
@@ -6,7 +6,6 @@ Nothing here touches the ledger, so other studies are answered meanwhile.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +21,7 @@ from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
 from owner.policy import Policy, check_map, check_map_text, check_policy
 from owner.shard import PrivateTable
 
-__all__ = ["OPEN_STUDIES", "Agreement", "OpenStudies", "OpenStudy", "StudyMaker", "stop_all"]
-
-# Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.
-OPEN_STUDIES = 128
-# Memory for them; some are held whatever they take.
-OPEN_BYTES = 2**30
-LEAST_OPEN = 4
+__all__ = ["Agreement", "OpenStudy", "StudyMaker"]
 
 
 @dataclass(frozen=True)
@@ -77,60 +70,6 @@ class OpenStudy:
     def stop(self) -> None:
         """Draw no more noise."""
         self.noise.stop()
-
-
-def stop_all(studies: list[OpenStudy]) -> None:
-    """Stop what is no longer held; without any lock, since the last noise is waited for."""
-    for study in studies:
-        study.stop()
-
-
-class OpenStudies:
-    """The studies that are held ready; the caller's lock guards them.
-
-    Guarantees:
-      * At most :data:`OPEN_STUDIES`, and beyond :data:`LEAST_OPEN` no more than
-        :data:`OPEN_BYTES` of memory; those that were quiet longest go first.
-    """
-
-    def __init__(self) -> None:
-        self._studies: OrderedDict[str, OpenStudy] = OrderedDict()
-
-    def __contains__(self, study_id: str) -> bool:
-        """Whether a study is held; asked without the lock, it may be otherwise at once."""
-        return study_id in self._studies
-
-    def get(self, study_id: str) -> OpenStudy | None:
-        """A study, if it is held; from now on it is the one used last."""
-        study = self._studies.get(study_id)
-        if study is not None:
-            self._studies.move_to_end(study_id)
-        return study
-
-    def hold(self, study_id: str, study: OpenStudy) -> list[OpenStudy]:
-        """Hold a study; returns those that have no room any more, for the caller to stop."""
-        self._studies[study_id] = study
-        dropped = []
-        while len(self._studies) > OPEN_STUDIES or (
-            len(self._studies) > LEAST_OPEN and self._bytes() > OPEN_BYTES
-        ):
-            dropped.append(self._studies.popitem(last=False)[1])
-        return dropped
-
-    def remove(self, study_id: str) -> list[OpenStudy]:
-        """Hold a study no longer; returns it, if it was held, for the caller to stop."""
-        study = self._studies.pop(study_id, None)
-        return [] if study is None else [study]
-
-    def clear(self) -> list[OpenStudy]:
-        """Hold nothing; returns what was held, for the caller to stop."""
-        held = list(self._studies.values())
-        self._studies.clear()
-        return held
-
-    def _bytes(self) -> int:
-        shards = {id(study.shard): study.shard.num_bytes for study in self._studies.values()}
-        return sum(shards.values()) + sum(study.own_bytes for study in self._studies.values())
 
 
 class StudyMaker:

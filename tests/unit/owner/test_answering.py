@@ -30,7 +30,7 @@ from common.terms import Query, StudyTerms
 from owner.answering import DataOwner
 from owner.ledger_rows import LedgerError, read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
-from owner.open_study import OPEN_STUDIES
+from owner.studies import OPEN_STUDIES
 
 LEARNER = "anonymous"
 OpenOwner = Callable[..., DataOwner]

@@ -16,7 +16,7 @@ import pytest
 from common.errors import MalformedError, OrderError, PolicyError, RefusedError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
-from owner import open_study
+from owner import studies as held
 from owner.answering import DataOwner
 from owner.open_study import StudyMaker
 
@@ -164,9 +164,9 @@ def test_queries_that_come_while_a_study_is_rebuilt_are_all_answered_once(
 def test_studies_are_held_within_their_memory(
     open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_study, "OPEN_BYTES", 1)
+    monkeypatch.setattr(held, "OPEN_BYTES", 1)
     owner = open_owner()
-    studies = [f"s{index}" for index in range(open_study.LEAST_OPEN + 2)]
+    studies = [f"s{index}" for index in range(held.LEAST_OPEN + 2)]
     for study in studies:
         owner.enroll(make_terms(study_id=study), learner="ann")
     assert [owner.is_ready(study) for study in studies] == [False] * 2 + [True] * 4
