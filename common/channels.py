@@ -94,18 +94,22 @@ def _renewals(
 ) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """What gRPC asks at each handshake: new files, or None."""
     seen = _stamp(identity.paths)
+    told = ""
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen
+        nonlocal seen, told
         try:
             now = _stamp(identity.paths)
             if now == seen:
                 return None
             renewed = load_identity(identity.paths, base=Path("/"), side="server")
         except (InputError, OSError) as error:
-            log.warning("the renewed certificate is not used: %s", error)
+            # Whoever connects asks: said once, not at each handshake.
+            if str(error) != told:
+                told = str(error)
+                log.warning("the renewed certificate is not used: %s", error)
             return None
-        seen = now
+        seen, told = now, ""
         log.info("a renewed certificate is in use")
         return _configuration(renewed)
 

@@ -34,13 +34,11 @@ from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, printable, token_in
 from owner.answering import DataOwner
 from owner.policy import OwnerSettings
-from owner.refusals import Refusals
+from owner.refusals import Refusals, SlowLog
 from owner.route import Route
 from owner.server import open_owner
 
 __all__ = ["Attachment", "open_attachment"]
-
-log = logging.getLogger("copriv.owner")
 
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
@@ -86,6 +84,8 @@ class Attachment:
         self._certificate: str | None = None
         self._stay = stay
         self._refusals = Refusals()
+        # A learner may come and go as often as it likes.
+        self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
         self._told = False
@@ -241,7 +241,7 @@ class Attachment:
             raise InputError(str(error)) from None
         if not self._told:
             self._told = True
-            log.warning("no line to the %s; trying again until it is there", error)
+            self._absences.say(f"no line to the {error}; trying again until it is there")
 
 
 class _Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,9 @@ __all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_o
 log = logging.getLogger("copriv.owner")
 
 HEALTH = "grpc.health.v1.Health"
-OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS, *size_options()]
+OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS]
+# A tenth of Python's own.
+SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,11 @@ def create_server(
     health: Probes,
     address: str,
     *,
+    largest: int,
     identity: Identity | None = None,
     reflected: bool = False,
 ) -> Port:
-    """A server for an owner's calls, not yet started.
+    """A server for an owner's calls of at most so many bytes each, not yet started.
 
     With an identity whoever shows no certificate of the CA gets nothing.
 
@@ -135,7 +139,8 @@ def create_server(
         if reflected:
             reflection.enable_server_reflection((SERVICE, HEALTH), server)
 
-    return Port(fill, "listen", address, identity=identity, options=OPTIONS)
+    options = [*OPTIONS, *size_options(largest)]
+    return Port(fill, "listen", address, identity=identity, options=options)
 
 
 def _probe_server(health: Probes, address: str) -> Port:
@@ -171,13 +176,18 @@ def start_owner(
     # What was started is stopped again if anything that follows fails.
     with ExitStack() as stack:
         stack.callback(owner.stop)
-        _allow_connections()
+        _share_the_process()
         counted = OwnerMetrics(owner)
         calls = Calls(OwnerService(owner, counted), idle_seconds=settings.idle_seconds)
         stack.callback(calls.close)
         health = Probes()
         server = create_server(
-            calls, health, address, identity=identity, reflected=settings.reflection
+            calls,
+            health,
+            address,
+            largest=_largest_request(settings, base),
+            identity=identity,
+            reflected=settings.reflection,
         )
         stack.callback(server.stop, None)
         probes = scraped = None
@@ -194,8 +204,20 @@ def start_owner(
     return RunningOwner(owner, server, calls, health, probes, scraped)
 
 
-def _allow_connections() -> None:
-    """Take as many connections as the system lets us: silent ones must not use up the number."""
+def _largest_request(settings: OwnerSettings, base: Path) -> int:
+    """Bytes of the largest message that could be agreed to, and room to say why one is not."""
+    policy = settings.policy
+    features = (base / settings.features).stat().st_size if settings.features else 0
+    return 2**20 + 2 * max(policy.max_map_bytes, features) + 16 * policy.max_features
+
+
+def _share_the_process() -> None:
+    """Let neither silent connections nor a study that is made ready keep others waiting.
+
+    As many connections are taken as the system lets us, and a thread that computes lets others
+    in sooner than it would otherwise.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
