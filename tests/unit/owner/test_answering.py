@@ -28,9 +28,10 @@ from common.errors import (
 from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, StudyTerms
-from owner.answering import OPEN_STUDIES, DataOwner
+from owner.answering import DataOwner
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
+from owner.studies import OPEN_STUDIES
 
 LEARNER = "anonymous"
 OpenOwner = Callable[..., DataOwner]
@@ -473,11 +474,11 @@ def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: Mak
 def test_more_studies_than_are_held_ready_all_go_on(
     open_owner: OpenOwner, make_terms: MakeTerms
 ) -> None:
-    owner = open_owner()
+    owner = open_owner(enrollments_per_hour=1000)
     studies = [f"s{index}" for index in range(OPEN_STUDIES + 4)]
     before = threading.active_count()
     for study in studies:
-        owner.enroll(make_terms(study_id=study, epsilon=Fraction(1, 10)), learner=LEARNER)
+        owner.enroll(make_terms(study_id=study, epsilon=Fraction(1, 100)), learner=LEARNER)
     for sequence in (1, 2):
         for study in studies:
             ask(owner, sequence, study)
