@@ -99,11 +99,12 @@ def growth(match: object, start: str, fill: str) -> float:
     least = [math.inf, math.inf]
     ratio = math.inf
     for _ in range(20):
-        for i, size in enumerate((400, 800)):
+        for i, size in enumerate((150, 300)):
             text = start + (fill * size)[:size] + "!"
-            least[i] = min(least[i], timeit.timeit(lambda text=text: match(text), number=3))
+            least[i] = min(least[i], timeit.timeit(lambda text=text: match(text), number=5))
         ratio = least[1] / least[0]
-        if ratio < 2.8:
+        # Near enough to 2, or so slow that no disturbance explains it.
+        if ratio < 2.8 or least[1] > 0.1:
             break
     return ratio
 
