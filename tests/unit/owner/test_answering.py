@@ -371,9 +371,10 @@ def test_noise_scale_is_theorem_1(open_owner: OpenOwner, make_terms: MakeTerms) 
     assert theorem <= scale <= theorem * (1 + 2e-6)
 
 
+@pytest.mark.parametrize("kappa", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_noise_librarys_map_has_the_last_word(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, restart: bool
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, kappa: int, restart: bool
 ) -> None:
     """A plan a millionth too small is refused, at enrolment and when a study is taken up again."""
 
@@ -384,7 +385,7 @@ def test_the_noise_librarys_map_has_the_last_word(
     wrong = {"noise": too_little, "insecure_noise": False}
     if restart:
         owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
-        owner.enroll(make_terms(), learner=LEARNER)
+        owner.enroll(make_terms(kappa=kappa), learner=LEARNER)
         owner.stop()
         owner = open_owner(options=wrong)
         with pytest.raises(RuntimeError, match="noise library promises"):
@@ -392,7 +393,7 @@ def test_the_noise_librarys_map_has_the_last_word(
     else:
         owner = open_owner(options=wrong)
         with pytest.raises(RuntimeError, match="noise library promises"):
-            owner.enroll(make_terms(), learner=LEARNER)
+            owner.enroll(make_terms(kappa=kappa), learner=LEARNER)
         assert owner.describe(learner=LEARNER).epsilon_left == 10
     owner.stop()
     assert all(not e.account.answered for e in read_studies(fast_folder / "ledger.sqlite")[1])
