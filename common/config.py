@@ -11,7 +11,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -29,14 +30,18 @@ __all__ = [
     "Address",
     "Epsilon",
     "Positive",
+    "SecretPlace",
     "Settings",
     "check_address",
+    "check_settings",
     "load_settings",
     "parse_epsilon",
     "read_toml",
+    "with_absolute_paths",
 ]
 
 S = TypeVar("S", bound="Settings")
+V = TypeVar("V")
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
@@ -104,6 +109,59 @@ def check_address(text: str) -> str:
 
 Address = Annotated[str, AfterValidator(check_address)]
 
+_FILE = "file:"
+
+
+class _SecretPlace(str):
+    """A text that says where a secret is, so that a path in it is known by its type."""
+
+    __slots__ = ()
+
+    def below(self, base: Path) -> _SecretPlace:
+        """The same place with an absolute path."""
+        if not self.startswith(_FILE):
+            return self
+        return _SecretPlace(f"{_FILE}{(base / self.removeprefix(_FILE)).resolve()}")
+
+
+# "file:PATH" or "env:NAME".
+SecretPlace = Annotated[
+    str, Field(pattern=r"^(file|env):.+$"), AfterValidator(_SecretPlace), PlainSerializer(str)
+]
+
+
+def with_absolute_paths(value: V, base: Path) -> V:
+    """The same settings with every path in them resolved against the folder of their file.
+
+    What is a path is told by its type: a column named ``path`` in a condition is none.
+
+    >>> class Example(Settings):
+    ...     path: Path
+    ...     where: dict[str, str]
+    >>> with_absolute_paths(Example(path=Path("a.csv"), where={"path": "a"}), Path("/data"))
+    Example(path=PosixPath('/data/a.csv'), where={'path': 'a'})
+    """
+    return cast(V, _absolute(value, base))
+
+
+def _absolute(value: Any, base: Path) -> Any:
+    match value:
+        case Path():
+            return (base / value).resolve()
+        case _SecretPlace():
+            return value.below(base)
+        case Settings():
+            before = {name: getattr(value, name) for name in type(value).model_fields}
+            after = {name: _absolute(part, base) for name, part in before.items()}
+            # Only what changes is set: what was left to its default stays left.
+            changed = {name: part for name, part in after.items() if part is not before[name]}
+            return value.model_copy(update=changed) if changed else value
+        case tuple() | list():
+            parts = type(value)(_absolute(part, base) for part in value)
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+        case _:
+            return value
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The table of a TOML file.
@@ -121,8 +179,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not valid TOML: {error}") from None
 
 
-def load_settings(kind: type[S], path: Path, *, overrides: Sequence[str] = ()) -> S:
-    """Settings of one kind from a TOML file, with ``key.path=value`` overrides on top.
+def load_settings(
+    kind: type[S],
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> S:
+    """Settings of one kind from a TOML file, with changes on top.
+
+    Args:
+      kind: The settings' class.
+      path: The file.
+      overrides: Texts KEY.PATH=VALUE as they are typed, VALUE being TOML or plain text.
+      values: More changes by their dotted keys; they come last and are taken as they are.
 
     Raises:
       InputError: The file, a key or a value is wrong; the sentence names it.
@@ -130,6 +200,8 @@ def load_settings(kind: type[S], path: Path, *, overrides: Sequence[str] = ()) -
     table = read_toml(path)
     for override in overrides:
         _apply_override(table, override)
+    for dotted, value in values.items():
+        _set(table, dotted.split("."), value, where=dotted)
     return check_settings(kind, table, where=str(path))
 
 
@@ -168,9 +240,14 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    _set(table, keys, value, where=f"--set {override}")
+
+
+def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: str) -> None:
+    """Set one key of a nested table; ``where`` opens the sentence of an error."""
     for key in keys[:-1]:
         child = table.setdefault(key, {})
         if not isinstance(child, dict):
-            raise InputError(f"--set {override}: {key} is not a table of settings")
+            raise InputError(f"{where}: {key} is not a table of settings")
         table = child
     table[keys[-1]] = value

@@ -369,8 +369,8 @@ def features_fit(
 def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any:
     from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
 
-    added = () if data is None else (f"data.path='{data.resolve()}'",)
-    return load_settings(StudySettings, study, overrides=(*overrides, *added))
+    values = {} if data is None else {"data.path": data.resolve()}
+    return load_settings(StudySettings, study, overrides=overrides, values=values)
 
 
 def main() -> None:

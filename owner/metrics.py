@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from common.errors import InputError
-from common.tls import host_and_port
+from common.metrics import SECONDS, serve_metrics
 from owner.answering import DataOwner
 
 __all__ = ["OwnerMetrics", "serve_metrics"]
-
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
 class OwnerMetrics:
@@ -43,19 +39,3 @@ class OwnerMetrics:
 
     def _budget(self, name: str, told: str, value: Callable[[], float]) -> None:
         Gauge(name, told, registry=self.registry).set_function(value)
-
-
-def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
-    """Serve a registry over plain HTTP; returns what stops it.
-
-    Raises:
-      InputError: The address cannot be used.
-    """
-    host, port = host_and_port(address)
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except OSError as error:
-        raise InputError(
-            f"{setting} = {address!r}: cannot be used ({error.strerror}); give another HOST:PORT"
-        ) from None
-    return server

@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
-from learner.commands.study import measure_with, read_shards, train_into
+from learner.commands.study import evaluate_with, read_shards, train_into
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import OwnerProcess, owner_processes
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
-from learner.results.run_folder import create_run_folder, write_json
+from learner.results.run_folder import create_run_folder, write_features, write_json
+from learner.results.summary import Summary
 from learner.training.memory_owner import OwnShard
 from learner.training.owners import Owner
 
@@ -66,8 +67,8 @@ def run_each_learns(
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
     folder = create_run_folder(out, name=settings.name)
-    (folder / "features.json").write_text(public.feature_map.to_json(), encoding="utf-8")
-    told = []
+    write_features(folder / "features.json", public.feature_map)
+    summaries = []
     with owner_processes(
         settings,
         base=base,
@@ -81,17 +82,18 @@ def run_each_learns(
             connections = Connections(_with_own(settings, processes, own, index))
             run = folder / own.name
             run.mkdir()
-            summary = train_into(
-                run,
-                study,
-                public,
-                connections,
-                base=base,
-                console=console,
-                measure=measure_with(study, public, shards),
+            summaries.append(
+                train_into(
+                    run,
+                    study,
+                    public,
+                    connections,
+                    base=base,
+                    console=console,
+                    evaluate=evaluate_with(study, public, shards),
+                )
             )
-            told.append(summary)
-    result = table_of_results(told)
+    result = table_of_results(summaries)
     console.print(_table(settings.name, result))
     write_json(folder / "each-learns.json", result)
     return folder
@@ -109,33 +111,25 @@ def _with_own(
     ]
 
 
-def table_of_results(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """One row for each owner: its own model, what it would have had alone, and what it spent."""
     rows = []
     for summary in summaries:
-        name = summary["own"]
-        mine = _entry(summary, name)
-        spent = sum(
-            (Fraction(_entry(other, name)["epsilon_spent"]) for other in summaries), Fraction(0)
-        )
+        name = summary.own or ""
+        mine = summary.owner(name)
+        spent = sum((Fraction(other.owner(name).epsilon_spent) for other in summaries), Fraction(0))
         rows.append(
             {
                 "name": name,
-                "records": mine["records"],
-                "relative_fitness": summary["relative_fitness"],
-                "relative_fitness_alone": mine["relative_fitness_alone"],
-                "gains": mine["gains"],
+                "records": mine.records,
+                "relative_fitness": summary.relative_fitness,
+                "relative_fitness_alone": mine.relative_fitness_alone,
+                "gains": mine.gains,
                 "studies_answered": len(summaries) - 1,
                 "epsilon_spent": str(spent),
             }
         )
     return rows
-
-
-def _entry(summary: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a summary says of one owner."""
-    found: dict[str, Any] = next(owner for owner in summary["owners"] if owner["name"] == name)
-    return found
 
 
 def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -8,7 +8,6 @@ can be used at a port only by a party that has hosts.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import InputError
+from common.files import write_whole
 from common.tls import Role, role_uri
 
 __all__ = ["Issued", "Party", "make_certificates"]
@@ -122,8 +122,8 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         )
         folder.mkdir(parents=True, exist_ok=True)
         # The key last: its being there says that the certificate is too.
-        _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
-        _write(folder / "key.pem", _key_pem(key), mode=0o600)
+        write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
+        write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
     try:
         certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         loaded = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
@@ -140,7 +140,7 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     folder = out / party.name
     found = None if renew else _still_good(folder, party, authority)
     certificate = found or _sign(folder, party, authority, days=days)
-    _write(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
+    write_whole(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
     return Issued(
         party=party,
         folder=folder,
@@ -178,8 +178,8 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
     )
     certificate = builder.sign(authority.key, hashes.SHA256())
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "key.pem", _key_pem(key), mode=0o600)
-    _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
+    write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
+    write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
     return certificate
 
 
@@ -254,15 +254,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(path: Path, data: bytes, *, mode: int) -> None:
-    """Whole or not at all, and never readable by more than ``mode`` says, not even at first."""
-    draft = path.with_name(f".{path.name}.part")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        os.fchmod(handle, mode)
-        os.fsync(handle)
-    os.replace(draft, path)

@@ -16,6 +16,7 @@ import numpy as np
 import tomli_w
 
 from common.errors import InputError, OwnerFailedError
+from common.files import write_whole
 from common.tables import TableSource
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -86,7 +87,8 @@ def owner_processes(
             folder.mkdir(parents=True, exist_ok=True)
             source = table_source(settings, entry, base=base)
             epsilon = entry.epsilon or settings.privacy.epsilon
-            (folder / "owner.toml").write_text(
+            write_whole(
+                folder / "owner.toml",
                 owner_toml(
                     entry,
                     source,
@@ -95,7 +97,6 @@ def owner_processes(
                     studies=studies,
                     clock_seed=_clock_seed(settings, index),
                 ),
-                encoding="utf-8",
             )
             seed = None if insecure_noise_seed is None else insecure_noise_seed + index
             process = _start(

@@ -125,13 +125,13 @@ class Plan:
 
     def terms(self, feature_map: FeatureMap, *, study_id: str) -> list[StudyTerms]:
         """What each owner is asked to agree to; 0 responses where it is not asked at all."""
-        settings = self.settings
+        settings, feature_map_text = self.settings, feature_map.to_json()
         return [
             StudyTerms(
                 study_id=study_id,
                 loss=settings.model.loss,
                 theta_max=settings.model.theta_max,
-                feature_map=feature_map.to_json(),
+                feature_map=feature_map_text,
                 horizon=self.horizon,
                 responses=responses,
                 epsilon=entry.epsilon or settings.privacy.epsilon,

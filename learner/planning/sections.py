@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from common.config import Address, Epsilon, Positive, Settings
+from common.config import Address, Epsilon, Positive, SecretPlace, Settings
 from common.tables import TableSource
 
 __all__ = [
@@ -34,9 +34,6 @@ Profile = Literal["published", "recommended"]
 Initiative = Literal["learner", "broadcast", "owner"]
 Correction = Literal["none", "rates", "counted"]
 Clocks = Literal["given", "records"]
-
-
-TokenPlace = Annotated[str, Field(pattern=r"^(file|env):.+$")]
 
 
 def _horizon(value: object) -> object:
@@ -185,7 +182,7 @@ class NetworkSettings(Settings):
 
     deadline: Positive = 30.0
     patience: Positive = 60.0
-    token: TokenPlace | None = None
+    token: SecretPlace | None = None
     listen: Address | None = None
     retries: Annotated[int, Field(ge=0, le=10)] = 3
     metrics: Address | None = None
@@ -209,7 +206,7 @@ class OwnerEntry(Settings):
     address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None
-    token: TokenPlace | None = None
+    token: SecretPlace | None = None
     clock_rate: Positive = 1.0
     listening: Annotated[float, Field(gt=0, le=1)] = 1.0
 

@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from common.errors import InputError
+from common.metrics import SECONDS, serve_metrics
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from common.tls import host_and_port
 from learner.training.line import OwnerLine
 from learner.training.owners import Owner
 
 __all__ = ["LearnerMetrics", "MeasuredOwner"]
-
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
 
 
 class LearnerMetrics:
@@ -67,20 +64,12 @@ class LearnerMetrics:
         if address is None:
             yield
             return
-        host, port = host_and_port(address)
-        try:
-            server, thread = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise InputError(
-                f"network.metrics = {address!r}: cannot be used ({error.strerror}); "
-                "give another HOST:PORT"
-            ) from None
+        server = serve_metrics(self.registry, address, setting="network.metrics")
         try:
             yield
         finally:
             server.shutdown()
             server.server_close()
-            thread.join()
 
 
 def _is_away(line: OwnerLine) -> float:

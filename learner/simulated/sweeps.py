@@ -8,7 +8,6 @@ with its error, the others go on, and a resumed sweep tries it once more.
 from __future__ import annotations
 
 import json
-import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 import joblib
 
 from common.errors import InputError
+from common.files import write_whole
 
 __all__ = ["Failure", "Sweep", "run_sweep"]
 
@@ -173,6 +173,4 @@ def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> 
         kept |= {"error": result.error, "trace": result.trace}
     else:
         kept["result"] = result
-    draft = folder / f"{name}.json.part"
-    draft.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    os.replace(draft, folder / f"{name}.json")
+    write_whole(folder / f"{name}.json", json.dumps(kept, indent=1))

@@ -13,7 +13,6 @@ from common.errors import OrderError
 from common.features import FeatureMap
 from common.losses import LOSSES
 from common.terms import Query, Records, StudyTerms
-from learner.results.run_folder import Measured, _add_measured
 from learner.training.line import OwnLine
 from learner.training.memory_owner import OwnShard
 
@@ -60,19 +59,3 @@ def test_its_line_goes_on_where_the_journal_ends(
     line.enroll()
     assert line.ask(THETA) is not None
     assert line.answered == 8
-
-
-@pytest.mark.parametrize(("own", "gains"), [(None, [True, True]), ("b", [False, True])])
-def test_nobody_gains_from_a_model_that_stays_with_another(
-    own: str | None, gains: list[bool]
-) -> None:
-    result = {"owners": [{"name": "a"}, {"name": "b"}]} | ({} if own is None else {"own": own})
-    measured = Measured(
-        fitness=1.0,
-        fitness_optimal=1.0,
-        relative_fitness=0.1,
-        relative_fitness_noiseless=0.1,
-        relative_fitness_alone=(0.2, 0.3),
-    )
-    _add_measured(result, measured)
-    assert [owner["gains"] for owner in result["owners"]] == gains
