@@ -159,9 +159,11 @@ def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
         if path.is_file():
             try:
                 kept = json.loads(path.read_text(encoding="utf-8"))
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):  # damaged: the point is computed again
                 continue
-            if kept.get("arguments") == expected and "result" in kept:
+            if not isinstance(kept, dict) or kept.get("arguments") != expected:
+                continue
+            if "result" in kept:
                 found[name] = kept["result"]
     return found
 
