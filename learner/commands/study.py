@@ -1,4 +1,4 @@
-"""What the commands do, once their options are read."""
+"""``copriv simulate``, ``train`` and ``report``: from a study's settings to its run folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from learner.network.processes import table_source
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.results.metrics import LearnerMetrics, MeasuredOwner
+from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.results.progress import Advance, progress
 from learner.results.report import owners_table, sentences, write_report
 from learner.results.run_folder import (
@@ -175,52 +175,35 @@ def train_into(
     evaluate: Evaluate | None,
 ) -> Summary:
     """Train, and write everything the run leaves; returns its summary."""
-    trace = Trace([owner.name for owner in connections.owners])
+    trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
     with ExitStack() as stack:
         journal = Journal(folder / "journal.sqlite")
         stack.callback(journal.close)
         # Whoever finds these settings finds all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
-        metrics = LearnerMetrics()
         stack.enter_context(metrics.served(settings.network.metrics))
-        advance: list[Advance] = []
-
-        def started(plan: Plan) -> None:
-            metrics.horizon.set(plan.horizon)
-            shown = progress(console, "training", total=plan.horizon)
-            advance.append(stack.enter_context(shown))
-
-        def applied(now: Applied) -> None:
-            trace.append(now)
-            metrics.ticks.set(now.k)
-            advance[0](now.k)
-
-        def watch(lines: Sequence[OwnerLine]) -> None:
-            advance[0].watch(lines)
-            metrics.watch(lines)
-
+        display = stack.enter_context(_Display(console, trace, metrics))
         try:
             outcome = train(
                 settings,
                 public,
                 [
-                    owner if isinstance(owner, OwnShard) else MeasuredOwner(owner, metrics)
+                    owner if isinstance(owner, OwnShard) else TimedOwner(owner, metrics)
                     for owner in connections.owners
                 ],
                 journal=journal,
                 requests=connections.requests,
-                on_applied=applied,
-                on_started=started,
+                on_applied=display.applied,
+                on_started=display.started,
                 on_missed=metrics.missed.inc,
-                on_lines=watch,
+                on_lines=display.watch,
             )
         except UnreachableError as error:
             sentence = f"{error}; start them, then: copriv train --resume {folder}"
             raise UnreachableError(sentence) from None
         study_id = journal.noted("study_id") or ""
     evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
-    trace_table = trace.table(psi)
-    trace_table.to_parquet(folder / "trace.parquet", index=False)
+    summary = summarise(settings, outcome, study_id=study_id, evaluated=evaluated)
     write_model(
         folder / "model.json",
         outcome.theta,
@@ -228,13 +211,49 @@ def train_into(
         loss=settings.model.loss,
         own=settings.learner.own,
     )
-    summary = summarise(settings, outcome, study_id=study_id, evaluated=evaluated)
-    _draw(folder, summary, trace_table, trace.names)
+    _write_results(folder, summary, trace, psi)
+    _print_summary(summary, console)
+    return summary
+
+
+class _Display(ExitStack):
+    """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
+
+    def __init__(self, console: Console, trace: Trace, metrics: LearnerMetrics) -> None:
+        super().__init__()
+        self._console = console
+        self._trace = trace
+        self._metrics = metrics
+        self._advance: Advance | None = None
+
+    def started(self, plan: Plan) -> None:
+        """The horizon is known."""
+        self._metrics.horizon.set(plan.horizon)
+        shown = progress(self._console, "training", total=plan.horizon)
+        self._advance = self.enter_context(shown)
+
+    def watch(self, lines: Sequence[OwnerLine]) -> None:
+        """These are the owners."""
+        if self._advance is not None:
+            self._advance.watch(lines)
+        self._metrics.watch(lines)
+
+    def applied(self, communication: Applied) -> None:
+        """One more communication."""
+        self._trace.append(communication)
+        self._metrics.ticks.set(communication.k)
+        if self._advance is not None:
+            self._advance(communication.k)
+
+
+def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
+    """The trace, the pictures, the page and, last, the summary."""
+    table = trace.table(psi)
+    table.to_parquet(folder / "trace.parquet", index=False)
+    _draw(folder, summary, table, trace.names)
     write_report(folder, summary)
     # Last: a folder with a summary is a finished run.
     write_json(folder / "summary.json", summary.as_json())
-    _print_summary(summary, console)
-    return summary
 
 
 def report_run(folder: Path, *, console: Console) -> Path:

@@ -13,7 +13,7 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from learner.training.line import OwnerLine
 from learner.training.owners import Owner
 
-__all__ = ["LearnerMetrics", "MeasuredOwner"]
+__all__ = ["LearnerMetrics", "TimedOwner"]
 
 
 class LearnerMetrics:
@@ -84,7 +84,7 @@ def _answered(line: OwnerLine) -> float:
     return float(line.answered)
 
 
-class MeasuredOwner:
+class TimedOwner:
     """An owner whose answers are timed."""
 
     def __init__(self, owner: Owner, metrics: LearnerMetrics) -> None:

@@ -25,7 +25,7 @@ from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from learner.results.metrics import LearnerMetrics, MeasuredOwner
+from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from owner.health import ask_health
@@ -162,7 +162,7 @@ def test_the_learner_tells_how_the_run_goes_and_who_is_away(
     metrics = LearnerMetrics()
     metrics.horizon.set(7)
     owners = [MemoryOwner("here", records, seed=1), Lost("gone", records, seed=1)]
-    lines = [OwnerLine(MeasuredOwner(owner, metrics), make_terms(), retries=0) for owner in owners]
+    lines = [OwnerLine(TimedOwner(owner, metrics), make_terms(), retries=0) for owner in owners]
     metrics.watch(lines)
     port = free_port()
     with metrics.served(f"127.0.0.1:{port}"):
