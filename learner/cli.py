@@ -1,4 +1,4 @@
-"""The command copriv: what the side that studies types."""
+"""The command ``copriv``, for whoever runs a study."""
 
 from __future__ import annotations
 
@@ -287,14 +287,27 @@ def certs(
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    default=Path("../shared/data"),
-    show_default=True,
     metavar="FOLDER",
-    help="The reduced real files, for what is not given.",
+    help="A folder with lending/, sparcs/ and creditcard/, for tables that are not given.",
 )
-@click.option("--loans", type=click.Path(path_type=Path), help="Your Lending Club table.")
-@click.option("--facilities", type=click.Path(path_type=Path), help="Your SPARCS table.")
-@click.option("--cards", type=click.Path(path_type=Path), help="Your card transactions.")
+@click.option(
+    "--loans",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Lending Club's table of accepted loans.",
+)
+@click.option(
+    "--facilities",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="New York's hospital stays (SPARCS) with the column Facility Name.",
+)
+@click.option(
+    "--cards",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="creditcard.csv of ULB and Worldline.",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True
 )
@@ -305,7 +318,7 @@ def certs(
 )
 def reproduce(  # noqa: PLR0917 (one for each option)
     figures: tuple[str, ...],
-    data: Path,
+    data: Path | None,
     loans: Path | None,
     facilities: Path | None,
     cards: Path | None,
@@ -314,9 +327,10 @@ def reproduce(  # noqa: PLR0917 (one for each option)
 ) -> None:
     """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
 
-    Each figure leaves an SVG and its numbers as Parquet. Owners are as large as the files allow.
+    The records do not come with copriv: bring the public tables that the figures need. Each
+    figure leaves an SVG and its numbers as Parquet. Owners are as large as the tables allow.
 
-    Example: copriv reproduce A4 S6 --data ../shared/data
+    Example: copriv reproduce A4 S6 --loans loans.csv
     """
     from learner.reproduction.reproduce import run_reproduction  # noqa: PLC0415
 

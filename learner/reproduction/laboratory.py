@@ -66,7 +66,7 @@ class Lab:
 
     @property
     def regularisation(self) -> float:
-        """The coefficient of g in this paper; for [S]'s regression as good as none."""
+        """The coefficient of g in this paper; for [S]'s regression almost 0."""
         if self.figure.data == "cards":
             return 0.5 if self.figure.synchronous else 5e-6
         return 1e-12 if self.figure.synchronous else 1e-5
@@ -223,9 +223,9 @@ class Laboratory:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._loans = cache(lambda: loan_family(files.loans))
-        self._hospitals = cache(lambda: hospital_family(files.facilities, largest=1000))
-        self._cards = cache(lambda: read_cards(files.cards))
+        self._loans = cache(lambda: loan_family(files.path("loans")))
+        self._hospitals = cache(lambda: hospital_family(files.path("facilities"), largest=1000))
+        self._cards = cache(lambda: read_cards(files.path("cards")))
         self._grids: dict[tuple[bool, Data], pd.DataFrame] = {}
 
     def lab(self, figure: Figure) -> Lab:
