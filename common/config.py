@@ -91,10 +91,10 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def check_address(text: str) -> str:
-    """An address HOST:PORT as it is; an IPv6 host stands in brackets.
+    """Check an address HOST:PORT and return it; an IPv6 host stands in brackets.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
 
     >>> check_address("[::1]:50051")
     '[::1]:50051'
@@ -133,7 +133,7 @@ SecretPlace = Annotated[
 def with_absolute_paths(value: V, base: Path) -> V:
     """The same settings with every path in them resolved against the folder of their file.
 
-    What is a path is told by its type: a column named ``path`` in a condition is none.
+    The type of a value says whether it is a path: a column named ``path`` in a condition is not.
 
     >>> class Example(Settings):
     ...     path: Path

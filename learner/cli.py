@@ -118,12 +118,12 @@ def simulate(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="RUN",
-    help="Go on with the run in this folder; with STUDY.toml, begin it there if need be.",
+    help="Continue the run in this folder; with STUDY.toml, begin it there if it holds none.",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="INSECURE: plain text to owners on other machines; all on the way can read and change it.",
+    help="INSECURE: plain text to owners on other machines, which others can read and change.",
 )
 def train(
     *,
@@ -137,7 +137,7 @@ def train(
     """Train with the owners of STUDY.toml, which serve elsewhere.
 
     A run that was killed, or that gave up with exit status 4 because all owners were away,
-    goes on with --resume: nobody is charged twice. Owners that are away miss their turns.
+    continues with --resume: nobody is charged twice. Owners that are away miss their turns.
 
     Example: copriv train study.toml --out runs/spring
     """
@@ -187,7 +187,11 @@ def report(run: Path) -> None:
     help="Algorithms to compare: recommended, published, moments, synchronous-1, synchronous-2; "
     "an empty text for none.",
 )
-@click.option("--quick", is_flag=True, help="Only the verdict: no smallest epsilon, n_i, N, T.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Only the verdict, without the smallest epsilon, n_i and N and the best T.",
+)
 @click.option("--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead.")
 def forecast(  # noqa: PLR0917 (one for each option)
@@ -201,10 +205,10 @@ def forecast(  # noqa: PLR0917 (one for each option)
     jobs: int,
     cluster: str | None,
 ) -> None:
-    """Tell the price before paying it: what STUDY.toml would come to, from public records.
+    """Say what STUDY.toml would come to before anything is spent, from public records.
 
     Asks no owner and spends nothing. Leaves forecast.json, a picture and the points of the
-    sweep; the same --out goes on with a forecast that was stopped.
+    sweep; the same --out continues a forecast that was stopped.
 
     Example: copriv forecast examples/hospitals.toml --quick
     """
@@ -251,7 +255,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     help="Where the folders of the CA and all parties are.",
 )
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
-@click.option("--renew", is_flag=True, help="Make all anew, with the CA that is there.")
+@click.option("--renew", is_flag=True, help="Replace all certificates, with the same CA.")
 def certs(
     *,
     study: Path | None,
@@ -263,8 +267,8 @@ def certs(
 ) -> None:
     """Make a study's CA, and a certificate for each owner and learner.
 
-    The owners of STUDY.toml need no --owner. What is there and good for 30 more days is kept,
-    so the command may run every day. Give each party its own folder and nobody the folder ca.
+    The owners of STUDY.toml need no --owner. Certificates that are valid for 30 more days are
+    kept, so the command may run every day. Give each party its own folder, nobody the folder ca.
 
     Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
     """

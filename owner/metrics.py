@@ -1,4 +1,4 @@
-"""What an owner tells Prometheus: counts, times and budgets, which its ledger shows anyway."""
+"""An owner's metrics for Prometheus: counts, times and budgets, which its ledger shows anyway."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class OwnerMetrics:
         self._budget("copriv_epsilon_held", "Epsilon spent or reserved.", owner.epsilon_held)
         self._budget("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
 
-    def _budget(self, name: str, told: str, value: Callable[[], float]) -> None:
-        Gauge(name, told, registry=self.registry).set_function(value)
+    def _budget(self, name: str, description: str, value: Callable[[], float]) -> None:
+        Gauge(name, description, registry=self.registry).set_function(value)

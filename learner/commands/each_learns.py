@@ -1,4 +1,4 @@
-"""Every owner learns a model of its own: N studies, in each of which another owner is the learner.
+"""Every owner learns a model of its own: N studies, each with a different owner as the learner.
 
 No central learner is needed: each owner asks its own shard exactly and the others privately.
 Each owner therefore answers in N - 1 studies, and its lifetime budget has to cover them all.
@@ -102,7 +102,7 @@ def run_each_learns(
 def _with_own(
     settings: StudySettings, processes: Sequence[OwnerProcess], own: OwnShard, index: int
 ) -> list[Owner]:
-    """The other owners at their ports, and the own shard in its place."""
+    """The other owners at their ports, and the learner's own shard in its place."""
     return [
         own
         if i == index

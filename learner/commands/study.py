@@ -61,19 +61,19 @@ def run_training(
     """Train with owners that run elsewhere; returns the run folder.
 
     Args:
-      settings: The study; None goes on with the one of ``resume``.
+      settings: The study; None continues the one of ``resume``.
       base: The folder of the study's file.
       out: A new run folder.
-      console: Where to tell.
+      console: Where to print.
       insecure: Whether plain text may leave this machine.
-      resume: The folder of a run to go on with, or to begin in if nothing was begun there.
+      resume: The folder of a run to continue, or to begin in if it holds none.
 
     Raises:
       CoprivError: Bad input, an owner that refuses, or owners that cannot be reached.
     """
     begun = None if resume is None else run_of(resume, settings, base=base)
     if begun is not None and resume is not None:
-        return _go_on(resume, begun, console=console, insecure=insecure)
+        return _continue(resume, begun, console=console, insecure=insecure)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     public = prepare_public_side(settings, base=base)
     with _remote(settings, public, base=base, insecure=insecure, console=console) as connections:
@@ -97,8 +97,8 @@ def _remote(
     )
 
 
-def _go_on(folder: Path, settings: StudySettings, *, console: Console, insecure: bool) -> Path:
-    """Take a run up where it ended; one that has finished is only shown."""
+def _continue(folder: Path, settings: StudySettings, *, console: Console, insecure: bool) -> Path:
+    """Continue a run where it ended; one that has finished is only shown."""
     if (folder / "summary.json").is_file():
         console.print(f"{folder}: this run has finished", highlight=False)
         report_run(folder, console=console)
@@ -179,7 +179,7 @@ def train_into(
     with ExitStack() as stack:
         journal = Journal(folder / "journal.sqlite")
         stack.callback(journal.close)
-        # Whoever finds these settings finds all that a resumed run needs.
+        # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
         stack.enter_context(metrics.served(settings.network.metrics))
         display = stack.enter_context(_Display(console, trace, metrics))

@@ -37,7 +37,7 @@ class OwnerStream:
         return iter(self._outgoing.get, None)
 
     def take(self, message: pb.OwnerMessage) -> None:
-        """Keep what the owner said, for those who wait for it."""
+        """Keep the owner's message for the thread that waits for it."""
         with self._changed:
             if message.HasField("request"):
                 self.request, self.arrived = message.request, time.monotonic()
@@ -46,7 +46,7 @@ class OwnerStream:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Say nothing more."""
+        """End the stream; nothing more is sent."""
         with self._changed:
             self.open = False
             self._changed.notify_all()
@@ -58,10 +58,10 @@ class AttachedOwner:
 
     Args:
       name: The owner's name in the study.
-      changed: Told whenever anything about any owner changes.
+      changed: Notified whenever anything about any owner changes.
       deadline: Seconds that one answer may take.
       patience: Seconds to wait for the owner to come for the first time.
-      token: Tells the owner who asks; None sends none.
+      token: Identifies the learner to the owner; None sends none.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class AttachedOwner:
     def _call_once(self, message: pb.LearnerMessage) -> pb.OwnerMessage:
         """One reply to one call."""
         with self._changed:
-            # Who has never been there is still being started; who has left is away.
+            # An owner that has never attached may still be starting; one that was there is away.
             self._changed.wait_for(lambda: self._stream is not None, self._patience)
         with self._asking:
             stream = self.stream
@@ -171,7 +171,7 @@ class AttachedOwner:
             return self._reply(stream, self._calls)
 
     def _reply(self, stream: OwnerStream, call: int) -> pb.OwnerMessage:
-        """Wait for the reply to this call; replies to calls given up before are passed over."""
+        """Wait for the reply to this call; replies to calls that were given up are ignored."""
 
         def is_there() -> bool:
             return not stream.open or (stream.reply is not None and stream.reply.call == call)

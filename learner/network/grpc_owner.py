@@ -36,7 +36,7 @@ LARGEST_MESSAGE = 96 * 2**20
 OPTIONS = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A peer that vanished without a word is noticed by its silence.
+    # A peer that vanishes without closing the connection is noticed by its silence.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -80,7 +80,7 @@ class GrpcOwner:
       name: The owner's name in the study.
       address: HOST:PORT.
       deadline: Seconds that one answer may take.
-      token: Tells the owner who asks; None sends none.
+      token: Identifies the learner to the owner; None sends none.
       identity: Our certificate; None speaks plain text.
     """
 
@@ -206,7 +206,7 @@ class GrpcOwner:
         return self._named(kind, detail)
 
     def _named(self, kind: type[CoprivError], detail: str | None) -> CoprivError:
-        """An error that says whose it is."""
+        """An error that names the owner."""
         return kind(f"owner {self._name} at {self._address}: {detail}")
 
     def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:
@@ -252,7 +252,7 @@ class _Stream:
         self._queries.put(query)
         due = time.monotonic() + self._deadline
         is_live = True
-        # A look now and then: the reader may not be told that the stream is over.
+        # A check now and then: the reader may not learn that the stream is over.
         while is_live and (left := due - time.monotonic()) > 0:
             is_live = self._call.is_active()
             try:

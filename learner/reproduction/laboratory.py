@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
-# The papers' n_i; of hospitals it is only told that they have at least so many.
+# The papers' n_i; of hospitals the papers say only that they have at least so many.
 PAPER_RECORDS: dict[Data, int] = {"loans": 250_000, "hospitals": 10_000, "cards": 30_000}
 # The papers' epsilons.
 SMALLEST_EPSILON, LARGEST_EPSILON, GRID = 1.0, 100.0, 5

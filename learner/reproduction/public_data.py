@@ -2,7 +2,7 @@
 
 =========  ====================================================================================
 loans      Lending Club, section V-A of [A] and IV-A of [S]; public: the last ten thousand rows
-hospitals  New York stays, section V-B of [A]; owners are counties, or hospitals where told
+hospitals  New York stays, section V-B of [A]; owners are counties, or hospitals
 cards      card transactions, section V-C of [A] and IV-B of [S]
 =========  ====================================================================================
 """

@@ -1,4 +1,4 @@
-"""What the learner tells Prometheus: how the run goes and who is away; no response, no model."""
+"""The learner's metrics for Prometheus: the run's progress and who is away; no model."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class LearnerMetrics:
         self._left = self._by_owner("copriv_owner_left", "1 once the owner has refused for good.")
         self._held = self._by_owner("copriv_responses", "Responses that the run holds.")
 
-    def _by_owner(self, name: str, told: str) -> Gauge:
-        return Gauge(name, told, ["owner"], registry=self.registry)
+    def _by_owner(self, name: str, description: str) -> Gauge:
+        return Gauge(name, description, ["owner"], registry=self.registry)
 
     def watch(self, lines: Sequence[OwnerLine]) -> None:
         """Follow the state of these owners."""

@@ -79,22 +79,22 @@ def _title(summary: Summary) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
-    told = [
+    lines = [
         f"{summary.ticks:,} communications in {summary.wall_seconds:.2f} s.",
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
     if idle:
-        told.append(
-            f"The clocks never drew {', '.join(idle)}, which therefore promised and spent nothing."
+        lines.append(
+            f"The clocks never chose {', '.join(idle)}, which therefore promised and spent nothing."
         )
     if summary.is_evaluated:
-        told.append(_who_gains(summary))
+        lines.append(_who_gains(summary))
     if summary.own is not None:
-        told.append(_own(summary.own))
+        lines.append(_unprotected(summary.own))
     if summary.insecure_noise:
-        told.append("INSECURE: the noise came from a seed and protected nobody.")
-    return told
+        lines.append("INSECURE: the noise came from a seed and protected nobody.")
+    return lines
 
 
 def epsilon_text(text: str) -> str:
@@ -102,7 +102,7 @@ def epsilon_text(text: str) -> str:
     return "own" if text == "inf" else f"{float(Fraction(text)):g}"
 
 
-def _own(name: str) -> str:
+def _unprotected(name: str) -> str:
     return (
         f"UNPROTECTED: the model is made from the raw records of {name}, which were asked without "
         f"noise; it must not leave {name} unless something else protects it, and the queries "

@@ -84,11 +84,11 @@ class Trace:
 
 
 def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> StudySettings | None:
-    """The settings to go on with in a run folder; None if nothing was begun there.
+    """The settings to continue a run with; None if nothing was begun in the folder.
 
     Args:
       folder: The run folder.
-      settings: The study to go on with; None takes the run's own.
+      settings: The study to continue; None takes the run's settings.
       base: The folder of the given study.
 
     Raises:

@@ -54,7 +54,7 @@ class Evaluated:
 
 
 class _Record(BaseModel):
-    """Frozen; what a later version adds is passed over."""
+    """Frozen; keys that a later version adds are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -128,11 +128,11 @@ class Summary(_Record):
     @model_validator(mode="after")
     def _evaluated_or_not(self) -> Summary:
         """All that needs the union of the records, or none of it."""
-        told = [self.fitness, self.fitness_optimal, self.relative_fitness]
-        told += [self.relative_fitness_noiseless]
+        values = [self.fitness, self.fitness_optimal, self.relative_fitness]
+        values += [self.relative_fitness_noiseless]
         for owner in self.owners:
-            told += [owner.relative_fitness_alone, owner.gains]
-        if len({value is None for value in told}) > 1:
+            values += [owner.relative_fitness_alone, owner.gains]
+        if len({value is None for value in values}) > 1:
             raise ValueError("some of what a simulation evaluates is missing")
         return self
 
@@ -265,14 +265,14 @@ def _owners(
 def _step(plan: Plan) -> StepSummary:
     """What the settings say of the step, or what was chosen."""
     algorithm, decision = plan.settings.algorithm, plan.decision
-    told: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
+    facts: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
     if algorithm.name == "moments":
-        told = {"chosen": "none"}
+        facts = {"chosen": "none"}
     else:
         constant = "initial_step" if algorithm.name == "synchronous-2" else "rho"
-        told[constant] = decision.constant
+        facts[constant] = decision.constant
     if decision.largest_stable is not None:
-        told["largest_stable_rho"] = decision.largest_stable
+        facts["largest_stable_rho"] = decision.largest_stable
     if decision.forecast is not None:
-        told["forecast_relative_fitness"] = decision.forecast
-    return StepSummary(**told)
+        facts["forecast_relative_fitness"] = decision.forecast
+    return StepSummary(**facts)

@@ -1,8 +1,8 @@
 """Ticks that owners have a say in: offers that the first listener accepts, and their requests.
 
-Nobody can draw these ticks ahead, so each is kept in the journal before anybody is asked. A run
-that is resumed lives through the same ticks, comes to the same question for the owner it was
-about to ask, and only then turns to the owners again.
+These ticks cannot be drawn ahead, so each is kept in the journal before its owner is asked. A run
+that is resumed goes through the same ticks, comes to the same query for the owner it was about to
+ask, and only then waits for the owners again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def live_ticks(
 
 
 def lived_ticks(journal: Journal) -> list[Tick]:
-    """The ticks an earlier start of the run lived through, by position, and the one it was in.
+    """The ticks of earlier starts of the run, by position, and the one that was under way.
 
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
     """
@@ -226,7 +226,7 @@ class BroadcastTicks(LiveTicks):
         self._interval = interval
         self._round = 0
         self._replies: queue.SimpleQueue[_Reply] = queue.SimpleQueue()
-        # Owners that still think about an earlier offer.
+        # Owners that have not replied to an earlier offer yet.
         self._thinking: set[int] = set()
 
     def _live(self) -> Tick:

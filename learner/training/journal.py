@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS responses (
 
 @dataclass(frozen=True, kw_only=True)
 class TickEntry:
-    """One tick as it was lived.
+    """One tick and its responses.
 
     Args:
       position: Its place among all ticks drawn, from 0.

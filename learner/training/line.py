@@ -222,7 +222,7 @@ class OwnerLine:
             except RefusedError as error:
                 self._returned = error
             except Exception as error:
-                # Let go of in the middle of a call: then the run is over.
+                # Disconnected in the middle of a call: then the run is over.
                 if not isinstance(error, CoprivError) and not self._stopping.is_set():
                     raise
                 wait = min(2 * wait, LONGEST_WAIT_SECONDS)

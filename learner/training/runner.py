@@ -22,7 +22,7 @@ __all__ = ["Applied", "Pace", "run"]
 Vector = NDArray[np.float64]
 State = TypeVar("State")
 
-# While nobody is there, look again so often.
+# Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
 
 
@@ -32,7 +32,7 @@ class Applied:
 
     Args:
       k: Its number from 1; k counts communications, not ticks, as the paper does.
-      entry: The tick as it was lived.
+      entry: The tick and its responses.
       central_model: The central model after it, shape (p,).
       replayed: True when it came from the journal of an earlier start.
     """
@@ -72,7 +72,7 @@ class Pace:
         return self.wall_before + time.monotonic() - self.began
 
     def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> None:
-        """After a tick, asked then, that nobody answered: rest if all are away, stop if too long.
+        """After a tick that nobody answered: wait while all are away, and stop after too long.
 
         Raises:
           RefusedError: All owners have left.
@@ -85,7 +85,7 @@ class Pace:
         if open_lines and all(line.left is not None for line in lines if line.promised):
             raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
         missing = [line for line in open_lines if line.left is None]
-        # A schedule's ticks are counted: none is used up while nobody can hear it.
+        # A schedule's ticks are counted: none is used up while no owner can answer.
         while missing and all(
             line.away_since is not None and not line.has_returned for line in missing
         ):
@@ -108,8 +108,8 @@ def run(
 ) -> Vector:
     """Train until ``horizon`` communications were applied, or the ticks end.
 
-    What the journal holds already is applied again without asking anybody, so a run that was
-    killed goes on where it was: each response was journalled before it was applied.
+    What the journal holds is applied again without asking anybody, so a run that was killed
+    continues where it was: each response was journalled before it was applied.
 
     Args:
       algorithm: The algorithm; the loop does not know which.
@@ -118,8 +118,8 @@ def run(
       journal: The run's durable trace; None for owners that cost nothing.
       horizon: The number T of communications.
       pace: How to wait.
-      on_applied: Told of each communication.
-      on_missed: Told of each tick that nobody answered.
+      on_applied: Called after each communication.
+      on_missed: Called after each tick that nobody answered.
 
     Returns:
       The central model, shape (p,).
@@ -195,7 +195,7 @@ def _ask(
 
 
 class _Lived:
-    """What the journal says of each position: answered, missed, or not lived yet."""
+    """What the journal says of each position: answered, missed, or still to come."""
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
@@ -209,7 +209,7 @@ class _Lived:
             self._journal.append(entry)
 
     def was_missed(self, position: int) -> bool:
-        """Whether an earlier start lived through this tick without an answer."""
+        """Whether an earlier start got no answer at this tick."""
         if self._next is not None:
             return position < self._next.position
         return position < self._missed_before

@@ -78,7 +78,7 @@ def train(
 ) -> Outcome:
     """Enrol the owners, choose the step, train, and close the study.
 
-    With the journal of an earlier start it goes on where that one ended.
+    With the journal of an earlier start it continues where that one ended.
 
     Args:
       settings: The study.
@@ -86,10 +86,10 @@ def train(
       owners: The owners, in the order of the settings.
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
-      on_started: Told of the plan before anybody is enrolled.
-      on_applied: Told of each communication.
-      on_missed: Told of each tick that nobody answered.
-      on_lines: Told of the lines to the owners, before anybody is enrolled.
+      on_started: Called with the plan before anybody is enrolled.
+      on_applied: Called after each communication.
+      on_missed: Called after each tick that nobody answered.
+      on_lines: Called with the lines to the owners, before anybody is enrolled.
 
     Raises:
       CoprivError: An owner is not there, refuses, or stays away; see its exit status.
@@ -150,9 +150,9 @@ def noiseless_model(
     plan: Plan,
     lived: Iterable[Tick],
 ) -> Vector:
-    """The model that the same ticks would have given without noise: the price of privacy's zero.
+    """The model of the same ticks without noise: the cost of privacy is counted from it.
 
-    Only a simulation has the shards. Ticks that owners had a say in are those that were lived.
+    Only a simulation has the shards. Ticks that owners had a say in are taken from the run.
     """
     ticks = plan.ticks() if settings.algorithm.initiative == "learner" else lived
     names = [entry.name for entry in settings.owners]
