@@ -27,8 +27,10 @@ from pydantic import (
 from common.errors import InputError
 
 __all__ = [
+    "NAME",
     "Address",
     "Epsilon",
+    "Name",
     "Positive",
     "SecretPlace",
     "Settings",
@@ -88,6 +90,9 @@ def parse_epsilon(value: object) -> Fraction:
 
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
+# The name of a study, an owner or a learner: it also names folders and stands in certificates.
+NAME = r"^[A-Za-z0-9._-]{1,64}$"
+Name = Annotated[str, Field(pattern=NAME)]
 
 
 def check_address(text: str) -> str:

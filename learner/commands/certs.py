@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from common.config import NAME
 from common.errors import InputError
 from common.tls import Role, host_and_port
 from learner.network.certificates import Issued, Party, make_certificates
@@ -17,7 +18,6 @@ from learner.planning.settings import StudySettings
 
 __all__ = ["run_certs"]
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 CA_DAYS = 3650
 
 
@@ -93,7 +93,7 @@ def _party(role: Role, option: str) -> Party:
     """The party of NAME or NAME=HOST[,HOST]."""
     name, equals, listed = option.partition("=")
     hosts = tuple(listed.split(",")) if equals else ()
-    if not (NAME.fullmatch(name) and all(hosts)):
+    if not (re.fullmatch(NAME, name) and all(hosts)):
         raise InputError(f"--{role} {option}: expected NAME, NAME=HOST or NAME=HOST,HOST")
     return Party(name=name, role=role, hosts=hosts)
 

@@ -99,7 +99,7 @@ def epsilons_of_groups(epsilons: Vector, groups: Groups) -> Vector:
     :math:`\epsilon = (\sum_j \epsilon_j^{-2})^{-1/2}`.
 
     Args:
-      epsilons: Each owner's epsilon, infinite for the own shard, shape (N,).
+      epsilons: Each owner's epsilon, infinite for the learner's own shard, shape (N,).
       groups: The groups.
 
     >>> epsilons_of_groups(np.array([3.0, np.inf, 4.0, 1.0]), ((0, 2), (1,), (3,)))

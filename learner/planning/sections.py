@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from common.config import Address, Epsilon, Positive, SecretPlace, Settings
+from common.config import Address, Epsilon, Name, Positive, SecretPlace, Settings
 from common.tables import TableSource
 
 __all__ = [
@@ -202,7 +202,7 @@ class OwnerEntry(Settings):
         own setting.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None
@@ -218,7 +218,7 @@ class LearnerSettings(Settings):
       own: The owner that learns. Its shard is read here and asked without noise or charge; the
         model then depends on its raw records.
       shows_model: Must be true together with ``own``: the queries carry models, so the other
-        owners see what the own records did to them, and nothing hides these records there.
+        owners see what the learner's records did to them, and nothing hides these records there.
     """
 
     own: str | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import Settings
+from common.config import Name, Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
 from common.tls import TlsSettings
@@ -44,7 +44,7 @@ class StudySettings(Settings):
       learner: For an owner that is the learner.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    name: Name
     seed: Annotated[int, Field(ge=0)] | None = None
     profile: Profile = "recommended"
     data: DataSettings = DataSettings()
@@ -207,8 +207,8 @@ def _own_problems(settings: StudySettings) -> Sequence[str]:
         return [f"learner.own: {own!r} is no owner of this study; name one of its owners"]
     if settings.algorithm.initiative != "learner":
         return [
-            'learner.own needs algorithm.initiative = "learner": the own shard has no clock or '
-            "port of its own"
+            'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '
+            "has no clock and no port"
         ]
     if not settings.learner.shows_model:
         return [

@@ -166,7 +166,7 @@ def draw_cases(
             else:
                 owners = rng.permutation(names)[:N].tolist()
                 available = np.array([len(family.shards[name]) for name in owners])
-                # One size for all when they are equal, else a fraction of the own records.
+                # One size for all when they are equal, else a fraction of each one's records.
                 kept = np.exp(np.log(smallest / available) * rng.random(1 if equal else N))
                 sizes = np.full(N, (available * kept).min()) if equal else available * kept
             level = rng.uniform(-1.0, 2.0)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from common.config import Name
 from common.errors import InputError
 from common.terms import Enrollment
 from learner.planning.plan import Plan
@@ -27,7 +28,6 @@ __all__ = [
 
 VERSIONS = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 # An exact rational, such as "1/3"; more digits than any budget has.
 Rational = Annotated[str, Field(pattern=r"^[0-9]{1,150}(/[1-9][0-9]{0,149})?$")]

@@ -183,7 +183,7 @@ class OwnShard:
     def answer(self, query: Query) -> Response:
         """The exact mean gradient, neither clipped nor noised; or the exact moments."""
         if self._terms is None:
-            raise OrderError("the own shard is in no study; enrol first")
+            raise OrderError("the learner's own shard is in no study; enrol first")
         exact = exact_answer(self._shard, query.theta, replace(self._terms, clip=None))
         return Response(study_id=query.study_id, sequence=query.sequence, gradient=exact)
 
