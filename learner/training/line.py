@@ -24,7 +24,7 @@ from common.moments import packed_length
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.training.owners import Owner
 
-__all__ = ["OwnLine", "OwnerLine"]
+__all__ = ["LocalLine", "OwnerLine"]
 
 log = logging.getLogger("copriv.learner")
 
@@ -259,7 +259,7 @@ class OwnerLine:
         return enrollment
 
 
-class OwnLine(OwnerLine):
+class LocalLine(OwnerLine):
     """The line to the learner's own shard, which is never away and counts no answers."""
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:

@@ -129,13 +129,13 @@ def run(
       UnreachableError: Nobody answered for too long; the run can be resumed.
     """
     state = algorithm.initial_state()
-    lived = _Lived(journal)
+    replay = _Replay(journal)
     k = 0
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
-            if lived.was_missed(position):
+            if replay.was_missed(position):
                 continue
-            entry = lived.entry(position)
+            entry = replay.entry(position)
             replayed = entry is not None
             if entry is not None:
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
@@ -144,12 +144,12 @@ def run(
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
                 entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
                 if not entry.responses:
-                    lived.miss(position)
+                    replay.miss(position)
                     on_missed()
                     pace.wait_for_owners(lines, asked=asked)
                     continue
                 # Journalled before applied: the owner was charged, the answer must not be lost.
-                lived.append(entry)
+                replay.append(entry)
             gradients = {owner: gradient for owner, (_, gradient) in entry.responses.items()}
             state = algorithm.apply_responses(state, tick, gradients)
             k += 1
@@ -194,7 +194,7 @@ def _ask(
     )
 
 
-class _Lived:
+class _Replay:
     """What the journal says of each position: answered, missed, or still to come."""
 
     def __init__(self, journal: Journal | None) -> None:
