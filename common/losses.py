@@ -15,12 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
 
 __all__ = ["LOSSES", "Domain", "Loss", "Regulariser", "domain_gradient_bound"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Units, Vector
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import LOSSES
 from common.moments import pack_moments
@@ -34,9 +35,6 @@ __all__ = [
     "seeded_noise",
     "theta_digest",
 ]
-
-Vector = NDArray[np.float64]
-Units = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

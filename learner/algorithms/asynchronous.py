@@ -22,6 +22,7 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.losses import Regulariser
 from learner.algorithms.clocks import Groups, Tick, each_alone
@@ -36,8 +37,6 @@ __all__ = [
     "weighted_gradient",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 State = TypeVar("State")
 Rule = Literal["printed", "corrected"]
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
 from common.moments import packed_length
 from common.terms import Enrollment, Query, Response, StudyTerms
@@ -28,7 +28,6 @@ __all__ = ["LocalLine", "OwnerLine"]
 
 log = logging.getLogger("copriv.learner")
 
-Vector = NDArray[np.float64]
 
 SHORTEST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0

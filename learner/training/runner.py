@@ -8,9 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import RefusedError, UnreachableError
 from learner.algorithms.asynchronous import Algorithm
 from learner.algorithms.clocks import Tick
@@ -19,7 +17,6 @@ from learner.training.line import OwnerLine
 
 __all__ = ["Applied", "Pace", "run"]
 
-Vector = NDArray[np.float64]
 State = TypeVar("State")
 
 # Seconds between two looks while no owner is there.

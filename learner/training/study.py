@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import (
     CoprivError,
     InputError,
@@ -37,7 +35,6 @@ from learner.training.runner import Applied, Pace, run
 
 __all__ = ["Outcome", "noiseless_model", "train"]
 
-Vector = NDArray[np.float64]
 T = TypeVar("T")
 
 START_WAIT_SECONDS = 0.2
