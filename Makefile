@@ -21,6 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/sizes.py
 
 types: env
 	$(BIN)/mypy

@@ -36,8 +36,12 @@ def main(  # noqa: PLR0917 (one for each option)
     data: Path, studies: int, seed: int, out: Path, jobs: int, cluster: str | None, write: bool
 ) -> None:
     files = Files.in_folder(data)
-    dated = loan_family(files.loans)
-    families = [hospital_family(files.hospitals), loan_family(files.loans, dated=False), dated]
+    dated = loan_family(files.path("loans"))
+    families = [
+        hospital_family(files.path("hospitals")),
+        loan_family(files.path("loans"), dated=False),
+        dated,
+    ]
     by_name = {family.name: family for family in families}
     cases = list(draw_cases(families, per_family=studies, rng=np.random.default_rng(seed)))
     points = {

@@ -50,7 +50,7 @@ def bind(
 ) -> int:
     """Let a server listen on HOST:PORT, and return its port.
 
-    With an identity whoever shows no certificate of the CA gets nothing.
+    With an identity, callers without a certificate of the CA are refused.
 
     Raises:
       InputError: The address cannot be used.
@@ -71,7 +71,7 @@ def bind(
 
 
 def _server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Whoever shows no certificate of the CA gets nothing.
+    """Credentials that refuse callers without a certificate of the CA.
 
     Renewed files are taken over at the next handshake; if they do not belong together,
     the old ones stay and a line is logged.
@@ -124,11 +124,11 @@ def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
 
 def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:
     """Who calls, by the certificate that the handshake has verified; None for plain text."""
-    told = context.auth_context()
-    names: Sequence[bytes] = told.get("x509_common_name", ())  # type: ignore[assignment]
+    verified = context.auth_context()
+    names: Sequence[bytes] = verified.get("x509_common_name", ())  # type: ignore[assignment]
     if not names:
         return None
-    uris: Sequence[bytes] = told.get("peer_uri", ())  # type: ignore[assignment]
+    uris: Sequence[bytes] = verified.get("peer_uri", ())  # type: ignore[assignment]
     return Peer(
         name=names[0].decode("utf-8", "replace"),
         role=role_named(uri.decode("utf-8", "replace") for uri in uris),

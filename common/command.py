@@ -1,4 +1,4 @@
-"""What both commands share: their log lines, and how an error of ours ends them."""
+"""What both commands share: log lines, and one sentence and an exit status for each error."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def console(width: int = 160) -> Console:
 
 
 def run_command(command: click.Command, name: str) -> None:
-    """Run a command to the end of its process; an error of ours is one sentence and its status.
+    """Run a command to the end of its process; our errors become one sentence and a status.
 
     Args:
       command: What is run.
-      name: What people type, for the sentence.
+      name: The command's name, which begins the sentence.
     """
     # gRPC's own log lines would stand beside our one sentence,
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # and it would log a traceback for every message that is none.
+    # and it would log a traceback for every malformed message.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     _show_leaks(name)
-    # All memory is given back at the end: who looks through it for cycles first ends later.
+    # The process ends anyway: a last search for reference cycles would only delay it.
     atexit.register(gc.freeze)
     try:
         command(prog_name=name)

@@ -11,7 +11,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -31,14 +32,18 @@ __all__ = [
     "Epsilon",
     "LossName",
     "Positive",
+    "SecretPlace",
     "Settings",
     "check_address",
+    "check_settings",
     "load_settings",
     "parse_epsilon",
     "read_toml",
+    "with_absolute_paths",
 ]
 
 S = TypeVar("S", bound="Settings")
+V = TypeVar("V")
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
@@ -85,13 +90,14 @@ def parse_epsilon(value: object) -> Fraction:
 
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
+# The name of a study, an owner or a learner: it also names folders and stands in certificates.
 
 
 def check_address(text: str) -> str:
-    """An address HOST:PORT as it is; an IPv6 host stands in brackets.
+    """Check an address HOST:PORT and return it; an IPv6 host stands in brackets.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
 
     >>> check_address("[::1]:50051")
     '[::1]:50051'
@@ -105,6 +111,59 @@ def check_address(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(check_address)]
+
+_FILE = "file:"
+
+
+class _SecretPlace(str):
+    """A text that says where a secret is, so that a path in it is known by its type."""
+
+    __slots__ = ()
+
+    def below(self, base: Path) -> _SecretPlace:
+        """The same place with an absolute path."""
+        if not self.startswith(_FILE):
+            return self
+        return _SecretPlace(f"{_FILE}{(base / self.removeprefix(_FILE)).resolve()}")
+
+
+# "file:PATH" or "env:NAME".
+SecretPlace = Annotated[
+    str, Field(pattern=r"^(file|env):.+$"), AfterValidator(_SecretPlace), PlainSerializer(str)
+]
+
+
+def with_absolute_paths(value: V, base: Path) -> V:
+    """The same settings with every path in them resolved against the folder of their file.
+
+    The type of a value says whether it is a path: a column named ``path`` in a condition is not.
+
+    >>> class Example(Settings):
+    ...     path: Path
+    ...     where: dict[str, str]
+    >>> with_absolute_paths(Example(path=Path("a.csv"), where={"path": "a"}), Path("/data"))
+    Example(path=PosixPath('/data/a.csv'), where={'path': 'a'})
+    """
+    return cast(V, _absolute(value, base))
+
+
+def _absolute(value: Any, base: Path) -> Any:
+    match value:
+        case Path():
+            return (base / value).resolve()
+        case _SecretPlace():
+            return value.below(base)
+        case Settings():
+            before = {name: getattr(value, name) for name in type(value).model_fields}
+            after = {name: _absolute(part, base) for name, part in before.items()}
+            # Only what changes is set: what was left to its default stays left.
+            changed = {name: part for name, part in after.items() if part is not before[name]}
+            return value.model_copy(update=changed) if changed else value
+        case tuple() | list():
+            parts = type(value)(_absolute(part, base) for part in value)
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+        case _:
+            return value
 
 
 def _check_loss(name: str) -> str:
@@ -133,8 +192,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not valid TOML: {error}") from None
 
 
-def load_settings(kind: type[S], path: Path, *, overrides: Sequence[str] = ()) -> S:
-    """Settings of one kind from a TOML file, with ``key.path=value`` overrides on top.
+def load_settings(
+    kind: type[S],
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> S:
+    """Settings of one kind from a TOML file, with changes on top.
+
+    Args:
+      kind: The settings' class.
+      path: The file.
+      overrides: Texts KEY.PATH=VALUE as they are typed, VALUE being TOML or plain text.
+      values: More changes by their dotted keys; they come last and are taken as they are.
 
     Raises:
       InputError: The file, a key or a value is wrong; the sentence names it.
@@ -142,6 +213,8 @@ def load_settings(kind: type[S], path: Path, *, overrides: Sequence[str] = ()) -
     table = read_toml(path)
     for override in overrides:
         _apply_override(table, override)
+    for dotted, value in values.items():
+        _set(table, dotted.split("."), value, where=dotted)
     return check_settings(kind, table, where=str(path))
 
 
@@ -180,9 +253,14 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    _set(table, keys, value, where=f"--set {override}")
+
+
+def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: str) -> None:
+    """Set one key of a nested table; ``where`` opens the sentence of an error."""
     for key in keys[:-1]:
         child = table.setdefault(key, {})
         if not isinstance(child, dict):
-            raise InputError(f"--set {override}: {key} is not a table of settings")
+            raise InputError(f"{where}: {key} is not a table of settings")
         table = child
     table[keys[-1]] = value

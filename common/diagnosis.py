@@ -1,4 +1,4 @@
-"""Who is at an address, or why nobody is reached: gRPC says little, a plain handshake tells."""
+"""Who is at an address, or why nobody is reached: a plain handshake shows what gRPC hides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from common.errors import InputError, UnreachableError, UntrustedError
 from common.tls import Identity, Peer, Role, host_and_port, load_identity, role_named
 
-__all__ = ["Cause", "meet", "why_unreachable"]
+__all__ = ["Cause", "identify", "why_unreachable"]
 
 # OpenSSL's numbers for what is wrong with a certificate.
 NOT_YET_VALID, EXPIRED, SELF_SIGNED, WRONG_PURPOSE = 9, 10, 18, 26
@@ -67,7 +67,7 @@ def why_unreachable(address: str, identity: Identity | None, *, far: Role, timeo
     return Cause.SILENT if isinstance(found, Peer) else found
 
 
-def meet(address: str, identity: Identity, *, far: Role, timeout: float) -> Peer:
+def identify(address: str, identity: Identity, *, far: Role, timeout: float) -> Peer:
     """Who is at an address and accepts us, as its verified certificate says.
 
     Args:
@@ -99,8 +99,8 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
     except TimeoutError:
         return Cause.SILENT
     except OSError as error:
-        said = error.strerror or error
-        return Cause(f"cannot be reached ({said}); check its address and the network")
+        reason = error.strerror or error
+        return Cause(f"cannot be reached ({reason}); check its address and the network")
 
 
 def _greeted(
@@ -136,7 +136,7 @@ def _as_plain_text(connection: socket.socket) -> Cause:
     except OSError:
         return Cause.SILENT
     return Cause(
-        "it asks for TLS and a certificate, and we came with plain text; give [tls] with ca, "
+        "it asks for TLS and a certificate, and we use plain text; give [tls] with ca, "
         "certificate and key of this study (copriv certs makes them)",
         certificates=True,
     )
@@ -147,10 +147,10 @@ def _with_certificate(
 ) -> Cause | Peer | ssl.SSLCertVerificationError:
     """A whole handshake, and the first word after it: a server refuses us only then."""
     context = _context(identity)
-    met = False
+    is_reached = False
     try:
         with context.wrap_socket(connection, server_hostname=host) as secured:
-            met = True
+            is_reached = True
             # Whoever accepts us speaks first, as HTTP/2 wants it; gRPC hangs up on all others.
             if secured.recv(1):
                 return _peer(secured.getpeercert() or {}, far)
@@ -159,12 +159,12 @@ def _with_certificate(
     except ssl.SSLError as error:
         if "ALERT" not in str(error.reason):
             return Cause(NO_TLS, certificates=True)
-        met = True
+        is_reached = True
     except TimeoutError:
         return Cause.SILENT
     except ConnectionError:
         pass
-    return Cause(_our_fault(identity), certificates=True) if met else Cause.SILENT
+    return Cause(_our_fault(identity), certificates=True) if is_reached else Cause.SILENT
 
 
 def _context(identity: Identity) -> ssl.SSLContext:

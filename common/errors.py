@@ -45,7 +45,7 @@ class BusyError(RefusedError):
     """The owner answers no more requests for now; the same request may be made again later.
 
     Args:
-      sentence: What the learner is told.
+      sentence: The sentence for the learner.
       retry_after: Seconds until the request may be made again.
     """
 

@@ -1,4 +1,4 @@
-"""What an operator is told before something private becomes public by accident."""
+"""Warnings for operators about private files that others on the machine can read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ log = logging.getLogger("copriv.files")
 
 
 def warn_of_readers(path: Path) -> None:
-    """Log that others on this machine may read a file that is its owner's alone."""
+    """Log a warning if others on this machine may read a file that only its owner should."""
     if path.stat().st_mode & 0o077:
         log.warning("%s can be read by others on this machine; chmod 600 it", path)

@@ -46,15 +46,15 @@ class JsonLines(_Lines):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        told = {
+        line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

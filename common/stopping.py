@@ -1,4 +1,4 @@
-"""Told to stop: by a signal, or by another thread."""
+"""Waiting for the request to stop, by a signal or by another thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Stop"]
 
 
 class Stop:
-    """Waits until SIGTERM, SIGINT or somebody says stop.
+    """Waits for SIGTERM, SIGINT or a call of :meth:`set`.
 
     Guarantees:
       * No signal is missed. One that arrives just before a lock begins to wait is seen only when
@@ -19,16 +19,16 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
-        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
 
     def set(self) -> None:
-        """Say stop."""
-        os.write(self._tell, b"\0")
+        """Request the stop."""
+        os.write(self._writing, b"\0")
 
     def wait(self) -> None:
-        """Wait until somebody has said so."""
-        os.read(self._told, 1)
+        """Wait until the stop is requested."""
+        os.read(self._reading, 1)

@@ -41,7 +41,7 @@ class TlsSettings(Settings):
 
     Args:
       ca: The study's CA; only its certificates are accepted.
-      certificate: The own certificate, PEM.
+      certificate: This side's certificate, PEM.
       key: Its private key, PEM.
     """
 
@@ -57,7 +57,7 @@ class Identity:
     Args:
       paths: Where they are, absolute.
       ca: The CA's certificate, PEM.
-      certificate: The own certificate, PEM.
+      certificate: This side's certificate, PEM.
       key: Its private key, PEM; never shown.
     """
 

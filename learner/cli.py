@@ -1,4 +1,4 @@
-"""The command copriv: what the side that studies types."""
+"""The command ``copriv``, for whoever runs a study."""
 
 from __future__ import annotations
 
@@ -45,6 +45,18 @@ def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
     ):
         command = option(command)
+    return command
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The public tables that the papers' figures need."""
+    for name, what in (
+        ("cards", "creditcard.csv of ULB and Worldline."),
+        ("facilities", "New York's hospital stays (SPARCS) with the column Facility Name."),
+        ("loans", "Lending Club's table of accepted loans."),
+    ):
+        path = click.Path(path_type=Path)
+        command = click.option(f"--{name}", type=path, metavar="FILE", help=what)(command)
     return command
 
 
@@ -118,12 +130,12 @@ def simulate(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="RUN",
-    help="Go on with the run in this folder; with STUDY.toml, begin it there if need be.",
+    help="Continue the run in this folder; with STUDY.toml, begin it there if it holds none.",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="INSECURE: plain text to owners on other machines; all on the way can read and change it.",
+    help="INSECURE: plain text to owners on other machines, which others can read and change.",
 )
 def train(
     *,
@@ -137,7 +149,7 @@ def train(
     """Train with the owners of STUDY.toml, which serve elsewhere.
 
     A run that was killed, or that gave up with exit status 4 because all owners were away,
-    goes on with --resume: nobody is charged twice. Owners that are away miss their turns.
+    continues with --resume: nobody is charged twice. Owners that are away miss their turns.
 
     Example: copriv train study.toml --out runs/spring
     """
@@ -187,7 +199,11 @@ def report(run: Path) -> None:
     help="Algorithms to compare: recommended, published, moments, synchronous-1, synchronous-2; "
     "an empty text for none.",
 )
-@click.option("--quick", is_flag=True, help="Only the verdict: no smallest epsilon, n_i, N, T.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Only the verdict, without the smallest epsilon, n_i and N and the best T.",
+)
 @click.option("--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead.")
 def forecast(  # noqa: PLR0917 (one for each option)
@@ -201,10 +217,10 @@ def forecast(  # noqa: PLR0917 (one for each option)
     jobs: int,
     cluster: str | None,
 ) -> None:
-    """Tell the price before paying it: what STUDY.toml would come to, from public records.
+    """Say what STUDY.toml would come to before anything is spent, from public records.
 
     Asks no owner and spends nothing. Leaves forecast.json, a picture and the points of the
-    sweep; the same --out goes on with a forecast that was stopped.
+    sweep; the same --out continues a forecast that was stopped.
 
     Example: copriv forecast examples/hospitals.toml --quick
     """
@@ -251,7 +267,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     help="Where the folders of the CA and all parties are.",
 )
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
-@click.option("--renew", is_flag=True, help="Make all anew, with the CA that is there.")
+@click.option("--renew", is_flag=True, help="Replace all certificates, with the same CA.")
 def certs(
     *,
     study: Path | None,
@@ -263,8 +279,8 @@ def certs(
 ) -> None:
     """Make a study's CA, and a certificate for each owner and learner.
 
-    The owners of STUDY.toml need no --owner. What is there and good for 30 more days is kept,
-    so the command may run every day. Give each party its own folder and nobody the folder ca.
+    The owners of STUDY.toml need no --owner. Certificates that are valid for 30 more days are
+    kept, so the command may run every day. Give each party its own folder, nobody the folder ca.
 
     Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
     """
@@ -287,14 +303,10 @@ def certs(
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    default=Path("../shared/data"),
-    show_default=True,
     metavar="FOLDER",
-    help="The reduced real files, for what is not given.",
+    help="A folder with lending/, sparcs/ and creditcard/, for tables that are not given.",
 )
-@click.option("--loans", type=click.Path(path_type=Path), help="Your Lending Club table.")
-@click.option("--facilities", type=click.Path(path_type=Path), help="Your SPARCS table.")
-@click.option("--cards", type=click.Path(path_type=Path), help="Your card transactions.")
+@table_options
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True
 )
@@ -303,29 +315,26 @@ def certs(
     type=click.Path(path_type=Path),
     help="Write what was found into the section between the markers figures of this document.",
 )
-def reproduce(  # noqa: PLR0917 (one for each option)
+def reproduce(
     figures: tuple[str, ...],
-    data: Path,
-    loans: Path | None,
-    facilities: Path | None,
-    cards: Path | None,
+    data: Path | None,
     out: Path,
     document: Path | None,
+    **tables: Path | None,
 ) -> None:
     """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
 
-    Each figure leaves an SVG and its numbers as Parquet. Owners are as large as the files allow.
+    The records do not come with copriv: bring the public tables that the figures need. Each
+    figure leaves an SVG and its numbers as Parquet. Owners are as large as the tables allow.
 
-    Example: copriv reproduce A4 S6 --data ../shared/data
+    Example: copriv reproduce A4 S6 --loans loans.csv
     """
     from learner.reproduction.reproduce import run_reproduction  # noqa: PLC0415
 
     run_reproduction(
         figures,
         data=data,
-        loans=loans,
-        facilities=facilities,
-        cards=cards,
+        tables=tables,
         out=out,
         document=document,
         console=console(width=120),
@@ -369,8 +378,8 @@ def features_fit(
 def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any:
     from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
 
-    added = () if data is None else (f"data.path='{data.resolve()}'",)
-    return load_settings(StudySettings, study, overrides=(*overrides, *added))
+    values = {} if data is None else {"data.path": data.resolve()}
+    return load_settings(StudySettings, study, overrides=overrides, values=values)
 
 
 def main() -> None:

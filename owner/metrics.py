@@ -1,19 +1,15 @@
-"""What an owner tells Prometheus: counts, times and budgets, which its ledger shows anyway."""
+"""An owner's metrics for Prometheus: counts, times and budgets, which its ledger shows anyway."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from common.errors import InputError
-from common.tls import host_and_port
+from common.metrics import SECONDS, serve_metrics
 from owner.answering import DataOwner
 
 __all__ = ["OwnerMetrics", "serve_metrics"]
-
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
 class OwnerMetrics:
@@ -41,21 +37,5 @@ class OwnerMetrics:
         self._budget("copriv_epsilon_held", "Epsilon spent or reserved.", owner.epsilon_held)
         self._budget("copriv_epsilon_left", "Lifetime epsilon not held.", owner.epsilon_left)
 
-    def _budget(self, name: str, told: str, value: Callable[[], float]) -> None:
-        Gauge(name, told, registry=self.registry).set_function(value)
-
-
-def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
-    """Serve a registry over plain HTTP; returns what stops it.
-
-    Raises:
-      InputError: The address cannot be used.
-    """
-    host, port = host_and_port(address)
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except OSError as error:
-        raise InputError(
-            f"{setting} = {address!r}: cannot be used ({error.strerror}); give another HOST:PORT"
-        ) from None
-    return server
+    def _budget(self, name: str, description: str, value: Callable[[], float]) -> None:
+        Gauge(name, description, registry=self.registry).set_function(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 
 from common.channels import open_channel
-from common.diagnosis import meet, why_unreachable
+from common.diagnosis import identify, why_unreachable
 from common.errors import UntrustedError
 from common.tls import TlsSettings, load_identity
 from common.wire import Options
@@ -47,7 +47,7 @@ class Route:
         if self.tls is None:
             return open_channel(self.address, None, options), None
         identity = load_identity(self.tls, base=self.base, side="client")
-        learner = meet(self.address, identity, far="learner", timeout=HANDSHAKE_SECONDS)
+        learner = identify(self.address, identity, far="learner", timeout=HANDSHAKE_SECONDS)
         expected = None if learner.role is None else learner.name
         channel = open_channel(self.address, identity, options, expected=expected)
         return channel, learner.name or None

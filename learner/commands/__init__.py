@@ -1,1 +1,1 @@
-"""What the commands do; ``learner.cli`` says what is typed."""
+"""What the commands do; ``learner.cli`` has their arguments and options."""

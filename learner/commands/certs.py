@@ -38,8 +38,8 @@ def run_certs(
       learners: NAME of learners that ask, NAME=HOST[,HOST] of learners that listen too.
       out: Where the folders of the CA and all parties are.
       days: How long a new certificate is valid.
-      renew: Whether to make all anew.
-      console: Where to tell.
+      renew: Whether to replace all certificates.
+      console: Where to print.
 
     Raises:
       InputError: No owner is named, owners have no learner to go to, or a file cannot be written.
@@ -57,7 +57,7 @@ def run_certs(
 def _parties(
     settings: StudySettings | None, owners: Sequence[str], learners: Sequence[str]
 ) -> list[Party]:
-    """Owners by the study's addresses, unless an option says otherwise; then the learners."""
+    """Owners by the study's addresses, unless an option gives others; then the learners."""
     found = {party.name: party for party in _of_study(settings)} if settings else {}
     for option in owners:
         party = _party("owner", option)

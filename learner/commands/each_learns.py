@@ -1,4 +1,4 @@
-"""Every owner learns a model of its own: N studies, in each of which another owner is the learner.
+"""Every owner learns a model of its own: N studies, each with a different owner as the learner.
 
 No central learner is needed: each owner asks its own shard exactly and the others privately.
 Each owner therefore answers in N - 1 studies, and its lifetime budget has to cover them all.
@@ -16,15 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
-from learner.commands.study import measure_with, read_shards, train_into
+from learner.commands.study import evaluate_with, read_shards, train_into
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import OwnerProcess, owner_processes
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
-from learner.results.run_folder import create_run_folder, write_json
-from learner.training.memory_owner import OwnShard
+from learner.results.run_folder import create_run_folder, write_features, write_json
+from learner.results.summary import Summary
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
 __all__ = ["run_each_learns", "with_learner"]
@@ -66,8 +67,8 @@ def run_each_learns(
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
     folder = create_run_folder(out, name=settings.name)
-    (folder / "features.json").write_text(public.feature_map.to_json(), encoding="utf-8")
-    told = []
+    write_features(folder / "features.json", public.feature_map)
+    summaries = []
     with owner_processes(
         settings,
         base=base,
@@ -77,65 +78,58 @@ def run_each_learns(
         studies=len(studies) - 1,
     ) as processes:
         for index, study in enumerate(studies):
-            own = OwnShard(settings.owners[index].name, shards[index])
-            connections = Connections(_with_own(settings, processes, own, index))
-            run = folder / own.name
+            local = LocalShard(settings.owners[index].name, shards[index])
+            connections = Connections(_with_local(settings, processes, local, index))
+            run = folder / local.name
             run.mkdir()
-            summary = train_into(
-                run,
-                study,
-                public,
-                connections,
-                base=base,
-                console=console,
-                measure=measure_with(study, public, shards),
+            summaries.append(
+                train_into(
+                    run,
+                    study,
+                    public,
+                    connections,
+                    base=base,
+                    console=console,
+                    evaluate=evaluate_with(study, public, shards),
+                )
             )
-            told.append(summary)
-    result = table_of_results(told)
+    result = table_of_results(summaries)
     console.print(_table(settings.name, result))
     write_json(folder / "each-learns.json", result)
     return folder
 
 
-def _with_own(
-    settings: StudySettings, processes: Sequence[OwnerProcess], own: OwnShard, index: int
+def _with_local(
+    settings: StudySettings, processes: Sequence[OwnerProcess], local: LocalShard, index: int
 ) -> list[Owner]:
-    """The other owners at their ports, and the own shard in its place."""
+    """The other owners at their ports, and the learner's own shard in its place."""
     return [
-        own
+        local
         if i == index
         else GrpcOwner(process.name, process.address, deadline=settings.network.deadline)
         for i, process in enumerate(processes)
     ]
 
 
-def table_of_results(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """One row for each owner: its own model, what it would have had alone, and what it spent."""
     rows = []
     for summary in summaries:
-        name = summary["own"]
-        mine = _entry(summary, name)
-        spent = sum(
-            (Fraction(_entry(other, name)["epsilon_spent"]) for other in summaries), Fraction(0)
-        )
+        name = summary.own or ""
+        mine = summary.owner(name)
+        spent = sum((Fraction(other.owner(name).epsilon_spent) for other in summaries), Fraction(0))
         rows.append(
             {
                 "name": name,
-                "records": mine["records"],
-                "relative_fitness": summary["relative_fitness"],
-                "relative_fitness_alone": mine["relative_fitness_alone"],
-                "gains": mine["gains"],
+                "records": mine.records,
+                "relative_fitness": summary.relative_fitness,
+                "relative_fitness_alone": mine.relative_fitness_alone,
+                "gains": mine.gains,
                 "studies_answered": len(summaries) - 1,
                 "epsilon_spent": str(spent),
             }
         )
     return rows
-
-
-def _entry(summary: dict[str, Any], name: str) -> dict[str, Any]:
-    """What a summary says of one owner."""
-    found: dict[str, Any] = next(owner for owner in summary["owners"] if owner["name"] == name)
-    return found
 
 
 def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""``copriv forecast``: read what is public, ask the twin, and tell the verdict."""
+"""``copriv forecast``: read what is public, ask the twin, and show the verdict."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.tables import TableSource, read_table
-from learner.algorithms.table import ALGORITHMS
 from learner.forecast.candidate import COMPARED, Candidate
 from learner.forecast.questions import (
     answers_of,
@@ -24,12 +22,13 @@ from learner.forecast.questions import (
     points_of,
     questions,
 )
-from learner.forecast.verdict import verdict
+from learner.forecast.verdict import Verdict, verdict
 from learner.network.processes import table_source
 from learner.planning.deciding import decide
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
+from learner.results.forecast_text import print_verdict
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json
 from learner.simulated.sweeps import Sweep, run_sweep
@@ -55,12 +54,12 @@ def run_forecast(
       settings: The study.
       base: The folder of its file.
       public: A table of public records in place of the study's.
-      out: The folder; one that holds a forecast of the same study is gone on with.
+      out: The folder; a forecast of the same study that was stopped there is continued.
       compare: Names of other algorithms.
       curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
       jobs: Processes; -1 for one on each core.
       cluster: Address of a Dask scheduler, or None.
-      console: Where to tell.
+      console: Where to print.
 
     Raises:
       InputError: The settings or the public records do not allow a forecast.
@@ -91,11 +90,11 @@ def run_forecast(
         )
     if "study" not in sweep.results:
         raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
-    told = verdict(candidate, answers_of(sweep.results))
-    told["failures"] = {name: failure.error for name, failure in sweep.failures.items()}
-    write_json(folder / "forecast.json", _plain(told))
-    _draw(told, folder)
-    _tell(told, console)
+    failures = {name: failure.error for name, failure in sweep.failures.items()}
+    found = verdict(candidate, answers_of(sweep.results), failures)
+    write_json(folder / "forecast.json", _plain(found.as_json()))
+    _draw(found, folder)
+    print_verdict(found, console)
     return folder
 
 
@@ -149,7 +148,7 @@ def _labels(
 
 
 def _group(settings: StudySettings, entry: OwnerEntry, names: Sequence[str | None]) -> int | None:
-    """Which group an owner is, if the settings tell."""
+    """Which group an owner is, if the settings say."""
     column = settings.forecast.group_column
     value = settings.forecast.groups.get(entry.name)
     if value is None and column is not None and entry.data is not None:
@@ -163,10 +162,10 @@ def _group(settings: StudySettings, entry: OwnerEntry, names: Sequence[str | Non
 
 
 def _num_records(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> int:
-    """An owner's n_i, which is public: told, or counted where its table is at hand."""
-    told = settings.forecast.records.get(entry.name)
-    if told is not None:
-        return told
+    """An owner's n_i, which is public: from the settings, or counted where its table is here."""
+    given = settings.forecast.records.get(entry.name)
+    if given is not None:
+        return given
     if entry.data is None and settings.data.path is None:
         raise InputError(
             f"owners: the number of records of {entry.name} is not known; give "
@@ -198,107 +197,10 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _draw(told: Mapping[str, Any], folder: Path) -> None:
+def _draw(found: Verdict, folder: Path) -> None:
     """The picture, if matplotlib is installed."""
     try:
         from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415
     except ModuleNotFoundError:
         return
-    draw_forecast(told, folder / "forecast.png")
-
-
-def _tell(told: Mapping[str, Any], console: Console) -> None:
-    """The table and the sentences."""
-    low, high = told["interval_90"]
-    console.print(
-        f"expected relative fitness {told['relative_fitness']:.3g}, nine runs in ten between "
-        f"{low:.3g} and {high:.3g}, from {told['public_records']:,} public records",
-        highlight=False,
-    )
-    console.print(_owners_table(told))
-    if told["algorithms"]:
-        console.print(_algorithms_table(told))
-    for sentence in sentences(told):
-        console.print(sentence, highlight=False)
-
-
-def _owners_table(told: Mapping[str, Any]) -> Table:
-    table = Table(
-        "owner", "records", "epsilon", "alone", "together", "gains", "without it", "+1 epsilon"
-    )
-    for owner in told["owners"]:
-        without = owner.get("relative_fitness_without", math.nan)
-        table.add_row(
-            owner["name"],
-            f"{owner['records']:,}",
-            owner["epsilon"],
-            f"{owner['relative_fitness_alone']:.3g}",
-            f"{told['relative_fitness']:.3g}",
-            "yes" if owner["gains"] else "no",
-            "-" if math.isnan(without) else f"{without:.3g}{' better' if owner['harms'] else ''}",
-            f"{-owner['one_more_epsilon_is_worth']:+.2g}",
-        )
-    return table
-
-
-def _algorithms_table(told: Mapping[str, Any]) -> Table:
-    table = Table("algorithm", "expected", "90 % of runs", "T", "clip", "split")
-    for name, row in told["algorithms"].items():
-        table.add_row(
-            name,
-            f"{row['relative_fitness']:.3g}",
-            f"{row['low']:.3g} .. {row['high']:.3g}",
-            f"{row['horizon']:,}",
-            "-" if row["clip"] is None else f"{row['clip']:.3g}",
-            row["split"] if ALGORITHMS[row["algorithm"]].is_schedulable else "-",
-        )
-    return table
-
-
-def sentences(told: Mapping[str, Any]) -> list[str]:
-    """The verdict in words."""
-    said = [f"warning: {warning}" for warning in told["warnings"]]
-    gaining = [owner["name"] for owner in told["owners"] if owner["gains"]]
-    said.append(
-        f"gains: {', '.join(gaining) or 'nobody'} ({len(gaining)} of {len(told['owners'])} owners)"
-    )
-    said += [
-        f"{owner['name']} makes things worse for the others: without it they are expected at "
-        f"{owner['relative_fitness_without']:.3g} in place of {told['relative_fitness']:.3g}; "
-        "a larger epsilon there would mend it"
-        for owner in told["owners"]
-        if owner.get("harms")
-    ]
-    if told["curves"]["epsilon"]:
-        said += _threshold_sentences(told["smallest"])
-    best = _best(told["curves"])
-    if best:
-        said.append("best found: " + ", ".join(best))
-    if told.get("failures"):
-        said.append(f"{len(told['failures'])} points failed; forecast.json names them")
-    return said
-
-
-def _threshold_sentences(smallest: Mapping[str, float | None]) -> list[str]:
-    """Where it begins to pay for the owner in the middle."""
-    words = {
-        "epsilon": "an epsilon of",
-        "records": "n_i of",
-        "owners": "a number of owners of",
-    }
-    told = [
-        f"{words[key]} {value:,.3g}" if value else f"{words[key]} none that was tried"
-        for key, value in smallest.items()
-    ]
-    return ["collaboration begins to pay for half of the owners at " + ", or ".join(told)]
-
-
-def _best(curves: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
-    """The best horizon, clip and split that were tried."""
-    found = []
-    for kind, word in (("horizon", "T"), ("clip", "clip"), ("split", "split")):
-        if curves.get(kind):
-            name, row = min(curves[kind].items(), key=lambda item: item[1]["relative_fitness"])
-            text = f"{row['clip']:.3g}" if kind == "clip" and row["clip"] else name
-            found.append(f"{word} = {text} ({row['relative_fitness']:.3g})")
-    return found
+    draw_forecast(found, folder / "forecast.png")

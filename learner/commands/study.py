@@ -1,16 +1,16 @@
-"""What the commands do, once their options are read."""
+"""``copriv simulate``, ``train`` and ``report``: from a study's settings to its run folder."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
-from common.errors import InputError, UnreachableError
+from common.arrays import Vector
+from common.errors import UnreachableError
 from common.losses import Regulariser
 from common.tables import read_table
 from common.terms import Records
@@ -19,28 +19,28 @@ from learner.network.processes import table_source
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.results.metrics import LearnerMetrics, MeasuredOwner
+from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.results.progress import Advance, progress
 from learner.results.report import owners_table, sentences, write_report
 from learner.results.run_folder import (
-    Measured,
     Trace,
     create_run_folder,
     run_of,
-    summary,
     write_features,
     write_json,
     write_model,
     write_settings,
 )
+from learner.results.summary import Evaluated, Summary, read_summary, summarise
 from learner.simulated.evaluation import Evaluation
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.memory_owner import OwnShard
+from learner.training.memory_owner import LocalShard
+from learner.training.runner import Applied
 from learner.training.study import Outcome, noiseless_model, train
 
 __all__ = [
-    "measure_with",
+    "evaluate_with",
     "read_shards",
     "report_run",
     "run_simulation",
@@ -61,26 +61,26 @@ def run_training(
     """Train with owners that run elsewhere; returns the run folder.
 
     Args:
-      settings: The study; None goes on with the one of ``resume``.
+      settings: The study; None continues the one of ``resume``.
       base: The folder of the study's file.
       out: A new run folder.
-      console: Where to tell.
+      console: Where to print.
       insecure: Whether plain text may leave this machine.
-      resume: The folder of a run to go on with, or to begin in if nothing was begun there.
+      resume: The folder of a run to continue, or to begin in if it holds none.
 
     Raises:
       CoprivError: Bad input, an owner that refuses, or owners that cannot be reached.
     """
     begun = None if resume is None else run_of(resume, settings, base=base)
     if begun is not None and resume is not None:
-        return _go_on(resume, begun, console=console, insecure=insecure)
+        return _continue(resume, begun, console=console, insecure=insecure)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     public = prepare_public_side(settings, base=base)
     with _remote(settings, public, base=base, insecure=insecure, console=console) as connections:
         folder = resume or create_run_folder(out, name=settings.name)
         folder.mkdir(parents=True, exist_ok=True)
         write_features(folder / "features.json", public.feature_map)
-        train_into(folder, settings, public, connections, base=base, console=console, measure=None)
+        train_into(folder, settings, public, connections, base=base, console=console, evaluate=None)
     return folder
 
 
@@ -97,8 +97,8 @@ def _remote(
     )
 
 
-def _go_on(folder: Path, settings: StudySettings, *, console: Console, insecure: bool) -> Path:
-    """Take a run up where it ended; one that has finished is only shown."""
+def _continue(folder: Path, settings: StudySettings, *, console: Console, insecure: bool) -> Path:
+    """Continue a run where it ended; one that has finished is only shown."""
     if (folder / "summary.json").is_file():
         console.print(f"{folder}: this run has finished", highlight=False)
         report_run(folder, console=console)
@@ -107,7 +107,7 @@ def _go_on(folder: Path, settings: StudySettings, *, console: Console, insecure:
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
     with _remote(settings, public, base=folder, insecure=insecure, console=console) as connections:
         train_into(
-            folder, settings, public, connections, base=folder, console=console, measure=None
+            folder, settings, public, connections, base=folder, console=console, evaluate=None
         )
     return folder
 
@@ -129,7 +129,7 @@ def run_simulation(
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
     folder = create_run_folder(out, name=settings.name)
-    (folder / "features.json").write_text(public.feature_map.to_json(), encoding="utf-8")
+    write_features(folder / "features.json", public.feature_map)
     with simulated_owners(
         settings,
         shards,
@@ -145,7 +145,7 @@ def run_simulation(
             connections,
             base=base,
             console=console,
-            measure=measure_with(settings, public, shards),
+            evaluate=evaluate_with(settings, public, shards),
         )
     return folder
 
@@ -160,7 +160,8 @@ def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> l
     ]
 
 
-Measure = Callable[[Trace, Outcome], tuple[Measured, Any]]
+# The trace and the outcome of a run -> what they come to, and psi after each communication.
+Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
 
 
 def train_into(
@@ -171,55 +172,38 @@ def train_into(
     *,
     base: Path,
     console: Console,
-    measure: Measure | None,
-) -> dict[str, Any]:
+    evaluate: Evaluate | None,
+) -> Summary:
     """Train, and write everything the run leaves; returns its summary."""
-    trace = Trace([owner.name for owner in connections.owners])
+    trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
     with ExitStack() as stack:
         journal = Journal(folder / "journal.sqlite")
         stack.callback(journal.close)
-        # Whoever finds these settings finds all that a resumed run needs.
+        # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
-        metrics = LearnerMetrics()
         stack.enter_context(metrics.served(settings.network.metrics))
-        advance: list[Advance] = []
-
-        def started(plan: Plan) -> None:
-            metrics.horizon.set(plan.horizon)
-            shown = progress(console, "training", total=plan.horizon)
-            advance.append(stack.enter_context(shown))
-
-        def applied(now: Any) -> None:
-            trace.append(now)
-            metrics.ticks.set(now.k)
-            advance[0](now.k)
-
-        def watch(lines: Sequence[OwnerLine]) -> None:
-            advance[0].watch(lines)
-            metrics.watch(lines)
-
+        display = stack.enter_context(_Display(console, trace, metrics))
         try:
             outcome = train(
                 settings,
                 public,
                 [
-                    owner if isinstance(owner, OwnShard) else MeasuredOwner(owner, metrics)
+                    owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics)
                     for owner in connections.owners
                 ],
                 journal=journal,
                 requests=connections.requests,
-                on_applied=applied,
-                on_started=started,
+                on_applied=display.applied,
+                on_started=display.started,
                 on_missed=metrics.missed.inc,
-                on_lines=watch,
+                on_lines=display.watch,
             )
         except UnreachableError as error:
             sentence = f"{error}; start them, then: copriv train --resume {folder}"
             raise UnreachableError(sentence) from None
         study_id = journal.noted("study_id") or ""
-    measured, psi = measure(trace, outcome) if measure else (None, None)
-    trace_table = trace.table(psi)
-    trace_table.to_parquet(folder / "trace.parquet", index=False)
+    evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
+    summary = summarise(settings, outcome, study_id=study_id, evaluated=evaluated)
     write_model(
         folder / "model.json",
         outcome.theta,
@@ -227,62 +211,95 @@ def train_into(
         loss=outcome.plan.loss,
         own=settings.learner.own,
     )
-    told = summary(settings, outcome, study_id=study_id, measured=measured)
-    _draw(folder, told, trace_table, trace.names)
-    write_report(folder, told)
+    _write_results(folder, summary, trace, psi)
+    _print_summary(summary, console)
+    return summary
+
+
+class _Display(ExitStack):
+    """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
+
+    def __init__(self, console: Console, trace: Trace, metrics: LearnerMetrics) -> None:
+        super().__init__()
+        self._console = console
+        self._trace = trace
+        self._metrics = metrics
+        self._advance: Advance | None = None
+
+    def started(self, plan: Plan) -> None:
+        """The horizon is known."""
+        self._metrics.horizon.set(plan.horizon)
+        shown = progress(self._console, "training", total=plan.horizon)
+        self._advance = self.enter_context(shown)
+
+    def watch(self, lines: Sequence[OwnerLine]) -> None:
+        """These are the owners."""
+        if self._advance is not None:
+            self._advance.watch(lines)
+        self._metrics.watch(lines)
+
+    def applied(self, communication: Applied) -> None:
+        """One more communication."""
+        self._trace.append(communication)
+        self._metrics.ticks.set(communication.k)
+        if self._advance is not None:
+            self._advance(communication.k)
+
+
+def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
+    """The trace, the pictures, the page and, last, the summary."""
+    table = trace.table(psi)
+    table.to_parquet(folder / "trace.parquet", index=False)
+    _draw(folder, summary, table, trace.names)
+    write_report(folder, summary)
     # Last: a folder with a summary is a finished run.
-    write_json(folder / "summary.json", told)
-    _print_summary(told, console)
-    return told
+    write_json(folder / "summary.json", summary.as_json())
 
 
 def report_run(folder: Path, *, console: Console) -> Path:
     """Print a finished run's table and write its report again; returns the page.
 
     Raises:
-      InputError: The folder holds no finished run.
+      InputError: The folder holds no finished run, or its summary is damaged.
     """
-    try:
-        told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(
-            f"{folder}: holds no summary.json that can be read; give the folder of a finished run"
-        ) from None
-    _print_summary(told, console)
-    return write_report(folder, told)
+    summary = read_summary(folder)
+    _print_summary(summary, console)
+    return write_report(folder, summary)
 
 
-def _print_summary(told: dict[str, Any], console: Console) -> None:
-    console.print(owners_table(told))
-    for sentence in sentences(told):
+def _print_summary(summary: Summary, console: Console) -> None:
+    console.print(owners_table(summary))
+    for sentence in sentences(summary):
         console.print(sentence, highlight=False)
 
 
-def _draw(folder: Path, told: dict[str, Any], trace: Any, names: Sequence[str]) -> None:
+def _draw(folder: Path, summary: Summary, trace: pd.DataFrame, names: Sequence[str]) -> None:
     """The pictures, if matplotlib is installed."""
     try:
         from learner.results.plots import plot_relative_fitness, plot_ticks  # noqa: PLC0415
     except ModuleNotFoundError:
         return
     plot_ticks(trace, names, folder / "ticks.png")
-    if "relative_fitness" in told:
-        alone = [(owner["name"], owner["relative_fitness_alone"]) for owner in told["owners"]]
+    if summary.is_evaluated:
+        alone = [(owner.name, owner.relative_fitness_alone or 0.0) for owner in summary.owners]
         plot_relative_fitness(trace, alone, folder / "relative_fitness.png")
 
 
-def measure_with(settings: StudySettings, public: PublicSide, shards: Sequence[Records]) -> Measure:
+def evaluate_with(
+    settings: StudySettings, public: PublicSide, shards: Sequence[Records]
+) -> Evaluate:
     """What a simulation compares a run with: the best model of the union of the records."""
-    return lambda trace, outcome: _measure(settings, public, shards, trace=trace, outcome=outcome)
+    return lambda trace, outcome: _evaluate(settings, public, shards, trace=trace, outcome=outcome)
 
 
-def _measure(
+def _evaluate(
     settings: StudySettings,
     public: PublicSide,
     shards: Sequence[Records],
     *,
     trace: Trace,
     outcome: Outcome,
-) -> tuple[Measured, Any]:
+) -> tuple[Evaluated, Vector]:
     """Compare with the best model of the union of the records: only in a simulation."""
     evaluation = Evaluation(
         shards=shards,
@@ -290,15 +307,15 @@ def _measure(
         regulariser=Regulariser(coefficient=settings.model.regularisation),
         theta_max=settings.model.theta_max,
     )
-    psi = evaluation.relative_fitness(trace.central_models())
+    psi = evaluation.relative_fitness(trace.central_models(outcome.theta.size))
     noiseless = noiseless_model(
-        settings, public.feature_map, shards, plan=outcome.plan, lived=trace.ticks()
+        settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
     )
-    measured = Measured(
+    evaluated = Evaluated(
         fitness=evaluation.fitness(outcome.theta),
         fitness_optimal=evaluation.fitness_optimal,
         relative_fitness=float(evaluation.relative_fitness(outcome.theta[None, :])[0]),
         relative_fitness_noiseless=float(evaluation.relative_fitness(noiseless[None, :])[0]),
         relative_fitness_alone=tuple(evaluation.relative_fitness_alone.tolist()),
     )
-    return measured, psi
+    return evaluated, psi

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from learner.simulated.schedules import Attendance
 __all__ = [
     "FACTORS",
     "OWNERS",
+    "Answer",
     "Question",
     "answers_of",
     "ask",
@@ -66,6 +67,33 @@ class Question:
         """The study of those who take part."""
         whole = self.candidate
         return whole if self.taking_part is None else whole.with_owners(self.taking_part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the twin says of one question.
+
+    Args:
+      relative_fitness: Expected relative fitness of the study's model.
+      low: Nine runs in ten are above it,
+      high: and below that.
+      alone: Relative fitness of each owner's own model, on the same union.
+      horizon: The horizon that was simulated.
+      clip: The clip, or None for the domain's bound.
+      constant: The step's constant.
+      split: How the budget was split.
+      algorithm: The algorithm.
+    """
+
+    relative_fitness: float
+    low: float
+    high: float
+    alone: Sequence[float]
+    horizon: int
+    clip: float | None
+    constant: float
+    split: str
+    algorithm: str
 
 
 def questions(
@@ -148,14 +176,16 @@ def points_of(asked: Mapping[str, Question]) -> dict[str, dict[str, Question]]:
     return points
 
 
-def answers_of(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def answers_of(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
     """The answer of each question, from the points' results."""
-    return {name: answer for result in results.values() for name, answer in result.items()}
+    return {
+        name: Answer(**answer) for result in results.values() for name, answer in result.items()
+    }
 
 
 def fingerprint(asked: Mapping[str, Question]) -> str:
     """A text that is equal for points with equal answers."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, question in asked.items():
         whole = question.candidate
         records = whole.groups.records
@@ -166,27 +196,27 @@ def fingerprint(asked: Mapping[str, Question]) -> str:
             repr((whole.num_records, whole.known, whole.availability, question.taking_part)),
             repr(question.decision),
         ):
-            told.update(text.encode("utf-8") + b"\0")
+            digest.update(text.encode("utf-8") + b"\0")
         for array in (records.features, records.targets, whole.labels):
-            told.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-    return told.hexdigest()[:32]
+            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
 
 
 def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
-    """The answers of one point, by the questions' names: it is decided once."""
+    """The answers of one point as JSON holds them, by name: the point is decided once."""
     decision = _decide(next(iter(asked.values())))
-    told: dict[int, dict[str, Any]] = {}
+    answers: dict[int, Answer] = {}
     for question in asked.values():
-        if id(question) not in told:
+        if id(question) not in answers:
             sizes = question.part.num_records
-            told[id(question)] = ask(
+            answers[id(question)] = ask(
                 replace(question, decision=replace(decision, num_records=sizes))
             )
-    return {name: told[id(question)] for name, question in asked.items()}
+    return {name: asdict(answers[id(question)]) for name, question in asked.items()}
 
 
-def ask(question: Question) -> dict[str, Any]:
-    """The answer of one question, as JSON holds it."""
+def ask(question: Question) -> Answer:
+    """The answer of one question."""
     whole, part, decision = question.candidate, question.part, _decide(question)
     proposal = propose(
         part.settings,
@@ -199,7 +229,7 @@ def ask(question: Question) -> dict[str, Any]:
             mean_absence=whole.settings.forecast.mean_absence,
         ),
     )
-    told = forecast(
+    forecasted = forecast(
         proposal,
         whole.groups,
         num_records=np.array(whole.num_records, dtype=np.float64),
@@ -209,7 +239,7 @@ def ask(question: Question) -> dict[str, Any]:
         worlds=whole.settings.forecast.worlds,
         rng=np.random.default_rng(FORECAST_SEED),
     )
-    return _told(told, decision, part.settings)
+    return _answer(forecasted, decision, part.settings)
 
 
 def _decide(question: Question) -> Decision:
@@ -220,16 +250,16 @@ def _decide(question: Question) -> Decision:
     )
 
 
-def _told(told: Forecast, decision: Decision, settings: StudySettings) -> dict[str, Any]:
-    low, high = told.interval()
-    return {
-        "relative_fitness": told.expected,
-        "low": low,
-        "high": high,
-        "alone": told.alone.tolist(),
-        "horizon": decision.horizon,
-        "clip": decision.clip,
-        "constant": decision.constant,
-        "split": settings.privacy.split,
-        "algorithm": settings.algorithm.name,
-    }
+def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:
+    low, high = forecasted.interval()
+    return Answer(
+        relative_fitness=forecasted.expected,
+        low=low,
+        high=high,
+        alone=forecasted.alone.tolist(),
+        horizon=decision.horizon,
+        clip=decision.clip,
+        constant=decision.constant,
+        split=settings.privacy.split,
+        algorithm=settings.algorithm.name,
+    )

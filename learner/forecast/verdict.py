@@ -10,81 +10,177 @@ Relative fitness is always that on the union of the owners whom the study would 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from learner.forecast.candidate import COMPARED, Candidate
 from learner.forecast.groups import NOTABLE_DRIFT, drift
-from learner.forecast.questions import FACTORS, OWNERS
+from learner.forecast.questions import FACTORS, OWNERS, Answer
 
-__all__ = ["verdict"]
+__all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
 
-# A change of expected relative fitness below this share is not told as a harm.
+# A change of expected relative fitness below this share does not count as harm.
 NOTICEABLE = 0.1
+CURVES = ("epsilon", "size", "owners", "horizon", "clip", "split")
+
+Answers = Mapping[str, Answer]
 
 
-def verdict(candidate: Candidate, answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The answers put together, as ``forecast.json`` holds them."""
+@dataclass(frozen=True, kw_only=True)
+class OwnerVerdict:
+    """What the forecast says of one owner; what is not known is not a number.
+
+    Args:
+      name: Its name.
+      records: Its n_i.
+      epsilon: Its budget, as the settings give it.
+      relative_fitness_alone: That of its own model, on the union.
+      gains: Whether the common model is expected to be better.
+      one_more_epsilon_is_worth: By how much one more unit lowers expected relative fitness.
+      smallest_epsilon_factor: The smallest factor on all budgets at which it gains; None if none.
+      relative_fitness_without: What the others are expected to reach without it; None if it was
+        not asked, as for the only owner of a study.
+      harms: Whether that is noticeably better; None as above.
+      gain_without: Who would gain then; None as above.
+    """
+
+    name: str
+    records: int
+    epsilon: str
+    relative_fitness_alone: float
+    gains: bool
+    one_more_epsilon_is_worth: float
+    smallest_epsilon_factor: float | None
+    relative_fitness_without: float | None = None
+    harms: bool | None = None
+    gain_without: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smallest:
+    """Where half of the owners gain, in the study's middle; None where nothing tried is enough."""
+
+    epsilon: float | None
+    records: float | None
+    owners: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answers put together, as ``forecast.json`` holds them.
+
+    Args:
+      study: The study's name.
+      relative_fitness: The expected relative fitness.
+      interval_90: Between these are nine runs in ten.
+      design: Algorithm, horizon, clip and split of the study.
+      public_records: How many public records it was forecast from.
+      drift: How far the public records change along their table.
+      warnings: What the public records themselves say against the forecast.
+      owners: What it comes to for each owner.
+      smallest: Where collaboration begins to pay.
+      algorithms: The answers for other algorithms, by name.
+      curves: The answers along one quantity: its name, then its values.
+      failures: Why a point could not be computed, by the point's name.
+    """
+
+    study: str
+    relative_fitness: float
+    interval_90: tuple[float, float]
+    design: Mapping[str, object]
+    public_records: int
+    drift: float
+    warnings: tuple[str, ...]
+    owners: tuple[OwnerVerdict, ...]
+    smallest: Smallest
+    algorithms: Answers
+    curves: Mapping[str, Answers]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The verdict in plain values; what was not asked of an owner is left out."""
+        plain = asdict(self)
+        for owner in plain["owners"]:
+            if owner["relative_fitness_without"] is None:
+                for key in ("relative_fitness_without", "harms", "gain_without"):
+                    del owner[key]
+        return plain
+
+
+def verdict(
+    candidate: Candidate, answers: Answers, failures: Mapping[str, str] | None = None
+) -> Verdict:
+    """The answers put together.
+
+    Args:
+      candidate: The study.
+      answers: The answers by the questions' names; that of "study" must be there.
+      failures: Why points could not be computed, by their names.
+    """
     study = answers["study"]
-    psi, N = float(study["relative_fitness"]), len(candidate.num_records)
-    moved = drift(candidate.groups)
-    owners = []
-    for i, entry in enumerate(candidate.settings.owners):
-        alone = float(study["alone"][i])
-        owner = {
-            "name": entry.name,
-            "records": candidate.num_records[i],
-            "epsilon": str(entry.epsilon or candidate.settings.privacy.epsilon),
-            "relative_fitness_alone": alone,
-            "gains": psi < alone,
-            "one_more_epsilon_is_worth": psi - _psi(answers, f"unit-{i}"),
-            "smallest_epsilon_factor": _smallest(answers, "epsilon", FACTORS, alone),
-        }
-        if N > 1 and f"without-{i}" in answers:
-            without = _psi(answers, f"without-{i}")
-            others = [j for j in range(N) if j != i]
-            owner |= {
-                "relative_fitness_without": without,
-                "harms": without < psi * (1 - NOTICEABLE),
-                "gain_without": [
-                    candidate.settings.owners[j].name
-                    for j in others
-                    if without < float(study["alone"][j])
-                ],
-            }
-        owners.append(owner)
-    return {
-        "study": candidate.settings.name,
-        "relative_fitness": psi,
-        "interval_90": [study["low"], study["high"]],
-        "design": {key: study[key] for key in ("algorithm", "horizon", "clip", "split")},
-        "public_records": len(candidate.groups.records),
-        "drift": moved,
-        "warnings": _warnings(candidate, moved),
-        "owners": owners,
-        "smallest": _thresholds(candidate, answers),
-        "algorithms": {
-            name: dict(answers[f"by-{name}"]) for name in COMPARED if f"by-{name}" in answers
+    change = drift(candidate.groups)
+    return Verdict(
+        study=candidate.settings.name,
+        relative_fitness=study.relative_fitness,
+        interval_90=(study.low, study.high),
+        design={
+            "algorithm": study.algorithm,
+            "horizon": study.horizon,
+            "clip": study.clip,
+            "split": study.split,
         },
-        "curves": {
+        public_records=len(candidate.groups.records),
+        drift=change,
+        warnings=tuple(_warnings(candidate, change)),
+        owners=tuple(_owner(candidate, answers, i) for i in range(len(candidate.num_records))),
+        smallest=_smallest(candidate, answers),
+        algorithms={name: answers[f"by-{name}"] for name in COMPARED if f"by-{name}" in answers},
+        curves={
             kind: {
-                key.removeprefix(f"{kind}-"): dict(answer)
+                key.removeprefix(f"{kind}-"): answer
                 for key, answer in answers.items()
                 if key.startswith(f"{kind}-")
             }
-            for kind in ("epsilon", "size", "owners", "horizon", "clip", "split")
+            for kind in CURVES
         },
-    }
+        failures=failures or {},
+    )
 
 
-def _psi(answers: Mapping[str, Mapping[str, Any]], key: str) -> float:
+def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
+    """The verdict on one owner."""
+    study, entries = answers["study"], candidate.settings.owners
+    psi, alone = study.relative_fitness, study.alone[i]
+    without = answers.get(f"without-{i}")
+    return OwnerVerdict(
+        name=entries[i].name,
+        records=candidate.num_records[i],
+        epsilon=str(entries[i].epsilon or candidate.settings.privacy.epsilon),
+        relative_fitness_alone=alone,
+        gains=psi < alone,
+        one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
+        smallest_epsilon_factor=_smallest_factor(answers, "epsilon", FACTORS, alone),
+        relative_fitness_without=None if without is None else without.relative_fitness,
+        harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
+        gain_without=None
+        if without is None
+        else tuple(
+            entry.name
+            for j, entry in enumerate(entries)
+            if j != i and without.relative_fitness < study.alone[j]
+        ),
+    )
+
+
+def _psi(answers: Answers, key: str) -> float:
     """The expected relative fitness of a point; NaN where it failed."""
-    return float(answers[key]["relative_fitness"]) if key in answers else float("nan")
+    return answers[key].relative_fitness if key in answers else float("nan")
 
 
-def _smallest(
-    answers: Mapping[str, Mapping[str, Any]], kind: str, factors: Sequence[float], alone: float
+def _smallest_factor(
+    answers: Answers, kind: str, factors: Sequence[float], alone: float
 ) -> float | None:
     """The smallest factor at which the common model is as good as ``alone``; None if at none."""
     points = [(f, _psi(answers, f"{kind}-{f:g}")) for f in factors if f"{kind}-{f:g}" in answers]
@@ -103,9 +199,7 @@ def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
     return None
 
 
-def _thresholds(
-    candidate: Candidate, answers: Mapping[str, Mapping[str, Any]]
-) -> dict[str, float | None]:
+def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
     """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle."""
     epsilons = [
         float(entry.epsilon or candidate.settings.privacy.epsilon)
@@ -114,27 +208,27 @@ def _thresholds(
 
     def ratio(key: str) -> float:
         answer = answers[key]
-        return float(answer["relative_fitness"] / np.median(answer["alone"]))
+        return float(answer.relative_fitness / np.median(answer.alone))
 
     by_epsilon = [(f, ratio(k)) for f in FACTORS if (k := f"epsilon-{f:g}") in answers]
     by_size = [(f, ratio(k)) for f in FACTORS if (k := f"size-{f:g}") in answers]
     by_owners = [(float(c), ratio(k)) for c in OWNERS if c > 1 and (k := f"owners-{c}") in answers]
     epsilon, size = _crossing(by_epsilon), _crossing(by_size)
     paying = [count for count, value in by_owners if value <= 1.0]
-    return {
-        "epsilon": None if epsilon is None else epsilon * float(np.median(epsilons)),
-        "records": None if size is None else size * float(np.median(candidate.num_records)),
-        "owners": paying[0] if paying else None,
-    }
+    return Smallest(
+        epsilon=None if epsilon is None else epsilon * float(np.median(epsilons)),
+        records=None if size is None else size * float(np.median(candidate.num_records)),
+        owners=paying[0] if paying else None,
+    )
 
 
-def _warnings(candidate: Candidate, moved: float) -> list[str]:
+def _warnings(candidate: Candidate, change: float) -> list[str]:
     """What the public records themselves say against the forecast."""
-    groups, said = candidate.groups, []
-    if moved > NOTABLE_DRIFT:
-        said.append(
+    groups, warnings = candidate.groups, []
+    if change > NOTABLE_DRIFT:
+        warnings.append(
             f"the public records change along their table: a model of its first third loses "
-            f"{moved:.0%} on its last; if the owners' records are of another time, the forecast "
+            f"{change:.0%} on its last; if the owners' records are of another time, the forecast "
             "may be off by a factor of two"
         )
     if candidate.labels is not None:
@@ -144,12 +238,12 @@ def _warnings(candidate: Candidate, moved: float) -> list[str]:
             if group not in groups.usable
         ]
         if unknown:
-            said.append(
+            warnings.append(
                 f"no public group stands for {', '.join(unknown)}: groups at random play them"
             )
     if len(groups.records) < 20 * groups.records.features.shape[1]:
-        said.append(
+        warnings.append(
             f"{len(groups.records)} public records for {groups.records.features.shape[1]} "
             "features are few; expect a rough forecast"
         )
-    return said
+    return warnings

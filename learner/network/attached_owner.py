@@ -62,7 +62,7 @@ class OwnerStream:
         return iter(self._outgoing.get, None)
 
     def take(self, message: pb.OwnerMessage | codec.Unreadable) -> None:
-        """Keep what the owner said, for those who wait for it."""
+        """Keep the owner's message for the thread that waits for it."""
         with self._changed:
             if isinstance(message, codec.Unreadable):
                 self.blame("sent bytes that are no message of this protocol")
@@ -88,7 +88,7 @@ class OwnerStream:
             self.end()
 
     def end(self) -> None:
-        """Say nothing more."""
+        """End the stream; nothing more is sent."""
         with self._changed:
             self.open = False
             self._changed.notify_all()
@@ -100,10 +100,10 @@ class AttachedOwner:
 
     Args:
       name: The owner's name in the study.
-      changed: Told whenever anything about any owner changes.
+      changed: Notified whenever anything about any owner changes.
       deadline: Seconds that one answer may take.
       patience: Seconds to wait for the owner to come for the first time.
-      token: Tells the owner who asks; None sends none.
+      token: Identifies the learner to the owner; None sends none.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class AttachedOwner:
     def _call_once(self, message: pb.LearnerMessage) -> pb.OwnerMessage:
         """One reply to one call."""
         with self._changed:
-            # Who has never been there is still being started; who has left is away.
+            # An owner that has never attached may still be starting; one that was there is away.
             self._changed.wait_for(lambda: self._stream is not None, self._patience)
         with self._asking:
             self._raise_fault()

@@ -1,14 +1,13 @@
 """A study's own CA, and one certificate for each owner and learner.
 
 The CA's key never leaves the folder it was made in; each party gets three files. A certificate
-tells whether its holder is an owner or a learner, so one owner cannot question another, and it
-can be used at a port only by a party that has hosts.
+says whether its holder is an owner or a learner, so an owner cannot query another owner. Only the
+certificate of a party with hosts can be used at a port.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,12 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import InputError
+from common.files import write_whole
 from common.tls import Role, role_uri
 
 __all__ = ["Issued", "Party", "make_certificates"]
 
 CA_FOLDER = "ca"
-# Renewed in time by any daily job, and long before a run of days would notice.
+# A daily job renews in time, and no run of a few days meets an expired certificate.
 RENEW_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(minutes=5)
 
@@ -58,13 +58,13 @@ class Party:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its certificate is for: an owner that serves is its hosts, others are their name."""
+        """The names in its certificate: the hosts of an owner that serves, else name and hosts."""
         return self.hosts if self.role == "owner" and self.hosts else (self.name, *self.hosts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Issued:
-    """A party's certificate as it now lies in its folder."""
+    """A party's certificate as it now is in its folder."""
 
     party: Party
     folder: Path
@@ -121,9 +121,9 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
             .sign(key, hashes.SHA256())
         )
         folder.mkdir(parents=True, exist_ok=True)
-        # The key last: its being there says that the certificate is too.
-        _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
-        _write(folder / "key.pem", _key_pem(key), mode=0o600)
+        # The key last: where it is, the certificate is too.
+        write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
+        write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
     try:
         certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         loaded = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
@@ -140,7 +140,7 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
     folder = out / party.name
     found = None if renew else _still_good(folder, party, authority)
     certificate = found or _sign(folder, party, authority, days=days)
-    _write(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
+    write_whole(folder / "ca.pem", _pem(authority.certificate), mode=0o644)
     return Issued(
         party=party,
         folder=folder,
@@ -150,7 +150,7 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
 
 
 def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certificate | None:
-    """The certificate that lies there, if it may stay."""
+    """The certificate that is there, if it may stay."""
     try:
         found = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         found.verify_directly_issued_by(authority.certificate)
@@ -178,13 +178,13 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
     )
     certificate = builder.sign(authority.key, hashes.SHA256())
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "key.pem", _key_pem(key), mode=0o600)
-    _write(folder / "certificate.pem", _pem(certificate), mode=0o644)
+    write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
+    write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
     return certificate
 
 
 def _purposes(party: Party) -> list[x509.ObjectIdentifier]:
-    """What its certificate may be shown as."""
+    """The uses that its certificate allows."""
     purposes = []
     if party.may_be_called:
         purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
@@ -195,8 +195,8 @@ def _purposes(party: Party) -> list[x509.ObjectIdentifier]:
 
 def _alternatives(party: Party) -> list[x509.GeneralName]:
     """Its hosts or name, and what it is."""
-    told = x509.UniformResourceIdentifier(role_uri(party.role, party.name))
-    return [*(_general_name(host) for host in party.names), told]
+    role = x509.UniformResourceIdentifier(role_uri(party.role, party.name))
+    return [*(_general_name(host) for host in party.names), role]
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -254,15 +254,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(path: Path, data: bytes, *, mode: int) -> None:
-    """Whole or not at all, and never readable by more than ``mode`` says, not even at first."""
-    draft = path.with_name(f".{path.name}.part")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        os.fchmod(handle, mode)
-        os.fsync(handle)
-    os.replace(draft, path)

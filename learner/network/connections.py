@@ -1,4 +1,4 @@
-"""The owners of a study as the learner reaches them: on their ports, on ours, or right here."""
+"""The owners of a study as the learner reaches them: at their ports, at ours, or in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from learner.network.tokens import check_token_route, load_token
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.training.initiative import Requests
-from learner.training.memory_owner import OwnShard
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
 __all__ = ["Connections", "remote_owners", "simulated_owners"]
@@ -46,20 +46,20 @@ def remote_owners(
 
     Args:
       settings: The study.
-      feature_map: What the own shard is mapped by.
+      feature_map: The map for the learner's own shard.
       base: The folder that relative paths start from.
       insecure: Whether plain text may leave this machine.
-      on_listening: Told of the port where owners are waited for.
+      on_listening: Called with the port where owners are waited for.
 
     Raises:
-      InputError: An address is missing or cannot be used, or the own table cannot.
+      InputError: An address is missing or cannot be used, or the learner's own table cannot.
     """
     if settings.algorithm.initiative == "owner":
         address = settings.network.listen
         if address is None:
             raise InputError(
                 'network.listen is missing: with algorithm.initiative = "owner" the owners come '
-                "to us; give HOST:PORT"
+                "to the learner; give HOST:PORT"
             )
         encrypted = settings.tls is not None
         refuse_plain_text("network.listen", address, tls=encrypted, insecure=insecure)
@@ -119,7 +119,7 @@ def simulated_owners(
         addresses = {process.name: process.address for process in processes}
         yield Connections(
             [
-                OwnShard(entry.name, shard)
+                LocalShard(entry.name, shard)
                 if entry.name == own
                 else GrpcOwner(entry.name, addresses[entry.name], deadline=deadline)
                 for entry, shard in zip(settings.owners, shards, strict=True)
@@ -157,10 +157,10 @@ def _owner(
     identity: Identity | None,
     insecure: bool,
 ) -> Owner:
-    """One owner at its address, or the own shard."""
+    """One owner at its address, or the learner's own shard."""
     if entry.name == settings.learner.own:
         table = read_table(table_source(settings, entry, base=base), base=base)
-        return OwnShard(entry.name, feature_map.apply(table, where=entry.name))
+        return LocalShard(entry.name, feature_map.apply(table, where=entry.name))
     if entry.address is None:
         raise InputError(
             f"owners: {entry.name} has no address; give address = HOST:PORT, "
@@ -186,10 +186,10 @@ def _token(
     encrypted: bool,
 ) -> str | None:
     """The token for one owner, read where the settings say."""
-    own = entry.token is not None
-    where = entry.token if own else settings.network.token
+    has_own = entry.token is not None
+    where = entry.token if has_own else settings.network.token
     if where is None:
         return None
-    setting = f"owners.{entry.name}.token" if own else "network.token"
+    setting = f"owners.{entry.name}.token" if has_own else "network.token"
     check_token_route(address, encrypted=encrypted, setting=setting)
     return load_token(where, base=base, setting=setting)

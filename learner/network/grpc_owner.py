@@ -43,7 +43,7 @@ class GrpcOwner:
       name: The owner's name in the study.
       address: HOST:PORT.
       deadline: Seconds that one answer may take.
-      token: Tells the owner who asks; None sends none.
+      token: Identifies the learner to the owner; None sends none.
       identity: Our certificate; None speaks plain text.
     """
 
@@ -180,7 +180,7 @@ class GrpcOwner:
         return self._named(kind, detail)
 
     def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
-        """An error that says whose it is."""
+        """An error that names the owner."""
         return kind(f"{self._who}: {detail}")
 
     def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:
@@ -245,7 +245,7 @@ class _Stream:
         self._asked.release()
         due = time.monotonic() + self._deadline
         is_live = True
-        # A look now and then: the reader may not be told that the stream is over.
+        # A check now and then: the reader may not learn that the stream is over.
         while is_live and (left := due - time.monotonic()) > 0:
             is_live = self._call.is_active()
             try:

@@ -33,7 +33,7 @@ class ListeningLearner:
 
     Guarantees:
       * An owner that the study does not name is turned away, with a sentence.
-      * With an identity an owner is who its certificate says, and nobody without one gets in.
+      * With an identity, owners are known by their certificates, and nobody else is let in.
       * Owners are asked one at a time, by whoever runs the loop.
 
     Args:
@@ -42,7 +42,7 @@ class ListeningLearner:
       deadline: Seconds that one answer may take.
       patience: Seconds to wait for owners to come for the first time.
       tokens: A token for each owner, or None for none.
-      identity: Our certificate; None speaks plain text.
+      identity: Our certificate; None for plain text.
 
     Raises:
       InputError: The address cannot be used.
@@ -93,7 +93,7 @@ class ListeningLearner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Listen no more; owners that were not told goodbye will try to come back."""
+        """Stop listening; owners that got no goodbye will try to come back."""
         for stream in self._streams():
             stream.end()
         self._server.stop(STOP_SECONDS).wait(2 * STOP_SECONDS)
@@ -226,7 +226,7 @@ class _Service:
         return stream.messages()
 
     def _name(self, request_iterator: Iterator[_Message], context: grpc.ServicerContext) -> str:
-        """The name in the hello; who says nothing is cut off, or it would hold a thread."""
+        """The name in the hello; a silent stream is cancelled, or it would hold a thread."""
         patience = threading.Timer(self._deadline, context.cancel)
         patience.daemon = True
         patience.start()
@@ -245,7 +245,7 @@ def _check_certificate(context: grpc.ServicerContext, name: str) -> None:
     if peer is None or peer.role == "learner":
         _turn_away(
             context,
-            "it wants an owner's certificate; make one with copriv certs --owner NAME",
+            "an owner's certificate is needed; make one with copriv certs --owner NAME",
         )
     if peer.name != name:
         _turn_away(
@@ -262,7 +262,7 @@ def _turn_away(context: grpc.ServicerContext, sentence: str) -> NoReturn:
 
 
 def _listen(request_iterator: Iterator[_Message], stream: OwnerStream) -> None:
-    """Take what an owner says until its stream breaks."""
+    """Take an owner's messages until its stream ends."""
     try:
         for message in request_iterator:
             stream.take(message)

@@ -16,6 +16,7 @@ import numpy as np
 import tomli_w
 
 from common.errors import InputError, OwnerFailedError
+from common.files import write_whole
 from common.tables import TableSource
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -70,12 +71,12 @@ def owner_processes(
 ) -> Iterator[Sequence[OwnerProcess]]:
     """Start every owner of the study, and stop them all at the end, whatever happens.
 
-    Each gets a folder of its own in the run folder: settings, ledger, log. With the address of a
-    ``learner`` they go there instead of serving on ports of their own. Their lifetime budgets
-    are for so many ``studies``. An owner that is the learner gets no process.
+    Each has its own folder in the run folder: settings, ledger, log. With the address of a
+    ``learner`` they connect to it instead of serving at ports. Their lifetime budgets are for
+    this number of ``studies``. An owner that is the learner gets no process.
 
     Raises:
-      InputError: An owner did not start; its own sentence is passed on.
+      InputError: An owner did not start; the sentence is the owner's.
     """
     starting = []
     try:
@@ -86,7 +87,8 @@ def owner_processes(
             folder.mkdir(parents=True, exist_ok=True)
             source = table_source(settings, entry, base=base)
             epsilon = entry.epsilon or settings.privacy.epsilon
-            (folder / "owner.toml").write_text(
+            write_whole(
+                folder / "owner.toml",
                 owner_toml(
                     entry,
                     source,
@@ -95,7 +97,6 @@ def owner_processes(
                     studies=studies,
                     clock_seed=_clock_seed(settings, index),
                 ),
-                encoding="utf-8",
             )
             seed = None if insecure_noise_seed is None else insecure_noise_seed + index
             process = _start(
@@ -149,7 +150,7 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
 def _start(
     folder: Path, seed: int | None, *, learner: str | None, allow_private_bounds: bool
 ) -> subprocess.Popen[str]:
-    """One owner process; it ends by itself when this process is gone."""
+    """One owner process; it ends by itself when this process ends."""
     what = ["serve"] if learner is None else ["attach", "--learner", learner]
     command = [sys.executable, "-m", "owner.cli", *what, "owner.toml", "--with-parent"]
     if seed is not None:
@@ -170,15 +171,15 @@ def _start(
 
 
 def _port(name: str, process: subprocess.Popen[str], folder: Path, learner: str | None) -> int:
-    """Wait for the line that tells the port, 0 for none; one that ends instead has said why."""
+    """Wait for the line with the port, 0 for none; an owner that ends instead has logged why."""
     line = process.stdout.readline() if process.stdout else ""
     if learner is not None and line.startswith(ATTACH_LINE):
         return 0
     if line.startswith(START_LINE):
         return int(line.removeprefix(START_LINE))
     status = process.wait()
-    said = (folder / "owner.log").read_text(encoding="utf-8").strip().splitlines()
-    sentence = said[-1].removeprefix("copriv-owner: ") if said else f"exit status {status}"
+    lines = (folder / "owner.log").read_text(encoding="utf-8").strip().splitlines()
+    sentence = lines[-1].removeprefix("copriv-owner: ") if lines else f"exit status {status}"
     kind = InputError if status == InputError.exit_status else OwnerFailedError
     raise kind(f"owner {name} did not start: {sentence}")
 

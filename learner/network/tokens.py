@@ -1,4 +1,4 @@
-"""The learner's tokens: secrets that tell an owner who asks, kept out of the study's file."""
+"""The learner's tokens: secrets that identify it to an owner, kept out of the study's file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def load_token(
 
 
 def check_token_route(address: str, *, encrypted: bool, setting: str) -> None:
-    """Refuse to send a token where everybody on the way can read it.
+    """Refuse to send a token unencrypted to another machine.
 
     Raises:
       InputError: The address is another machine's and the connection is plain text.

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.features import FeatureMap
 from common.losses import LOSSES, Loss, Regulariser
 from common.terms import StudyTerms
@@ -27,8 +27,6 @@ from learner.planning.roles import clock_rates, frequency_of, groups_of
 from learner.planning.settings import StudySettings
 
 __all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +117,13 @@ class Plan:
 
     def terms(self, feature_map: FeatureMap, *, study_id: str) -> list[StudyTerms]:
         """What each owner is asked to agree to; 0 responses where it is not asked at all."""
-        settings = self.settings
+        settings, feature_map_text = self.settings, feature_map.to_json()
         return [
             StudyTerms(
                 study_id=study_id,
                 **self.loss.as_terms(),
                 theta_max=settings.model.theta_max,
-                feature_map=feature_map.to_json(),
+                feature_map=feature_map_text,
                 horizon=self.horizon,
                 responses=responses,
                 epsilon=entry.epsilon or settings.privacy.epsilon,

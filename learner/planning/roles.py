@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups
 from learner.planning.settings import StudySettings
@@ -21,8 +21,6 @@ __all__ = [
     "groups_of",
     "own_index",
 ]
-
-Vector = NDArray[np.float64]
 
 
 def groups_of(settings: StudySettings) -> Groups:
@@ -99,7 +97,7 @@ def epsilons_of_groups(epsilons: Vector, groups: Groups) -> Vector:
     :math:`\epsilon = (\sum_j \epsilon_j^{-2})^{-1/2}`.
 
     Args:
-      epsilons: Each owner's epsilon, infinite for the own shard, shape (N,).
+      epsilons: Each owner's epsilon, infinite for the learner's own shard, shape (N,).
       groups: The groups.
 
     >>> epsilons_of_groups(np.array([3.0, np.inf, 4.0, 1.0]), ((0, 2), (1,), (3,)))

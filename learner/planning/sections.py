@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
 from common.names import Name
 from common.tables import TableSource
 from learner.algorithms.table import ALGORITHMS, OPTIONAL_KEYS
@@ -36,9 +36,6 @@ Profile = Literal["published", "recommended"]
 Initiative = Literal["learner", "broadcast", "owner"]
 Correction = Literal["none", "rates", "counted"]
 Clocks = Literal["given", "records"]
-
-
-TokenPlace = Annotated[str, Field(pattern=r"^(file|env):.+$")]
 
 
 def _algorithm(name: str) -> str:
@@ -206,7 +203,7 @@ class NetworkSettings(Settings):
 
     deadline: Positive = 30.0
     patience: Positive = 60.0
-    token: TokenPlace | None = None
+    token: SecretPlace | None = None
     listen: Address | None = None
     retries: Annotated[int, Field(ge=0, le=10)] = 3
     metrics: Address | None = None
@@ -230,7 +227,7 @@ class OwnerEntry(Settings):
     address: Address | None = None
     data: TableSource | None = None
     epsilon: Epsilon | None = None
-    token: TokenPlace | None = None
+    token: SecretPlace | None = None
     clock_rate: Positive = 1.0
     listening: Annotated[float, Field(gt=0, le=1)] = 1.0
 
@@ -242,7 +239,7 @@ class LearnerSettings(Settings):
       own: The owner that learns. Its shard is read here and asked without noise or charge; the
         model then depends on its raw records.
       shows_model: Must be true together with ``own``: the queries carry models, so the other
-        owners see what the own records did to them, and nothing hides these records there.
+        owners see what the learner's records did to them, and nothing hides these records there.
     """
 
     own: str | None = None

@@ -201,8 +201,8 @@ def _own_problems(settings: StudySettings) -> Sequence[str]:
         return [f"learner.own: {own!r} is no owner of this study; name one of its owners"]
     if settings.algorithm.initiative != "learner":
         return [
-            'learner.own needs algorithm.initiative = "learner": the own shard has no clock or '
-            "port of its own"
+            'learner.own needs algorithm.initiative = "learner": the learner\'s own shard '
+            "has no clock and no port"
         ]
     if not settings.learner.shows_model:
         return [

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
@@ -43,7 +44,6 @@ __all__ = [
     "summarise",
 ]
 
-Vector = NDArray[np.float64]
 AlgorithmKind = Literal["published", "recommended", "synchronous-1", "synchronous-2", "moments"]
 ALGORITHMS: tuple[AlgorithmKind, ...] = (
     "published",
@@ -61,7 +61,7 @@ class Family:
     """Real records that studies are made of.
 
     Args:
-      name: What they are called.
+      name: The family's name.
       feature_map: Fitted on the public records.
       public: The public records.
       public_labels: Their groups; None for consecutive parts.
@@ -93,7 +93,7 @@ class Family:
 
     @property
     def is_one_table(self) -> bool:
-        """Whether owners share out one ordered table."""
+        """Whether owners take consecutive parts of one ordered table."""
         return len(self.shards) == 1
 
     def records_of(self, case: Case) -> list[Records]:
@@ -152,7 +152,7 @@ def draw_cases(
       families: Where the owners come from.
       per_family: Studies of each.
       smallest: The fewest records of an owner.
-      rng: Where the randomness comes from.
+      rng: Source of the randomness.
     """
     for family in families:
         names = list(family.shards)
@@ -166,7 +166,7 @@ def draw_cases(
             else:
                 owners = rng.permutation(names)[:N].tolist()
                 available = np.array([len(family.shards[name]) for name in owners])
-                # One size for all when they are equal, else a fraction of the own records.
+                # One size for all when they are equal, else a fraction of each one's records.
                 kept = np.exp(np.log(smallest / available) * rng.random(1 if equal else N))
                 sizes = np.full(N, (available * kept).min()) if equal else available * kept
             level = rng.uniform(-1.0, 2.0)
@@ -236,7 +236,7 @@ def compare(
 
 
 def _spread(records: Records, size: int) -> Records:
-    """So many records of a shard, evenly spread over it.
+    """This many records of a shard, evenly spread over it.
 
     Raises:
       InputError: It has fewer.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pandas as pd
 
 from common.errors import InputError
+from common.files import write_whole
 
 __all__ = ["markdown_table", "replace_section"]
 
@@ -49,6 +49,4 @@ def replace_section(path: Path, name: str, text: str) -> None:
     else:
         new = f"{old.rstrip()}\n\n{block}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(new, encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, new)

@@ -27,7 +27,7 @@ BLACK, MARKERS = "black", "os^Dv"
 
 
 def draw(figure: Figure, numbers: pd.DataFrame, path: Path) -> None:
-    """Draw a figure as SVG, and as PNG where the path says so."""
+    """Draw a figure as SVG, or as PNG if the path ends so."""
     kinds: dict[Kind, Callable[[Figure, pd.DataFrame], Canvas]] = {
         "percentiles": _percentiles,
         "timing": _timing,
@@ -48,7 +48,7 @@ def _canvas(columns: int, *, wide: float = 3.3, high: float = 2.9) -> tuple[Canv
 
 
 def _short(value: float) -> str:
-    """Three digits, none of them of a count lost."""
+    """Three digits, or all of a count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -88,7 +88,7 @@ def _percentiles(figure: Figure, numbers: pd.DataFrame) -> Canvas:
 
 
 def _timing(figure: Figure, numbers: pd.DataFrame) -> Canvas:
-    """Whose each tick is."""
+    """Which owner each tick belongs to."""
     canvas, (axis,) = _canvas(1, wide=5.5, high=2.2)
     shown = numbers.head(200)
     axis.plot(shown["k"], shown["owner"], "|", color=BLACK, markersize=5)

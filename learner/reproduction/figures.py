@@ -64,7 +64,7 @@ def _percentiles(lab: Lab) -> pd.DataFrame:
 
 
 def _timing(lab: Lab) -> pd.DataFrame:
-    """Whose each tick is."""
+    """Which owner each tick belongs to."""
     sizes = lab.sizes
     rng = np.random.default_rng(SEED)
     ticks = rng.integers(len(sizes), size=lab.figure.horizon)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
@@ -34,11 +35,10 @@ from learner.reproduction.public_data import Files, hospital_family, loan_family
 
 __all__ = ["SEED", "Lab", "Laboratory"]
 
-Vector = NDArray[np.float64]
 
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
-# The papers' n_i; of hospitals it is only told that they have at least so many.
+# The papers' n_i; of hospitals the papers say only that they have at least so many.
 PAPER_RECORDS: dict[Data, int] = {"loans": 250_000, "hospitals": 10_000, "cards": 30_000}
 # The papers' epsilons.
 SMALLEST_EPSILON, LARGEST_EPSILON, GRID = 1.0, 100.0, 5
@@ -66,7 +66,7 @@ class Lab:
 
     @property
     def regularisation(self) -> float:
-        """The coefficient of g in this paper; for [S]'s regression as good as none."""
+        """The coefficient of g in this paper; for [S]'s regression almost 0."""
         if self.figure.data == "cards":
             return 0.5 if self.figure.synchronous else 5e-6
         return 1e-12 if self.figure.synchronous else 1e-5
@@ -223,9 +223,9 @@ class Laboratory:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._loans = cache(lambda: loan_family(files.loans))
-        self._hospitals = cache(lambda: hospital_family(files.facilities, largest=1000))
-        self._cards = cache(lambda: read_cards(files.cards))
+        self._loans = cache(lambda: loan_family(files.path("loans")))
+        self._hospitals = cache(lambda: hospital_family(files.path("facilities"), largest=1000))
+        self._cards = cache(lambda: read_cards(files.path("cards")))
         self._grids: dict[tuple[bool, Data], pd.DataFrame] = {}
 
     def lab(self, figure: Figure) -> Lab:

@@ -21,9 +21,9 @@ class Figure:
       kind: What is shown.
       data: On which records.
       horizon: T.
-      axis: For lines, what they run along.
+      axis: The variable of the lines.
       slopes: The slopes of log fitness that the paper shows, by axis.
-      improves: The factor between the first two epsilons that the paper tells, if it does.
+      improves: The factor between the first two epsilons, if the paper gives it.
       differs: Why it is otherwise here, where it is.
       reports: What the paper says of it.
     """

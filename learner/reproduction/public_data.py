@@ -2,7 +2,7 @@
 
 =========  ====================================================================================
 loans      Lending Club, section V-A of [A] and IV-A of [S]; public: the last ten thousand rows
-hospitals  New York stays, section V-B of [A]; owners are counties, or hospitals where told
+hospitals  New York stays, section V-B of [A]; owners are counties, or hospitals
 cards      card transactions, section V-C of [A] and IV-B of [S]
 =========  ====================================================================================
 """
@@ -44,9 +44,26 @@ HOSPITAL_DROPPED = (
 LARGEST_OWNERS = 14
 
 
+# What to bring for each, and from where: no copy of copriv holds these files.
+BRING = {
+    "loans": "Lending Club's table of accepted loans",
+    "hospitals": "New York's hospital stays (SPARCS De-Identified, health.data.ny.gov)",
+    "facilities": "New York's hospital stays with the column Facility Name (SPARCS De-Identified, "
+    "health.data.ny.gov)",
+    "cards": "creditcard.csv of the Machine Learning Group of ULB and Worldline",
+}
+# Where each is in a folder of reduced files.
+IN_FOLDER = {
+    "loans": "lending/lc_2007_2011_*.parquet",
+    "hospitals": "sparcs/sparcs_2020_*.parquet",
+    "facilities": "sparcs/sparcs_2021_*.parquet",
+    "cards": "creditcard/creditcard_partial_union*.parquet",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """Where the public tables are.
+    """Where the public tables are; None where there is none.
 
     Args:
       loans: Lending Club's table.
@@ -55,36 +72,34 @@ class Files:
       cards: The card transactions.
     """
 
-    loans: Path
-    hospitals: Path
-    facilities: Path
-    cards: Path
+    loans: Path | None = None
+    hospitals: Path | None = None
+    facilities: Path | None = None
+    cards: Path | None = None
 
     @classmethod
     def in_folder(cls, folder: Path) -> Files:
-        """The reduced files of a data folder, whatever their exact names.
+        """The reduced files that a data folder has, whatever their exact names."""
+        return cls(**{name: _first(folder, pattern) for name, pattern in IN_FOLDER.items()})
+
+    def path(self, name: str) -> Path:
+        """One table.
 
         Raises:
-          InputError: One is missing.
+          InputError: There is none; the sentence says what to bring.
         """
-        return cls(
-            loans=_one(folder, "lending", "lc_2007_2011_*"),
-            hospitals=_one(folder, "sparcs", "sparcs_2020_*"),
-            facilities=_one(folder, "sparcs", "sparcs_2021_*"),
-            cards=_one(folder, "creditcard", "creditcard_partial_union*"),
-        )
+        found: Path | None = getattr(self, name)
+        if found is None:
+            raise InputError(
+                f"the records of {name} do not come with copriv; give --{name} FILE, "
+                f"{BRING[name]} as CSV or Parquet, or --data FOLDER with {IN_FOLDER[name]}"
+            )
+        return found
 
 
-def _one(folder: Path, name: str, pattern: str) -> Path:
-    found = sorted(
-        path for path in (folder / name).glob(f"{pattern}.parquet") if "mask" not in path.name
-    )
-    if not found:
-        raise InputError(
-            f"{folder / name}: no file {pattern}.parquet; give the folder of the public records "
-            "with --data, or your own files"
-        )
-    return found[0]
+def _first(folder: Path, pattern: str) -> Path | None:
+    found = sorted(path for path in folder.glob(pattern) if "mask" not in path.name)
+    return found[0] if found else None
 
 
 def loan_family(path: Path, *, public_rows: int = 10_000, dated: bool = True) -> Family:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ SLOPE_TOLERANCE = 0.25
 INTRODUCTION = """\
 ## The figures of both papers
 
-`copriv reproduce all --out docs/figures --document docs/results.md`
+`copriv reproduce all --data FOLDER --out docs/figures --document docs/results.md`
 
 A is the paper of 2021, S that of 2020. Owners are as large as the files at hand allow. Smaller
 owners need a larger epsilon for the same noise: epsilons are those of the papers times the number
@@ -35,7 +35,7 @@ said of the shape: order, direction, slope. Fitted constants hold the bound Xi a
 feature map at hand; they do not compare with the papers'."""
 # A median has come to a neighbourhood of the optimum below this share of theta = 0.
 NEIGHBOURHOOD = 0.2
-# Factors that differ by no more than this are told as the same.
+# Factors that differ by no more than this count as the same.
 SAME_FACTOR = 3.0
 # Below this share there is nothing left to fall.
 SETTLED = 0.01
@@ -64,33 +64,29 @@ def chosen_figures(names: Sequence[str]) -> list[Figure]:
 def run_reproduction(
     names: Sequence[str],
     *,
-    data: Path,
-    loans: Path | None = None,
-    facilities: Path | None = None,
-    cards: Path | None = None,
+    data: Path | None,
+    tables: Mapping[str, Path | None],
     out: Path,
     document: Path | None,
     console: Console,
 ) -> pd.DataFrame:
-    """Make figures: SVG and Parquet for each in ``out``; tell what they show.
+    """Make figures: SVG and Parquet for each in ``out``; print what they show.
 
     Args:
       names: Names of figures.
-      data: The folder of the reduced files, for what is not given.
-      loans: The user's own Lending Club table.
-      facilities: The user's own table of stays by hospital.
-      cards: The user's own card transactions.
+      data: A folder of reduced files, for what is not given; None for none.
+      tables: The user's own tables by the names in :class:`Files`; None for one that is not given.
       out: Where pictures and numbers go.
       document: A document whose section ``figures`` is written; None for none.
-      console: Where to tell.
+      console: Where to print.
 
     Raises:
-      InputError: A name is no figure, or a file is missing.
+      InputError: A name is no figure, or the records that one needs are not given.
     """
     from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
 
     figures = chosen_figures(names)
-    files = _files(data, {"loans": loans, "facilities": facilities, "cards": cards})
+    files = _files(data, tables, figures)
     out.mkdir(parents=True, exist_ok=True)
     laboratory = Laboratory(files)
     rows = []
@@ -99,36 +95,41 @@ def run_reproduction(
             numbers = figure_numbers(figure, laboratory)
             numbers.to_parquet(out / f"{figure.name}.parquet", index=False)
             draw(figure, numbers, out / f"{figure.name}.svg")
-            agrees, said = finding(figure, numbers)
+            agrees, sentence = finding(figure, numbers)
             if agrees == "no" and figure.differs:
-                said += f". Why: {figure.differs}"
+                sentence += f". Why: {figure.differs}"
             rows.append(
                 {
                     "figure": figure.name,
                     "paper": figure.reports,
-                    "here": said,
+                    "here": sentence,
                     "epsilons": f"x {numbers['scale'].iloc[0]:g}",
                     "agrees": agrees,
                 }
             )
             advance(done)
     table = pd.DataFrame(rows)
-    _tell(table, console)
+    _show(table, console)
     if document is not None:
         replace_section(document, "figures", _section(table, document, out))
     return table
 
 
-def _files(data: Path, given: dict[str, Path | None]) -> Files:
-    """The user's files where they are given, else those of the folder."""
+def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequence[Figure]) -> Files:
+    """The user's files where they are given, else those of the folder; all that figures need."""
     own = {name: path for name, path in given.items() if path is not None}
     for name, path in own.items():
         if not path.is_file():
             raise InputError(f"--{name} {path}: no such file; give a CSV or Parquet file")
-    if len(own) == len(given):
-        paths = {name: path for name, path in own.items() if path is not None}
-        return Files(**paths, hospitals=paths["facilities"])
-    return replace(Files.in_folder(data), **own)
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data {data}: no such folder; give the folder of the public records")
+    files = replace(Files() if data is None else Files.in_folder(data), **own)
+    for figure in figures:
+        try:
+            files.path("facilities" if figure.data == "hospitals" else figure.data)
+        except InputError as error:
+            raise InputError(f"{figure.name}: {error}") from None
+    return files
 
 
 def finding(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
@@ -158,13 +159,14 @@ def _of_percentiles(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     falls = bool(np.all(settled | improves))
     arrives = bool(medians[-1] < NEIGHBOURHOOD * untrained)
     enough = bool(medians[0] > figure.improves / SAME_FACTOR * medians[1])
-    told = ", ".join(
+    found = ", ".join(
         f"{median:.2g} at epsilon {epsilon:g}"
         for median, epsilon in zip(medians, ends["epsilon"], strict=True)
     )
     owners, records = numbers["owners"].iloc[0], numbers["records"].iloc[0]
     return _word(falls and arrives and enough), (
-        f"{owners} owners, the first of {records:,}: median {told}, of {untrained:.2g} at theta = 0"
+        f"{owners} owners, the first of {records:,}: median {found}, "
+        f"of {untrained:.2g} at theta = 0"
     )
 
 
@@ -197,7 +199,7 @@ def _of_bound(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     }
     constants = numbers.iloc[0]
     misfit = 10 ** float(constants["largest_misfit"])
-    told = ", ".join(
+    found = ", ".join(
         f"no slope in {along}: noise rules nowhere between bad and good"
         if np.isnan(value)
         else f"slope {value:.2f} in {along}"
@@ -210,7 +212,7 @@ def _of_bound(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     )
     low, high = numbers["without_noise"].min(), numbers["without_noise"].max()
     return _word(agrees), (
-        f"{told} of what noise adds; fitted c1' = {constants['sqrt_term']:.2g}, "
+        f"{found} of what noise adds; fitted c1' = {constants['sqrt_term']:.2g}, "
         f"c2' = {constants['linear_term']:.2g}, at most {misfit:.1f}-fold off; "
         f"without noise {low:.2g} to {high:.2g} is left"
     )
@@ -226,12 +228,12 @@ def _of_value(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     }
     if not fewest:
         return "no", "the first owner gains nowhere on this grid"
-    told = ", ".join(f"from {count} owners at epsilon {e:.3g}" for e, count in fewest.items())
+    found = ", ".join(f"from {count} owners at epsilon {e:.3g}" for e, count in fewest.items())
     # Fewer owners suffice where epsilon is larger.
     falls = bool(np.all(np.diff(list(fewest.values())) <= 0))
     records = numbers["records"].iloc[0]
     return _word(falls), (
-        f"with {records:,} records each the first gains {told}, nowhere on this grid at less"
+        f"with {records:,} records each the first gains {found}, nowhere on this grid at less"
     )
 
 
@@ -239,7 +241,7 @@ def _of_hospitals(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     del figure
     columns = [name for name in numbers.columns if name.startswith("gains_")]
     counts = {name.removeprefix("gains_"): int(numbers[name].sum()) for name in columns}
-    told = ", ".join(f"{count} gain at epsilon {e}" for e, count in counts.items())
+    found = ", ".join(f"{count} gain at epsilon {e}" for e, count in counts.items())
     few = min(counts.values()) <= len(numbers) / 2
     rising = few and list(counts.values()) == sorted(counts.values())
     small, large = numbers["records"].quantile([0.25, 0.75])
@@ -250,7 +252,7 @@ def _of_hospitals(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     untrained = numbers["untrained"].iloc[0]
     beaten = int((numbers["alone"] > untrained).sum())
     return _word(rising and bool(worse)), (
-        f"of {len(numbers)} hospitals {told}; theta = 0, at {untrained:.2g}, beats {beaten} of "
+        f"of {len(numbers)} hospitals {found}; theta = 0, at {untrained:.2g}, beats {beaten} of "
         "their own models on the union"
     )
 
@@ -263,11 +265,11 @@ def _of_scenarios(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     first = numbers[numbers["scenario"] == 1]
     effect = first["relative_fitness"].max() / first["relative_fitness"].min()
     best = means.idxmin() == means.index[-1] and means.idxmax() in (1, 3)
-    told = ", ".join(f"({number}) {value:.2g}" for number, value in means.items())
-    return _word(best), f"mean {told}; in (1) the first owner changes it {effect:.1f}-fold"
+    found = ", ".join(f"({number}) {value:.2g}" for number, value in means.items())
+    return _word(best), f"mean {found}; in (1) the first owner changes it {effect:.1f}-fold"
 
 
-def _tell(table: pd.DataFrame, console: Console) -> None:
+def _show(table: pd.DataFrame, console: Console) -> None:
     shown = Table("figure", "here", "agrees")
     for row in table.itertuples():
         shown.add_row(str(row.figure), str(row.here), str(row.agrees))

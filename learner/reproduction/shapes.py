@@ -1,4 +1,6 @@
-r"""The shapes of [A]'s bounds over n, epsilon and T, whose constants are fitted to runs.
+r"""The shape of [A]'s bound (11) over n and epsilon, whose constants are fitted to runs.
+
+.. math:: \frac{\bar c_1}{n}\sqrt{S} + \frac{\bar c_2}{n^2} S, \qquad S = \sum_i 1/\epsilon_i^2
 
 [A] is Farokhi et al. (2021). Its figures 4, 5 and 9 show (11) with constants that were fitted to
 runs which had spent the budget already.
@@ -10,61 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-__all__ = ["Constants", "finite_shape", "fit_constants", "large_shape", "privacy_sum"]
+from common.arrays import Vector
 
-Vector = NDArray[np.float64]
-
-
-def privacy_sum(epsilon: Vector) -> float:
-    r""":math:`S = \sum_i 1/\epsilon_i^2`: the most conservative owner rules it.
-
-    >>> privacy_sum(np.array([1.0, 0.5]))
-    5.0
-
-    References: [A] (10), (11).
-    """
-    return float(np.sum(1.0 / np.square(epsilon)))
-
-
-def finite_shape(
-    num_records: Vector, epsilon: Vector, *, horizon: int, sqrt_term: float, linear_term: float
-) -> float:
-    r"""[A] (8) or (9): the shape of the bound for a finite horizon, constants given.
-
-    .. math:: c_1\sqrt{V} + c_2 V, \qquad
-              V = \frac1{T^2} + N\sum_i\Big(\frac1T + \frac{2\sqrt2}{n\epsilon_i}\Big)^2
-
-    The names c1, c2 are those of (8), which swaps them against appendix B.
-
-    >>> round(finite_shape(
-    ...     np.ones(1), np.ones(1), horizon=10**9, sqrt_term=0.0, linear_term=1.0), 6)
-    8.0
-
-    References: [A] (8), (9).
-    """
-    N, n = num_records.size, float(np.sum(num_records))
-    noise = 1.0 / horizon + 2.0 * math.sqrt(2.0) / (n * epsilon)
-    V = 1.0 / horizon**2 + N * float(np.sum(noise**2))
-    return sqrt_term * math.sqrt(V) + linear_term * V
-
-
-def large_shape(
-    num_records: Vector, epsilon: Vector, *, sqrt_term: float, linear_term: float
-) -> float:
-    r"""[A] (10) or (11): the shape of the bound for a large horizon, constants given.
-
-    .. math:: \frac{\bar c_1}{n}\sqrt{S} + \frac{\bar c_2}{n^2} S
-
-    >>> round(large_shape(np.array([3.0, 1.0]), np.ones(2), sqrt_term=0.0, linear_term=32.0), 9)
-    4.0
-
-    References: [A] (10), (11); their constants are sqrt(8N) c1 and 8N c2 of (8), (9).
-    """
-    x = math.sqrt(privacy_sum(epsilon)) / float(np.sum(num_records))
-    return sqrt_term * x + linear_term * x**2
+__all__ = ["Constants", "fit_constants"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the learner tells Prometheus: how the run goes and who is away; no response, no model."""
+"""The learner's metrics for Prometheus: the run's progress and who is away; no model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from common.errors import InputError
+from common.metrics import SECONDS, serve_metrics
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
-from common.tls import host_and_port
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 from learner.training.owners import Owner
 
-__all__ = ["LearnerMetrics", "MeasuredOwner"]
-
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
+__all__ = ["LearnerMetrics", "TimedOwner"]
 
 
 class LearnerMetrics:
@@ -47,8 +44,8 @@ class LearnerMetrics:
         self._left = self._by_owner("copriv_owner_left", "1 once the owner has refused for good.")
         self._held = self._by_owner("copriv_responses", "Responses that the run holds.")
 
-    def _by_owner(self, name: str, told: str) -> Gauge:
-        return Gauge(name, told, ["owner"], registry=self.registry)
+    def _by_owner(self, name: str, description: str) -> Gauge:
+        return Gauge(name, description, ["owner"], registry=self.registry)
 
     def watch(self, lines: Sequence[OwnerLine]) -> None:
         """Follow the state of these owners."""
@@ -68,20 +65,12 @@ class LearnerMetrics:
         if address is None:
             yield
             return
-        host, port = host_and_port(address)
-        try:
-            server, thread = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise InputError(
-                f"network.metrics = {address!r}: cannot be used ({error.strerror}); "
-                "give another HOST:PORT"
-            ) from None
+        server = serve_metrics(self.registry, address, setting="network.metrics")
         try:
             yield
         finally:
             server.shutdown()
             server.server_close()
-            thread.join()
 
 
 def _is_away(line: OwnerLine) -> float:
@@ -96,7 +85,7 @@ def _answered(line: OwnerLine) -> float:
     return float(line.answered)
 
 
-class MeasuredOwner:
+class TimedOwner:
     """An owner whose answers are timed."""
 
     def __init__(self, owner: Owner, metrics: LearnerMetrics) -> None:

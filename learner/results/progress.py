@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines otherwise; who is away stands in it."""
+"""Progress of long work, and who is away: a bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class Watched(Protocol):
 
 
 class _Statuses(ProgressColumn):
-    """What is not well, redrawn with the bar."""
+    """Who is away or has left, redrawn with the bar."""
 
     def __init__(self) -> None:
         super().__init__()
         self.watched: Sequence[Watched] = ()
 
     def render(self, task: Task) -> Text:
-        """The line's end."""
+        """The end of the line."""
         del task
         return Text(self.sentence(), style="yellow")
 
     def sentence(self) -> str:
-        """All that are not well, with commas."""
+        """The statuses, with commas."""
         return ", ".join(filter(None, (one.status for one in self.watched)))
 
 
 class Advance:
-    """Told of each step of long work; shows now and then."""
+    """Called after each step of long work; shows the progress now and then."""
 
     def __init__(
         self, console: Console, what: str, total: int, bar: Progress | None, statuses: _Statuses
@@ -68,14 +68,14 @@ class Advance:
         self._statuses.watched = watched
 
     def __call__(self, done: int) -> None:
-        """So many steps are done."""
+        """This many steps are done."""
         if done % self._every and done != self._total:
             return
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done)
         else:
-            said = self._statuses.sentence()
-            line = f"{self._what}: {done:,} of {self._total:,}" + (f" ({said})" if said else "")
+            status = self._statuses.sentence()
+            line = f"{self._what}: {done:,} of {self._total:,}" + (f" ({status})" if status else "")
             self._console.print(line, highlight=False)
 
 

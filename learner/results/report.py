@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
+
+from common.errors import InputError
+from common.files import write_whole
+from learner.results.summary import OwnerSummary, Summary
 
 __all__ = ["choice_sentences", "owners_table", "sentences", "write_report"]
 
@@ -33,41 +35,37 @@ PICTURES = (
 )
 
 
-def columns(summary: Mapping[str, Any]) -> list[str]:
+def columns(summary: Summary) -> list[str]:
     """The table's headings; what needs the union of the records only where it is known."""
     heads = ["owner", "records", "epsilon", "responses", "noise scale"]
-    return heads + (["alone", "together", "gains"] if "relative_fitness" in summary else [])
+    return heads + (["alone", "together", "gains"] if summary.is_evaluated else [])
 
 
-def rows(summary: Mapping[str, Any]) -> list[list[str]]:
+def rows(summary: Summary) -> list[list[str]]:
     """The table's cells, one row for each owner."""
-    return [_row(owner, summary) for owner in summary["owners"]]
+    return [_row(owner, summary) for owner in summary.owners]
 
 
-def _row(owner: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+def _row(owner: OwnerSummary, summary: Summary) -> list[str]:
     cells = [
-        owner["name"],
-        f"{owner['records']:,}",
-        epsilon_text(owner["epsilon"]),
-        f"{owner['responses']:,}",
-        "-" if owner_is_left_out(owner) else f"{owner['noise_scale']:.3g}",
+        owner.name,
+        f"{owner.records:,}",
+        epsilon_text(owner.epsilon),
+        f"{owner.responses:,}",
+        "-" if owner.is_left_out else f"{owner.noise_scale:.3g}",
     ]
-    if "relative_fitness" in summary:
+    if summary.is_evaluated:
         cells += [
-            f"{owner['relative_fitness_alone']:.3g}",
-            f"{summary['relative_fitness']:.3g}",
-            "yes" if owner["gains"] else "no",
+            f"{owner.relative_fitness_alone:.3g}",
+            f"{summary.relative_fitness:.3g}",
+            "yes" if owner.gains else "no",
         ]
     return cells
 
 
-def owners_table(summary: Mapping[str, Any]) -> Table:
+def owners_table(summary: Summary) -> Table:
     """The table for a terminal."""
-    table = Table(
-        title=f"{summary['study']}: {summary['algorithm']}, T = {summary['horizon']:,}",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    table = Table(title=_title(summary), box=box.SIMPLE_HEAD, pad_edge=False)
     for index, head in enumerate(columns(summary)):
         table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows(summary):
@@ -75,24 +73,28 @@ def owners_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def sentences(summary: Mapping[str, Any]) -> list[str]:
+def _title(summary: Summary) -> str:
+    return f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
+
+
+def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
-    told = [
-        f"{summary['ticks']:,} communications in {summary['wall_seconds']:.2f} s.",
+    lines = [
+        f"{summary.ticks:,} communications in {summary.wall_seconds:.2f} s.",
         *choice_sentences(summary),
     ]
-    idle = [owner["name"] for owner in summary["owners"] if owner_is_left_out(owner)]
+    idle = [owner.name for owner in summary.owners if owner.is_left_out]
     if idle:
-        told.append(
-            f"The clocks never drew {', '.join(idle)}, which therefore promised and spent nothing."
+        lines.append(
+            f"The clocks never chose {', '.join(idle)}, which therefore promised and spent nothing."
         )
-    if "relative_fitness" in summary:
-        told.append(_who_gains(summary))
-    if "own" in summary:
-        told.append(_own(summary["own"]))
-    if summary["insecure_noise"]:
-        told.append("INSECURE: the noise came from a seed and protected nobody.")
-    return told
+    if summary.is_evaluated:
+        lines.append(_who_gains(summary))
+    if summary.own is not None:
+        lines.append(_unprotected(summary.own))
+    if summary.insecure_noise:
+        lines.append("INSECURE: the noise came from a seed and protected nobody.")
+    return lines
 
 
 def epsilon_text(text: str) -> str:
@@ -100,7 +102,7 @@ def epsilon_text(text: str) -> str:
     return "own" if text == "inf" else f"{float(Fraction(text)):g}"
 
 
-def _own(name: str) -> str:
+def _unprotected(name: str) -> str:
     return (
         f"UNPROTECTED: the model is made from the raw records of {name}, which were asked without "
         f"noise; it must not leave {name} unless something else protects it, and the queries "
@@ -108,47 +110,46 @@ def _own(name: str) -> str:
     )
 
 
-def owner_is_left_out(owner: Mapping[str, Any]) -> bool:
-    """Whether the schedule has no tick for an owner."""
-    return bool(owner["responses"] + owner["responses_left"] == 0)
-
-
-def choice_sentences(facts: Mapping[str, Any]) -> list[str]:
-    """What was chosen for the study, and by what forecast."""
-    step = facts["step"]
-    parts = [f"T = {facts['horizon']:,}"] if facts["horizon_chosen"] == "auto" else []
-    if facts["clip_chosen"] == "auto":
-        parts.append(f"clip = {facts['clip']:.4g}")
-    if step["chosen"] == "auto":
-        parts += [f"{name} = {step[name]:.4g}" for name in ("rho", "initial_step") if name in step]
-    if not parts:
+def choice_sentences(summary: Summary) -> list[str]:
+    """What was chosen for the study, and what it was forecast to reach."""
+    step = summary.step
+    parts = [f"T = {summary.horizon:,}"] if summary.horizon_chosen == "auto" else []
+    if summary.clip_chosen == "auto" and summary.clip is not None:
+        parts.append(f"clip = {summary.clip:.4g}")
+    if step.chosen == "auto":
+        constants = {"rho": step.rho, "initial_step": step.initial_step}
+        parts += [f"{name} = {value:.4g}" for name, value in constants.items() if value is not None]
+    if not parts or step.forecast_relative_fitness is None:
         return []
-    forecast = step["forecast_relative_fitness"]
     return [
         f"Chosen from the public records: {', '.join(parts)}; forecast relative fitness "
-        f"{forecast:.3g}."
+        f"{step.forecast_relative_fitness:.3g}."
     ]
 
 
-def _who_gains(summary: Mapping[str, Any]) -> str:
-    gaining = [owner["name"] for owner in summary["owners"] if owner["gains"]]
+def _who_gains(summary: Summary) -> str:
+    gaining = [owner.name for owner in summary.owners if owner.gains]
     reached = (
-        f"Relative fitness together {summary['relative_fitness']:.3g}, "
-        f"without noise {summary['relative_fitness_noiseless']:.3g}"
+        f"Relative fitness together {summary.relative_fitness:.3g}, "
+        f"without noise {summary.relative_fitness_noiseless:.3g}"
     )
-    if "own" in summary:
+    if summary.own is not None:
         verb = "gains" if gaining else "does not gain"
-        return f"{reached}: {summary['own']}, which alone has the model, {verb}."
+        return f"{reached}: {summary.own}, which alone has the model, {verb}."
     if not gaining:
         return f"{reached}: at this epsilon nobody gains from taking part."
-    if len(gaining) == len(summary["owners"]):
+    if len(gaining) == len(summary.owners):
         return f"{reached}: every owner gains from taking part."
     verb = "gains" if len(gaining) == 1 else "gain"
     return f"{reached}: {', '.join(gaining)} {verb} from taking part, the others do not."
 
 
-def write_report(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """One self-contained page with the table and the pictures of the run folder."""
+def write_report(folder: Path, summary: Summary) -> Path:
+    """One self-contained page with the table and the pictures of the run folder.
+
+    Raises:
+      InputError: The page cannot be written.
+    """
     escape = html.escape
     head = "".join(f"<th>{escape(cell)}</th>" for cell in columns(summary))
     body = "".join(
@@ -164,16 +165,22 @@ def write_report(folder: Path, summary: Mapping[str, Any]) -> Path:
         for name, title in PICTURES
         if (folder / name).is_file()
     )
-    title = escape(f"{summary['study']}: {summary['algorithm']}, T = {summary['horizon']:,}")
+    title = escape(_title(summary))
     path = folder / "report.html"
-    path.write_text(
+    page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><h1>{title}</h1>{paragraphs}"
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{pictures}"
-        "</body></html>\n",
-        encoding="utf-8",
+        "</body></html>\n"
     )
+    try:
+        write_whole(path, page)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); check the disk's space and the "
+            "folder's permissions"
+        ) from None
     return path
 
 

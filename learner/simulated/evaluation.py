@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.losses import Hinge, Loss, Regulariser
 from common.terms import Records
@@ -24,8 +25,6 @@ from learner.algorithms.box_least_squares import box_least_squares
 
 __all__ = ["Evaluation", "fitness", "optimum", "union"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Margins held at once when many models are evaluated: 32 MB.
 LARGEST_BLOCK = 4_000_000
@@ -242,9 +241,8 @@ def _hinge_optimum(records: Records, regulariser: Regulariser, theta_max: float)
     Z = records.targets[:, None] * records.features
     curvature = n * regulariser.strong_convexity
     theta, xi, alpha, gamma = np.zeros(p), np.full(n, 2.0), np.full(n, 0.5), np.ones((2, p))
-    best = theta
     for _ in range(HINGE_STEPS):
-        lower, upper = _hinge_bounds(Z, alpha, best, regulariser.coefficient, theta_max)
+        lower, upper = _hinge_bounds(Z, alpha, theta, regulariser.coefficient, theta_max)
         if upper - lower <= HINGE_GAP * upper:
             break
         margin = xi - 1.0 + Z @ theta
@@ -268,8 +266,7 @@ def _hinge_optimum(records: Records, regulariser: Regulariser, theta_max: float)
         )  # fmt: skip
         theta, xi = theta + step * d_theta, xi + step * d_xi
         alpha, gamma = alpha + step * d_alpha, gamma + step * d_gamma
-        best = theta
-    return best
+    return theta
 
 
 def _hinge_bounds(

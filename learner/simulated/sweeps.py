@@ -8,7 +8,6 @@ with its error, the others go on, and a resumed sweep tries it once more.
 from __future__ import annotations
 
 import json
-import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 import joblib
 
 from common.errors import InputError
+from common.files import write_whole
 
 __all__ = ["Failure", "Sweep", "run_sweep"]
 
@@ -159,9 +159,11 @@ def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
         if path.is_file():
             try:
                 kept = json.loads(path.read_text(encoding="utf-8"))
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):  # damaged: the point is computed again
                 continue
-            if kept.get("arguments") == expected and "result" in kept:
+            if not isinstance(kept, dict) or kept.get("arguments") != expected:
+                continue
+            if "result" in kept:
                 found[name] = kept["result"]
     return found
 
@@ -173,6 +175,4 @@ def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> 
         kept |= {"error": result.error, "trace": result.trace}
     else:
         kept["result"] = result
-    draft = folder / f"{name}.json.part"
-    draft.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    os.replace(draft, folder / f"{name}.json")
+    write_whole(folder / f"{name}.json", json.dumps(kept, indent=1))

@@ -1,8 +1,8 @@
 """Ticks that owners have a say in: offers that the first listener accepts, and their requests.
 
-Nobody can draw these ticks ahead, so each is kept in the journal before anybody is asked. A run
-that is resumed lives through the same ticks, comes to the same question for the owner it was
-about to ask, and only then turns to the owners again.
+These ticks cannot be drawn ahead, so each is kept in the journal before its owner is asked. A run
+that is resumed goes through the same ticks, comes to the same query for the owner it was about to
+ask, and only then waits for the owners again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = [
     "LiveTicks",
     "RequestedTicks",
     "Requests",
+    "journalled_ticks",
     "live_ticks",
-    "lived_ticks",
 ]
 
 PENDING = "pending_tick"
@@ -85,8 +85,8 @@ def live_ticks(
             return None
 
 
-def lived_ticks(journal: Journal) -> list[Tick]:
-    """The ticks an earlier start of the run lived through, by position, and the one it was in.
+def journalled_ticks(journal: Journal) -> list[Tick]:
+    """The ticks of earlier starts of the run, by position, and the one that was under way.
 
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
     """
@@ -122,14 +122,14 @@ class LiveTicks(Iterator[Tick], ABC):
         self._lines = lines
         self._journal = journal
         self._pace = pace
-        self._lived = iter(lived_ticks(journal))
+        self._journalled = iter(journalled_ticks(journal))
         self._position = 0
         self._now = 0.0
         self._seen = time.monotonic()
 
     def __next__(self) -> Tick:
         """The next tick."""
-        tick = next(self._lived, None)
+        tick = next(self._journalled, None)
         if tick is None:
             tick = self._live()
             self._keep(tick)
@@ -236,7 +236,7 @@ class BroadcastTicks(LiveTicks):
         self._interval = interval
         self._round = 0
         self._replies: queue.SimpleQueue[_Reply] = queue.SimpleQueue()
-        # Owners that still think about an earlier offer.
+        # Owners that have not replied to an earlier offer yet.
         self._thinking: set[int] = set()
 
     def _live(self) -> Tick:

@@ -7,7 +7,6 @@ and asks the next question again under the same number: no owner is charged twic
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
+from common.files import lock_file
 
 __all__ = ["Journal", "TickEntry"]
 
-Vector = NDArray[np.float64]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,7 +47,7 @@ CREATE TABLE IF NOT EXISTS responses (
 
 @dataclass(frozen=True, kw_only=True)
 class TickEntry:
-    """One tick as it was lived.
+    """One tick and its responses.
 
     Args:
       position: Its place among all ticks drawn, from 0.
@@ -179,14 +178,10 @@ class Journal:
 def _hold(path: Path) -> int:
     """Take the run for this process alone; the lock ends with the process."""
     try:
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return lock_file(path.with_name(f"{path.name}.lock"))
+    except BlockingIOError:
+        raise InputError(f"{path}: another process is at this run; wait for it to end") from None
     except OSError as error:
         raise InputError(
             f"{path}: the run folder cannot be written ({error.strerror}); give another --out"
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise InputError(f"{path}: another process is at this run; wait for it to end") from None
-    return lock

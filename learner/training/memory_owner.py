@@ -25,7 +25,7 @@ from owner.core import (
     theta_digest,
 )
 
-__all__ = ["MemoryOwner", "OwnShard"]
+__all__ = ["LocalShard", "MemoryOwner"]
 
 UNBOUNDED = Fraction(10**12)
 
@@ -131,7 +131,7 @@ class MemoryOwner:
         """Nothing to let go of."""
 
 
-class OwnShard:
+class LocalShard:
     """The shard of the owner that is the learner: asked exactly, without noise and charge.
 
     Guarantees:
@@ -183,7 +183,7 @@ class OwnShard:
     def answer(self, query: Query) -> Response:
         """The exact mean gradient, neither clipped nor noised; or the exact moments."""
         if self._terms is None:
-            raise OrderError("the own shard is in no study; enrol first")
+            raise OrderError("the learner's own shard is in no study; enrol first")
         exact = exact_answer(self._shard, query.theta, replace(self._terms, clip=None))
         return Response(study_id=query.study_id, sequence=query.sequence, gradient=exact)
 

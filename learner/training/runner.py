@@ -8,9 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import RefusedError, UnreachableError
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
@@ -20,10 +18,9 @@ from learner.training.line_state import LineState
 
 __all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
-Vector = NDArray[np.float64]
 State = TypeVar("State")
 
-# While nobody is there, look again so often.
+# Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
 # Owners that come back and still do not answer are asked so often, each.
 MISSED_EACH = 3
@@ -35,7 +32,7 @@ class Applied:
 
     Args:
       k: Its number from 1; k counts communications, not ticks, as the paper does.
-      entry: The tick as it was lived.
+      entry: The tick and its responses.
       central_model: The central model after it, shape (p,).
       replayed: True when it came from the journal of an earlier start.
     """
@@ -82,7 +79,7 @@ class Pace:
         return self.wall_before + time.monotonic() - self.began
 
     def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> None:
-        """After a tick, asked then, that nobody answered: rest if all are away, stop if too long.
+        """After a tick that nobody answered: wait while all are away, and stop after too long.
 
         Raises:
           RefusedError: All owners have left.
@@ -99,7 +96,7 @@ class Pace:
             if line.answered < line.promised and line.state is not LineState.LEFT
         ]
         self._miss(missing, asked=asked)
-        # A schedule's ticks are counted: none is used up while nobody can hear it.
+        # A schedule's ticks are counted: none is used up while no owner can answer.
         while missing and all(line.state is LineState.AWAY for line in missing):
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
@@ -142,8 +139,8 @@ def run(
 ) -> Vector:
     """Train until ``horizon`` communications were applied, or the ticks end.
 
-    What the journal holds already is applied again without asking anybody, so a run that was
-    killed goes on where it was: each response was journalled before it was applied.
+    What the journal holds is applied again without asking anybody, so a run that was killed
+    continues where it was: each response was journalled before it was applied.
 
     Args:
       algorithm: The algorithm; the loop does not know which.
@@ -152,8 +149,8 @@ def run(
       journal: The run's durable trace; None for owners that cost nothing.
       horizon: The number T of communications.
       pace: How to wait.
-      on_applied: Told of each communication.
-      on_missed: Told of each tick that nobody answered.
+      on_applied: Called after each communication.
+      on_missed: Called after each tick that nobody answered.
 
     Returns:
       The central model, shape (p,).
@@ -163,12 +160,12 @@ def run(
       UnreachableError: Nobody answered for too long; the run can be resumed.
     """
     state = algorithm.initial_state()
-    lived, k = _Lived(journal), 0
+    replay, k = _Replay(journal), 0
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
-            if lived.was_missed(position):
+            if replay.was_missed(position):
                 continue
-            entry = lived.entry(position)
+            entry = replay.entry(position)
             replayed = entry is not None
             if entry is not None:
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
@@ -177,7 +174,7 @@ def run(
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
                 entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
                 # Journalled before applied: the owner was charged, the answer must not be lost.
-                if not lived.keep(entry):
+                if not replay.keep(entry):
                     on_missed()
                     pace.wait_for_owners(lines, asked=asked)
                     continue
@@ -218,8 +215,8 @@ def _ask(
     )
 
 
-class _Lived:
-    """What the journal says of each position: answered, missed, or not lived yet."""
+class _Replay:
+    """What the journal says of each position: answered, missed, or still to come."""
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
@@ -241,7 +238,7 @@ class _Lived:
         return answered
 
     def was_missed(self, position: int) -> bool:
-        """Whether an earlier start lived through this tick without an answer."""
+        """Whether an earlier start got no answer at this tick."""
         if self._next is not None:
             return position < self._next.position
         return position < self._missed_before

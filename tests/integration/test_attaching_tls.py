@@ -195,7 +195,7 @@ def test_an_owner_attaches_under_the_name_in_its_certificate_only(
         with pytest.raises(PolicyError, match="the certificate is owner-b's") as refusal:
             attach(settings_file("owner-a", folder / "owner-b"), f"127.0.0.1:{learner.port}")
         assert "cannot attach as owner-a" in str(refusal.value)
-        with pytest.raises(PolicyError, match="wants an owner's certificate"):
+        with pytest.raises(PolicyError, match="an owner's certificate is needed"):
             attach(settings_file("owner-a", folder / "asker"), f"127.0.0.1:{learner.port}")
         assert not learner.anybody(lambda owner: True)
 

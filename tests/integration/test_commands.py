@@ -159,6 +159,17 @@ def test_a_report_is_made_again_from_its_summary(real_time_run: Run, tmp_path: P
 
 def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]) -> None:
     assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path))
+    (tmp_path / "summary.json").write_text("{}")
+    assert "study: field required" in sentence(typed("copriv", "report", tmp_path))
+
+
+def test_a_table_may_have_an_apostrophe_in_its_name(
+    study: Callable[..., Path], tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    path = study(change=lambda settings: settings.pop("data"))
+    table = (tmp_path / "records.csv").rename(tmp_path / "the owner's.csv")
+    result = typed("copriv", "features", "fit", path, "--data", table, "--out", tmp_path / "map")
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.fixture(scope="module")

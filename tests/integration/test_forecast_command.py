@@ -18,11 +18,12 @@ from rich.console import Console
 
 from common.config import check_settings, load_settings
 from common.errors import InputError
-from learner.commands.forecast import candidate_of, run_forecast, sentences
+from learner.commands.forecast import candidate_of, run_forecast
 from learner.forecast.questions import answers_of, ask, ask_together, points_of, questions
 from learner.forecast.verdict import verdict
 from learner.planning.deciding import decide
 from learner.planning.settings import StudySettings
+from learner.results.forecast_text import sentences
 
 
 def make_table(rows, seed, region=None):
@@ -156,8 +157,8 @@ def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_o
     # Decided once: the larger shards are decided as they would be by themselves.
     alone = ask(asked["size-3"])
     for key in ("horizon", "clip"):
-        assert told["size-3"][key] == told["epsilon-3"][key] == alone[key]
-    assert told["size-3"]["relative_fitness"] == alone["relative_fitness"]
+        assert len({getattr(one, key) for one in (told["size-3"], told["epsilon-3"], alone)}) == 1
+    assert told["size-3"].relative_fitness == alone.relative_fitness
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
 
 
@@ -168,11 +169,11 @@ def test_more_of_an_epsilon_is_worth_most_where_it_is_scarce(study, tmp_path):
     base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
     asked = questions(candidate, compare=(), curves=False, base=base)
     told = verdict(candidate, {name: ask(question) for name, question in asked.items()})
-    worth = [owner["one_more_epsilon_is_worth"] for owner in told["owners"]]
+    worth = [owner.one_more_epsilon_is_worth for owner in told.owners]
     assert worth[2] == max(worth) > 0
     assert worth[2] > 3 * abs(worth[0])
     assert any("gamma" in sentence for sentence in sentences(told))
-    assert any("no public group stands for gamma" in warning for warning in told["warnings"])
+    assert any("no public group stands for gamma" in warning for warning in told.warnings)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,13 @@ def test_clocks_follow_the_records_where_the_schedule_counts_them(algorithm, pri
     assert (chosen.clocks, chosen.correction) == expected
 
 
+def test_the_feature_map_is_written_once_for_all_owners(public):
+    plan = plan_of(settings_of(profile="published", algorithm=given()), public)
+    texts = [terms.feature_map for terms in plan.terms(public.feature_map, study_id="s")]
+    assert texts[0] == public.feature_map.to_json()
+    assert all(text is texts[0] for text in texts)
+
+
 def test_the_schedules_counts_are_remark_4s_frequencies(public):
     plan = plan_of(settings_of(algorithm=given(), privacy={"clip": 1.0}), public)
     counts = np.array(plan.responses, dtype=float)

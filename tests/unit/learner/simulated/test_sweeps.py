@@ -44,9 +44,10 @@ def test_a_point_of_other_arguments_is_computed_anew(tmp_path):
     assert sweep.results["p"] == {"square": 9}
 
 
-def test_half_a_file_is_computed_anew(tmp_path):
+@pytest.mark.parametrize("damaged", [b'{"result": {"squ', b"", b"[]", b"\xff", b"[" * 100_000])
+def test_a_damaged_file_is_computed_anew(tmp_path, damaged):
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept/p.json").write_text('{"result": {"squ')
+    (tmp_path / "kept/p.json").write_bytes(damaged)
     sweep = run_sweep(work, {"p": (2, str(tmp_path / "log"))}, folder=tmp_path / "kept", jobs=1)
     assert sweep.results["p"] == {"square": 4}
 

@@ -1,0 +1,57 @@
+"""Files that others rely on: written whole or not at all, and held by one process alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["lock_file", "write_whole"]
+
+
+def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Write a file whole or not at all; it is on the disk when this returns.
+
+    Guarantees:
+      * Whoever opens the file finds the content before or the content after, whenever this
+        process or the machine stops.
+      * With a ``mode`` the content is never readable by more than it says, not even at first.
+
+    Args:
+      path: The file; another one of this name is replaced.
+      content: Text, which is written as UTF-8, or bytes.
+      mode: The file's permissions; None leaves them to the process's umask.
+
+    Raises:
+      OSError: The folder cannot be written, or the disk is full.
+    """
+    draft = path.with_name(f".{path.name}.part")
+    draft.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    handle = os.open(draft, flags, 0o666 if mode is None else mode)
+    with os.fdopen(handle, "wb") as file:
+        if mode is not None:
+            os.fchmod(handle, mode)
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(handle)
+    os.replace(draft, path)
+
+
+def lock_file(path: Path) -> int:
+    """Take a file for this process alone, and make it if it is missing, for its user only.
+
+    Returns:
+      The open file; the lock ends with ``os.close`` or with the process.
+
+    Raises:
+      BlockingIOError: Another process holds it.
+      OSError: It cannot be opened for writing.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle

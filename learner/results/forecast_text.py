@@ -1,0 +1,111 @@
+"""A forecast's verdict for people: the printed tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from learner.algorithms.table import ALGORITHMS
+from learner.forecast.questions import Answer
+from learner.forecast.verdict import Smallest, Verdict
+
+__all__ = ["print_verdict", "sentences"]
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """Print the tables and the sentences."""
+    low, high = verdict.interval_90
+    console.print(
+        f"expected relative fitness {verdict.relative_fitness:.3g}, nine runs in ten between "
+        f"{low:.3g} and {high:.3g}, from {verdict.public_records:,} public records",
+        highlight=False,
+    )
+    console.print(_owners_table(verdict))
+    if verdict.algorithms:
+        console.print(_algorithms_table(verdict.algorithms))
+    for sentence in sentences(verdict):
+        console.print(sentence, highlight=False)
+
+
+def _owners_table(verdict: Verdict) -> Table:
+    table = Table(
+        "owner", "records", "epsilon", "alone", "together", "gains", "without it", "+1 epsilon"
+    )
+    for owner in verdict.owners:
+        without = owner.relative_fitness_without
+        table.add_row(
+            owner.name,
+            f"{owner.records:,}",
+            owner.epsilon,
+            f"{owner.relative_fitness_alone:.3g}",
+            f"{verdict.relative_fitness:.3g}",
+            "yes" if owner.gains else "no",
+            "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
+            f"{-owner.one_more_epsilon_is_worth:+.2g}",
+        )
+    return table
+
+
+def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
+    table = Table("algorithm", "expected", "90 % of runs", "T", "clip", "split")
+    for name, answer in algorithms.items():
+        table.add_row(
+            name,
+            f"{answer.relative_fitness:.3g}",
+            f"{answer.low:.3g} .. {answer.high:.3g}",
+            f"{answer.horizon:,}",
+            "-" if answer.clip is None else f"{answer.clip:.3g}",
+            answer.split if ALGORITHMS[answer.algorithm].is_schedulable else "-",
+        )
+    return table
+
+
+def sentences(verdict: Verdict) -> list[str]:
+    """The verdict in words."""
+    lines = [f"warning: {warning}" for warning in verdict.warnings]
+    gaining = [owner.name for owner in verdict.owners if owner.gains]
+    lines.append(
+        f"gains: {', '.join(gaining) or 'nobody'} ({len(gaining)} of {len(verdict.owners)} owners)"
+    )
+    lines += [
+        f"{owner.name} makes things worse for the others: without it they are expected at "
+        f"{owner.relative_fitness_without:.3g} in place of {verdict.relative_fitness:.3g}; "
+        "a larger epsilon there would mend it"
+        for owner in verdict.owners
+        if owner.harms
+    ]
+    if verdict.curves["epsilon"]:
+        lines.append(_smallest_sentence(verdict.smallest))
+    best = _best(verdict.curves)
+    if best:
+        lines.append("best found: " + ", ".join(best))
+    if verdict.failures:
+        lines.append(f"{len(verdict.failures)} points failed; forecast.json names them")
+    return lines
+
+
+def _smallest_sentence(smallest: Smallest) -> str:
+    """Where it begins to pay for the owner in the middle."""
+    found = {
+        "an epsilon of": smallest.epsilon,
+        "n_i of": smallest.records,
+        "a number of owners of": smallest.owners,
+    }
+    parts = [
+        f"{words} {value:,.3g}" if value else f"{words} none that was tried"
+        for words, value in found.items()
+    ]
+    return "collaboration begins to pay for half of the owners at " + ", or ".join(parts)
+
+
+def _best(curves: Mapping[str, Mapping[str, Answer]]) -> list[str]:
+    """The best horizon, clip and split that were tried."""
+    found = []
+    for kind, word in (("horizon", "T"), ("clip", "clip"), ("split", "split")):
+        if curves.get(kind):
+            name, answer = min(curves[kind].items(), key=lambda item: item[1].relative_fitness)
+            text = f"{answer.clip:.3g}" if kind == "clip" and answer.clip else name
+            found.append(f"{word} = {text} ({answer.relative_fitness:.3g})")
+    return found

@@ -1,0 +1,71 @@
+"""Files are whole or not there, and one process alone holds what it has locked."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from common.files import lock_file, write_whole
+
+
+def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
+    path, texts = tmp_path / "told.json", {"a" * 200_000, "b" * 300_000}
+    write_whole(path, next(iter(texts)))
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for text in texts:
+                write_whole(path, text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = {path.read_text() for _ in range(300)}
+    finally:
+        stop.set()
+        writer.join()
+    assert seen <= texts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
+
+
+def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    path.write_text("old")
+    path.chmod(0o644)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("untouched")
+    (tmp_path / ".key.pem.part").symlink_to(elsewhere)
+    before = os.umask(0)
+    try:
+        write_whole(path, b"secret", mode=0o600)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes() == b"secret"
+    assert elsewhere.read_text() == "untouched"
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "told.json"
+    write_whole(path, "before")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "\ud800")
+    assert path.read_text() == "before"
+
+
+def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "run.lock"
+    held = lock_file(path)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(BlockingIOError):
+        lock_file(path)
+    # Who is refused keeps nothing open.
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.close(held)
+    os.close(lock_file(path))

@@ -1,0 +1,43 @@
+"""Figures need records that their reader brings; what is missing is named before any work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("figure", "option", "bring"),
+    [
+        ("A4", "loans", "Lending Club's table"),
+        ("A10", "facilities", "health.data.ny.gov"),
+        ("S7", "cards", "creditcard.csv"),
+    ],
+)
+def test_records_that_are_not_there_are_named_with_their_source(
+    tmp_path: Path, typed: Callable[..., Any], figure: str, option: str, bring: str
+) -> None:
+    for given in ((), ("--data", tmp_path)):
+        result = typed("copriv", "reproduce", figure, *given, "--out", tmp_path / "figures")
+        assert result.returncode == 2
+        (sentence,) = result.stderr.strip().splitlines()
+        assert re.search(f"^copriv: {figure}: .*--{option} FILE.*{bring}", sentence)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_only_the_tables_of_the_figures_are_needed(
+    tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    table = tmp_path / "loans.csv"
+    table.write_text("a,b\n1,2\n")
+    # The loans are taken, and are no loans; nobody asks for hospitals and cards.
+    result = typed("copriv", "reproduce", "A4", "--loans", table, "--out", tmp_path / "figures")
+    assert result.returncode == 2
+    assert "--facilities" not in result.stderr
+    assert "loans.csv" in result.stderr
+    result = typed("copriv", "reproduce", "A4", "--data", tmp_path / "nowhere")
+    assert "nowhere: no such folder" in result.stderr

@@ -1,0 +1,91 @@
+"""What a run leaves can be loaded again from anywhere, and is complete even when it is empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.config import load_settings
+from learner.planning.settings import StudySettings
+from learner.results.plots import plot_relative_fitness, plot_ticks
+from learner.results.run_folder import Trace, run_of, write_settings
+
+
+def write_study(folder: Path, **changes: Any) -> Path:
+    settings: dict[str, Any] = {
+        "name": "small",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 1.0},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": "a", "data": {"path": "a.csv"}}],
+    } | changes
+    path = folder / "study.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path
+
+
+def test_paths_are_made_absolute_and_nothing_else(tmp_path: Path) -> None:
+    """A column or an owner may be called as a path's setting is."""
+    here = tmp_path / "here"
+    here.mkdir()
+    where = {"key": "a", "path": "b", "map": 7, "ca": "c", "certificate": 1, "token": "file:d"}
+    owners = [
+        {"name": "map", "data": {"path": "a.csv", "where": where}, "token": "file:one"},
+        {"name": "key", "address": "host:1", "token": "env:KEY"},
+    ]
+    path = write_study(
+        here,
+        owners=owners,
+        forecast={"records": {"map": 3}, "groups": {"key": "a"}},
+        tls={"ca": "ca.pem", "certificate": "/own.pem", "key": "../key.pem"},
+        network={"token": "file:all"},
+    )
+    given = load_settings(StudySettings, path)
+    run = tmp_path / "run"
+    run.mkdir()
+    write_settings(run / "study.toml", given, base=here)
+    again = load_settings(StudySettings, run / "study.toml")
+    data = again.owners[0].data
+    assert data is not None
+    assert data.where == where
+    assert data.path == here / "a.csv"
+    assert [entry.token for entry in again.owners] == [f"file:{here / 'one'}", "env:KEY"]
+    assert again.network.token == f"file:{here / 'all'}"
+    assert again.features.map == here / "features.json"
+    assert again.tls is not None
+    assert [again.tls.ca, again.tls.certificate, again.tls.key] == [
+        *(here / "ca.pem", Path("/own.pem"), tmp_path / "key.pem")
+    ]
+    assert again.forecast == given.forecast
+    # The same study goes on there, from its own file too.
+    assert run_of(run, None, base=Path()) == again
+    assert run_of(run, given, base=here) == again
+
+
+@pytest.mark.parametrize("name", ["it's.csv", 'a "b".csv', "a\\b.csv", "ä b.csv"])
+def test_a_table_may_have_any_name(tmp_path: Path, name: str) -> None:
+    path = write_study(tmp_path)
+    settings = load_settings(StudySettings, path, values={"data.path": tmp_path / name})
+    assert settings.data.path == tmp_path / name
+    write_settings(tmp_path / "again.toml", settings, base=tmp_path)
+    assert load_settings(StudySettings, tmp_path / "again.toml").data.path == tmp_path / name
+
+
+def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path: Path) -> None:
+    trace = Trace(["a", "b"])
+    assert trace.central_models(3).shape == (0, 3)
+    for psi in (None, np.empty(0)):
+        table = trace.table(psi)
+        table.to_parquet(tmp_path / "trace.parquet", index=False)
+        kept = pd.read_parquet(tmp_path / "trace.parquet")
+        assert list(kept.columns[:6]) == ["k", "time", "owner", "sequence", "wall_seconds", "theta"]
+        assert ("relative_fitness" in kept.columns) == (psi is not None)
+    plot_ticks(table, trace.names, tmp_path / "ticks.png")
+    plot_relative_fitness(table, [("a", 0.5)], tmp_path / "fitness.png")
+    for name in ("ticks.png", "fitness.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

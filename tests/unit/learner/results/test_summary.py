@@ -1,0 +1,149 @@
+"""A summary comes back as it was written, and a damaged one is one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import InputError
+from learner.results.report import sentences, write_report
+from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
+
+SCHEMA = json.loads((Path(__file__).parents[4] / "learner/summary.schema.json").read_text())
+
+
+def owner(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "records": 10,
+        "epsilon": "1/3",
+        "responses": 2,
+        "noise_scale": 0.5,
+        "epsilon_spent": "1/3",
+        "responses_left": 0,
+    } | changes
+
+
+def table(**changes: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "study": "small",
+        "study_id": "small-1",
+        "algorithm": "asynchronous",
+        "loss": "squared",
+        "horizon": 4,
+        "seed": 1,
+        "insecure_noise": False,
+        "profile": "published",
+        "split": "horizon",
+        "initiative": "learner",
+        "clocks": "given",
+        "correction": "none",
+        "groups": [],
+        "average": "last",
+        "horizon_chosen": "given",
+        "clip": None,
+        "clip_chosen": "given",
+        "step": {"chosen": "given", "rho": 0.1},
+        "versions": {"copriv": "0.1.0"},
+        "wall_seconds": 1.5,
+        "ticks": 4,
+        "queries_per_second": 3.0,
+        "theta": [0.1, -0.2],
+        "owners": [owner("a"), owner("b")],
+    }
+    return told | changes
+
+
+EVALUATED = Evaluated(
+    fitness=1.0,
+    fitness_optimal=1.0,
+    relative_fitness=0.1,
+    relative_fitness_noiseless=0.1,
+    relative_fitness_alone=(0.2, 0.3),
+)
+
+
+def kept(folder: Path, text: str | bytes) -> Path:
+    (folder / "summary.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
+def test_what_is_written_is_read_and_written_the_same(tmp_path: Path) -> None:
+    plain = Summary.model_validate(table())
+    for summary in (plain, plain.with_own("b"), plain.with_own("b").with_evaluation(EVALUATED)):
+        text = json.dumps(summary.as_json(), indent=2)
+        again = read_summary(kept(tmp_path, text))
+        assert json.dumps(again.as_json(), indent=2) == text
+
+
+def test_the_record_and_the_schema_name_the_same_keys() -> None:
+    parts: list[tuple[Any, Any]] = [
+        (Summary, SCHEMA),
+        (OwnerSummary, SCHEMA["properties"]["owners"]["items"]),
+        (StepSummary, SCHEMA["properties"]["step"]),
+    ]
+    for record, schema in parts:
+        fields = record.model_fields
+        assert set(fields) == set(schema["properties"])
+        required = {name for name, field in fields.items() if field.is_required()}
+        assert required == set(schema["required"])
+
+
+@pytest.mark.parametrize(("own", "gains"), [(None, [True, True]), ("b", [False, True])])
+def test_nobody_gains_from_a_model_that_stays_with_another(
+    own: str | None, gains: list[bool]
+) -> None:
+    summary = Summary.model_validate(table())
+    summary = summary if own is None else summary.with_own(own)
+    told = summary.with_evaluation(EVALUATED).as_json()
+    assert [owner["gains"] for owner in told["owners"]] == gains
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "invalid JSON"),
+        ("{}", "study: field required"),
+        ("[]", "should be an object"),
+        ("[" * 100_000, "invalid JSON"),
+        (b"\xff\xfe", "invalid JSON"),
+        (json.dumps(table())[:-30], "invalid JSON"),
+        (json.dumps(table(owners=[{}])), "owners.0.name: field required"),
+        (json.dumps(table(owners=[owner("a", epsilon="1e999999999")])), "owners.0.epsilon"),
+        (json.dumps(table(owners=[owner("a", epsilon_spent="1/0")])), "owners.0.epsilon_spent"),
+        (json.dumps(table(owners=[owner("[/bold]")])), "owners.0.name"),
+        (json.dumps(table(horizon=-1)), "horizon"),
+        (json.dumps(table(horizon="many")), "horizon"),
+        (
+            json.dumps(table(horizon=1)).replace('"horizon": 1', f'"horizon": {"9" * 5000}'),
+            "number",
+        ),
+        (json.dumps(table(relative_fitness=0.1)), "what a simulation evaluates is missing"),
+    ],
+    # The texts themselves would be long names.
+    ids=map(str, range(14)),
+)
+def test_a_damaged_summary_is_one_sentence(tmp_path: Path, text: str | bytes, named: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read_summary(kept(tmp_path, text))
+    said = str(refusal.value)
+    assert named in said
+    assert said.startswith(str(tmp_path))
+    assert "\n" not in said
+
+
+def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").mkdir()
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match=r"holds no summary\.json"):
+            read_summary(folder)
+
+
+def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
+    idle = [owner("a", responses=0, responses_left=4), owner("b", responses=0)]
+    summary = Summary.model_validate(table(ticks=0, wall_seconds=0.0, owners=idle))
+    assert sentences(summary)[0] == "0 communications in 0.00 s."
+    assert "never chose b" in write_report(tmp_path, summary).read_text()
