@@ -12,6 +12,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from common.losses import PARAMETERS
+
 __all__ = ["choice_sentences", "owners_table", "sentences", "write_report"]
 
 _STYLE = """
@@ -119,15 +121,15 @@ def choice_sentences(facts: Mapping[str, Any]) -> list[str]:
     parts = [f"T = {facts['horizon']:,}"] if facts["horizon_chosen"] == "auto" else []
     if facts["clip_chosen"] == "auto":
         parts.append(f"clip = {facts['clip']:.4g}")
+    chosen = (name for name in PARAMETERS if facts.get(f"{name}_chosen") == "auto")
+    parts += [f"{name} = {facts[name]:.4g}" for name in chosen]
     if step["chosen"] == "auto":
         parts += [f"{name} = {step[name]:.4g}" for name in ("rho", "initial_step") if name in step]
     if not parts:
         return []
-    forecast = step["forecast_relative_fitness"]
-    return [
-        f"Chosen from the public records: {', '.join(parts)}; forecast relative fitness "
-        f"{forecast:.3g}."
-    ]
+    forecast = step.get("forecast_relative_fitness")
+    told = "" if forecast is None else f"; forecast relative fitness {forecast:.3g}"
+    return [f"Chosen from the public records: {', '.join(parts)}{told}."]
 
 
 def _who_gains(summary: Mapping[str, Any]) -> str:

@@ -240,6 +240,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "clip": decision.clip,
         "clip_chosen": "auto" if privacy.clip == "auto" else "given",
         "step": step,
+        **{
+            f"{name}_chosen": "auto" if getattr(settings.model, name) == "auto" else "given"
+            for name in decision.parameters
+        },
     }
 
 
