@@ -15,7 +15,7 @@ from common.errors import InputError, RefusedError
 from common.features import FeatureMap
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from learner.training.claims import Promise, check_description, check_enrollment, check_response
-from learner.training.memory_owner import MemoryOwner, LocalShard
+from learner.training.memory_owner import LocalShard, MemoryOwner
 
 QUERY = Query(study_id="study-1", sequence=3, theta=np.zeros(4))
 
