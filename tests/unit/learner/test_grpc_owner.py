@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 from common.pb import copriv_pb2 as pb
@@ -31,6 +32,9 @@ class Call:
 
     def is_active(self) -> bool:
         return self._left > 0 or not self._is_over
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
 
     def cancel(self) -> None:
         self.cancelled += 1
