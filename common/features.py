@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from common.config import Positive, Settings
+from common.domain import Domain
 from common.errors import InputError
 from common.fitting import (
     Bound,
@@ -40,7 +41,6 @@ from common.fitting import (
     fit_target,
     tidy,
 )
-from common.losses import Domain
 from common.tables import TableSource
 from common.terms import Records
 
