@@ -20,6 +20,8 @@ import numpy as np
 from common.arrays import Matrix, Vector
 from common.domain import Domain
 
+from common.domain import Domain
+
 __all__ = [
     "LOSSES",
     "PARAMETERS",
