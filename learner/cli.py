@@ -48,6 +48,18 @@ def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The public tables that the papers' figures need."""
+    for name, what in (
+        ("cards", "creditcard.csv of ULB and Worldline."),
+        ("facilities", "New York's hospital stays (SPARCS) with the column Facility Name."),
+        ("loans", "Lending Club's table of accepted loans."),
+    ):
+        path = click.Path(path_type=Path)
+        command = click.option(f"--{name}", type=path, metavar="FILE", help=what)(command)
+    return command
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")
 @log_format_option
@@ -294,24 +306,7 @@ def certs(
     metavar="FOLDER",
     help="A folder with lending/, sparcs/ and creditcard/, for tables that are not given.",
 )
-@click.option(
-    "--loans",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Lending Club's table of accepted loans.",
-)
-@click.option(
-    "--facilities",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="New York's hospital stays (SPARCS) with the column Facility Name.",
-)
-@click.option(
-    "--cards",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="creditcard.csv of ULB and Worldline.",
-)
+@table_options
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True
 )
@@ -320,14 +315,12 @@ def certs(
     type=click.Path(path_type=Path),
     help="Write what was found into the section between the markers figures of this document.",
 )
-def reproduce(  # noqa: PLR0917 (one for each option)
+def reproduce(
     figures: tuple[str, ...],
     data: Path | None,
-    loans: Path | None,
-    facilities: Path | None,
-    cards: Path | None,
     out: Path,
     document: Path | None,
+    **tables: Path | None,
 ) -> None:
     """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
 
@@ -341,9 +334,7 @@ def reproduce(  # noqa: PLR0917 (one for each option)
     run_reproduction(
         figures,
         data=data,
-        loans=loans,
-        facilities=facilities,
-        cards=cards,
+        tables=tables,
         out=out,
         document=document,
         console=console(width=120),

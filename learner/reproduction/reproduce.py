@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,9 +65,7 @@ def run_reproduction(
     names: Sequence[str],
     *,
     data: Path | None,
-    loans: Path | None = None,
-    facilities: Path | None = None,
-    cards: Path | None = None,
+    tables: Mapping[str, Path | None],
     out: Path,
     document: Path | None,
     console: Console,
@@ -77,9 +75,7 @@ def run_reproduction(
     Args:
       names: Names of figures.
       data: A folder of reduced files, for what is not given; None for none.
-      loans: The user's own Lending Club table.
-      facilities: The user's own table of stays by hospital.
-      cards: The user's own card transactions.
+      tables: The user's own tables by the names in :class:`Files`; None for one that is not given.
       out: Where pictures and numbers go.
       document: A document whose section ``figures`` is written; None for none.
       console: Where to print.
@@ -90,7 +86,7 @@ def run_reproduction(
     from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
 
     figures = chosen_figures(names)
-    files = _files(data, {"loans": loans, "facilities": facilities, "cards": cards}, figures)
+    files = _files(data, tables, figures)
     out.mkdir(parents=True, exist_ok=True)
     laboratory = Laboratory(files)
     rows = []
@@ -119,7 +115,7 @@ def run_reproduction(
     return table
 
 
-def _files(data: Path | None, given: dict[str, Path | None], figures: Sequence[Figure]) -> Files:
+def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequence[Figure]) -> Files:
     """The user's files where they are given, else those of the folder; all that figures need."""
     own = {name: path for name, path in given.items() if path is not None}
     for name, path in own.items():
