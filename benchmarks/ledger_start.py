@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import os
 import sqlite3
 import statistics
@@ -15,11 +14,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import tomli_w
+
+from common.terms import StudyTerms
+from owner.ledger_rows import terms_to_text, text_digest
+from owner.ledger_tables import (
+    AccountRow,
+    StudyRow,
+    charge_record,
+    charged_account,
+    insert_account,
+    insert_study,
+    insert_text,
+)
 
 RESPONSES = 100_000
 
@@ -54,7 +66,7 @@ def write_owner(folder: Path) -> None:
     pd.DataFrame(rng.normal(size=(1000, 4)), columns=list("abcy")).to_parquet(folder / "s.parquet")
     settings = {
         "name": "historic",
-        "data": {"path": "s.parquet"},
+        "data": {"path": "s.parquet", "columns": list("abcy")},
         "policy": {"epsilon_per_study": "1", "epsilon_lifetime": "1000000"},
     }
     (folder / "owner.toml").write_text(tomli_w.dumps(settings))
@@ -82,25 +94,38 @@ def fill(ledger: Path, size: int) -> None:
     """Add finished studies, as a life of serving leaves them, until the file is so large."""
     with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = OFF")
-        study = 0
+        before, number = b"", 0
         while ledger.stat().st_size < size:
-            study += 1
-            name, now = f"study-{study:06}", "2026-01-01T00:00:00.000+00:00"
-            digests = [hashlib.sha256(f"{study}-{k}".encode()).hexdigest() for k in range(997)]
+            number += 1
+            terms = StudyTerms(
+                study_id=f"study-{number:06}",
+                loss="squared",
+                theta_max=1.0,
+                feature_map="{}",
+                horizon=RESPONSES,
+                responses=RESPONSES,
+                epsilon=Fraction(1),
+            )
             db.execute("BEGIN")
-            db.execute(
-                "INSERT INTO studies VALUES (?, 'learner', '1', 1.0, 0, ?, '{}')", (name, now)
-            )
-            db.execute(
-                "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?)",
-                (name, RESPONSES, RESPONSES, now, digests[0], bytes(800)),
-            )
-            db.executemany(
-                "INSERT INTO charges VALUES (?, ?, ?, ?)",
-                ((name, k + 1, digests[k % 997], now) for k in range(RESPONSES)),
-            )
+            before = add_study(db, number, terms, before)
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def add_study(db: sqlite3.Connection, number: int, terms: StudyTerms, before: bytes) -> bytes:
+    """Add one finished study; returns its row's checksum."""
+    text, now = terms_to_text(terms), "2026-01-01T00:00:00.000+00:00"
+    digests = (text_digest(text), text_digest(terms.feature_map))
+    row = StudyRow(number, terms.study_id, "learner", "1", 1.0, 0, now, *digests)
+    checksum = insert_study(db, row, before)
+    account = AccountRow(number, terms.responses, closed=now)
+    for sequence in range(terms.responses):
+        record = charge_record(text_digest(f"{number} {sequence}"), 1_700_000_000_000 + sequence)
+        account = charged_account(db, account, record, bytes(800))
+    insert_account(db, account, checksum)
+    for kept in (text, terms.feature_map):
+        insert_text(db, kept)
+    return checksum
 
 
 def drop_cache(path: Path) -> None:

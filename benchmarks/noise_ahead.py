@@ -70,7 +70,7 @@ def latencies(features: int, *, ahead: bool, answers: int, pause: float) -> np.n
     with tempfile.TemporaryDirectory() as folder:
         owner = DataOwner(
             name="benchmark",
-            table=PrivateTable(table, where="benchmark"),
+            table=PrivateTable(table, where="benchmark", columns=table.columns),
             ledger=Ledger(Path(folder) / "l.sqlite", owner="benchmark", fingerprint=""),
             policy=policy,
             access=Access(policy, base=Path(folder)),

@@ -46,7 +46,9 @@ class Case:
 
     @property
     def bound(self) -> float:
-        return domain_gradient_bound(LOSSES[self.loss], self.feature_map.domain, theta_max=BOX)
+        return domain_gradient_bound(
+            LOSSES[self.loss].example(), self.feature_map.domain, theta_max=BOX
+        )
 
 
 def hospitals(data: Path, title: str, **features: Any) -> Case:
@@ -113,7 +115,7 @@ def _case(
 def evaluation(case: Case, coefficient: float = G.coefficient, box: float = BOX) -> Evaluation:
     return Evaluation(
         shards=case.shards,
-        loss=LOSSES[case.loss],
+        loss=LOSSES[case.loss].example(),
         regulariser=Regulariser(coefficient=coefficient),
         theta_max=box,
     )

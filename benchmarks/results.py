@@ -100,14 +100,16 @@ def chosen(case: Case, epsilon: float, changes: dict[str, Any], seed: int) -> np
     assert isinstance(algorithm, Asynchronous)  # noqa: S101 (tells the type checker)
     ticks = [tick.owners[0] for tick, _ in zip(plan.ticks(), range(plan.horizon), strict=False)]
     bound = domain_gradient_bound(
-        LOSSES[case.loss], case.feature_map.domain, theta_max=settings.model.theta_max
+        LOSSES[case.loss].example(), case.feature_map.domain, theta_max=settings.model.theta_max
     )
     bound = bound if decision.clip is None else min(bound, decision.clip)
     scales = 2 * bound * np.array(plan.responses) / (case.counts * epsilon)
     if case.loss == "squared" and decision.clip is None:
         gradients = moment_gradients(Moments.of(case.shards))
     else:
-        gradients = record_gradients(case.shards, loss=LOSSES[case.loss], clip=decision.clip)
+        gradients = record_gradients(
+            case.shards, loss=LOSSES[case.loss].example(), clip=decision.clip
+        )
     return run_replicates(
         algorithm,
         np.array(ticks, dtype=np.intp)[:, None],
@@ -132,7 +134,7 @@ def grid_best(case: Case, epsilon: float, kind: str, seeds: int) -> tuple[np.nda
     }
     one = {**common, "weights": np.ones(1)} if kind != "published" else common
     limit = largest_stable_step(
-        Asynchronous(rho=1.0, horizon=1, **one), case.public, loss=LOSSES[case.loss]
+        Asynchronous(rho=1.0, horizon=1, **one), case.public, loss=LOSSES[case.loss].example()
     )
     steps = np.repeat(limit * STEPS, seeds)
     for horizon in HORIZONS if kind == "published" else ROUNDS:
@@ -277,7 +279,7 @@ def facts(case: Case) -> str:
     judge, domain = evaluation(case), case.feature_map.domain
     zero = judge.relative_fitness(np.zeros((1, domain.num_features)))[0]
     public = Evaluation(
-        shards=[case.public], loss=LOSSES[case.loss], regulariser=G, theta_max=BOX
+        shards=[case.public], loss=LOSSES[case.loss].example(), regulariser=G, theta_max=BOX
     ).theta_optimal
     alone = judge.relative_fitness_alone
     return (

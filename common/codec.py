@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from common.errors import MalformedError
@@ -14,6 +17,7 @@ from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 
 __all__ = [
+    "Unreadable",
     "close_summary_to_pb",
     "description_from_pb",
     "description_to_pb",
@@ -23,6 +27,7 @@ __all__ = [
     "query_to_pb",
     "rational_from_pb",
     "rational_to_pb",
+    "reader",
     "response_from_pb",
     "response_to_pb",
     "terms_from_pb",
@@ -30,6 +35,29 @@ __all__ = [
     "vector_from_pb",
     "vector_to_pb",
 ]
+
+
+class Unreadable:
+    """Stands for bytes that are no message of the protocol."""
+
+
+def reader(kind: type[Message]) -> Callable[[bytes], Any]:
+    """Bytes to a message or, without an error, to :class:`Unreadable`.
+
+    Left to gRPC, bytes that are no message would be a traceback in its log.
+
+    >>> type(reader(pb.Hello)(b"no message")).__name__
+    'Unreadable'
+    """
+
+    def read(content: bytes) -> Message | Unreadable:
+        try:
+            return kind.FromString(content)
+        except DecodeError:
+            return Unreadable()
+
+    return read
+
 
 # Enough for any budget a person writes, too little to make exact arithmetic slow.
 _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)

@@ -6,15 +6,15 @@ integer 36, ``"36.0"`` and ``" 36 months"`` mean the same to every owner.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from common.cells import Label, months_of, readable
 
 __all__ = [
     "category_key",
@@ -33,20 +33,28 @@ Vector = NDArray[np.float64]
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})
 _TRUTH = {"true": 1.0, "false": 0.0}
 _UNITS = r"(?:years?|yrs?|months?|mos?|weeks?|days?|hours?|hrs?)"
-_PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?|inf(?:inity)?"
-_NUMBER = re.compile(
-    rf"(?P<bound>[<>])?\s*(?P<sign>[+-])?\s*(?:[$€£]\s*(?P<inner>-)?)?(?P<digits>{_PLAIN})"
-    rf"\s*(?P<percent>%)?\s*\+?\s*{_UNITS}?",
-    re.IGNORECASE,
+# Nothing that repeats stands beside something else that matches the same characters, and
+# possessive repetitions (++) give nothing back: a text is read in linear time, whatever it says.
+# The classes are spelt out, and with re.ASCII only a to z have two cases: what these match,
+# float() and int() read.
+_PLAIN = (
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]*+)?+|[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)"
+    r"(?:e[+-]?[0-9]{1,4}+)?|inf(?:inity)?"
 )
-_PLAIN_NUMBER = re.compile(rf"[+-]?(?:{_PLAIN})", re.IGNORECASE)
+_FLAGS = re.ASCII | re.IGNORECASE
+_NUMBER = re.compile(
+    rf"(?P<bound>[<>])? ?(?P<sign>[+-])? ?(?:[$€£] ?(?P<inner>-)?)?(?P<digits>{_PLAIN})"
+    rf" ?(?P<percent>%)? ?\+? ?{_UNITS}?",
+    _FLAGS,
+)
+_PLAIN_NUMBER = re.compile(rf"[+-]?(?:{_PLAIN})", _FLAGS)
 _MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DATE_FORMS = tuple(
-    re.compile(form, re.IGNORECASE)
+    re.compile(form, _FLAGS)
     for form in (
-        r"(?P<year>\d{4})-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?(?:[T ][\d:.+Z-]*)?",
-        r"(?:(?P<day>\d{1,2})[- ])?(?P<name>[a-z]{3})[a-z]*[- ](?P<year>\d{4})",
-        r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4})",
+        r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2}))?(?:[T ][0-9:.+Z-]*+)?",
+        r"(?:(?P<day>[0-9]{1,2})[- ])?(?P<name>[a-z]{3})[a-z]*+[- ](?P<year>[0-9]{4})",
+        r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})/(?P<year>[0-9]{4})",
     )
 )
 
@@ -73,21 +81,15 @@ def parse_number(value: object, *, shares: bool = False) -> float:
     >>> [parse_number(v) for v in ("$1,234.5", "-2e3", True, "< 1 year", "70 or Older", "")]
     [1234.5, -2000.0, 1.0, 0.5, nan, nan]
     """
-    if isinstance(value, str):
-        return _number_of_text(value, shares)
-    if isinstance(value, dt.date | dt.timedelta | np.datetime64 | np.timedelta64):
-        return math.nan
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    except (TypeError, ValueError):
-        return math.nan
+    said = readable(value)
+    if isinstance(said, str):
+        return _number_of_text(said, shares)
+    return said if isinstance(said, float) else math.nan
 
 
 def _number_of_text(text: str, shares: bool) -> float:
     """The number of a text; "< 1" is halfway between 0 and 1."""
-    cleaned = text.strip()
+    cleaned = " ".join(text.split())
     match = _NUMBER.fullmatch(cleaned)
     if match is None:
         return _TRUTH.get(cleaned.lower(), math.nan)
@@ -105,22 +107,22 @@ def parse_month(value: object) -> float:
     >>> parse_month("Dec-2011"), parse_month("2011-12-01"), parse_month("1/1/1999")
     (143.0, 143.0, -12.0)
     """
-    if value is pd.NaT:
-        return math.nan
-    if isinstance(value, dt.date):
-        return _months(value.year, value.month, value.day)
-    if isinstance(value, np.datetime64):
-        return parse_month(pd.Timestamp(value))
-    if not isinstance(value, str):
-        return math.nan
+    said = readable(value)
+    if isinstance(said, str):
+        return _month_of_text(said.strip())
+    return said.months if isinstance(said, Label) else math.nan
+
+
+def _month_of_text(text: str) -> float:
+    """The months of the first form that a text has."""
     for form in _DATE_FORMS:
-        match = form.fullmatch(value.strip())
+        match = form.fullmatch(text)
         if match is not None:
             parts = match.groupdict()
             month = _month_number(parts)
             day = int(parts["day"] or 1)
             valid = 1 <= month <= 12 and 1 <= day <= 31
-            return _months(int(parts["year"]), month, day) if valid else math.nan
+            return months_of(int(parts["year"]), month, day) if valid else math.nan
     return math.nan
 
 
@@ -132,34 +134,23 @@ def _month_number(parts: dict[str, str | None]) -> int:
     return int(parts["month"] or 0)
 
 
-def _months(year: int, month: int, day: int) -> float:
-    """Months since 2000-01-01; days are parts of 31."""
-    return (year - 2000) * 12 + (month - 1) + (day - 1) / 31
-
-
 def category_key(value: object) -> str | None:
     """The text that stands for one category, the same for 36, "36.0" and " 36 "; None if missing.
 
     >>> category_key(36), category_key("36.0"), category_key("  New   York "), category_key("")
     ('36', '36', 'New York', None)
     """
-    if isinstance(value, str):
-        text = " ".join(value.split())
+    said = readable(value)
+    if isinstance(said, str):
+        text = " ".join(said.split())
         if is_missing_text(text):
             return None
         if _PLAIN_NUMBER.fullmatch(text) is None and text.lower() not in _TRUTH:
             return text
-    number = parse_number(value)
-    if not math.isnan(number):
-        return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
-    return " ".join(str(value).split()) if _is_present(value) else None
-
-
-def _is_present(value: object) -> bool:
-    """Whether a value that is no number is a value at all."""
-    return not (
-        value is None or value is pd.NA or value is pd.NaT or isinstance(value, float | Decimal)
-    )
+        said = _number_of_text(text, shares=False)
+    if isinstance(said, float):
+        return str(int(said)) if said.is_integer() and abs(said) < 1e15 else repr(said)
+    return said if said is None else " ".join(said.text.split())
 
 
 def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
@@ -170,7 +161,10 @@ def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
     """
     kind = _kind(column)
     if kind in "iufb":
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        # The bits of a NaN may raise a flag in arithmetic, of which numpy would warn.
+        with np.errstate(all="ignore"):
+            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            return np.where(np.isnan(numbers), np.nan, numbers)
     if kind in "Mm":
         return np.full(len(column), np.nan)
     return _each_distinct(column, lambda value: parse_number(value, shares=shares))
@@ -204,7 +198,9 @@ def has_percent_sign(column: pd.Series) -> bool:
     if _kind(column) != "O":
         return False
     _, distinct = _distinct(column)
-    return any(isinstance(value, str) and value.rstrip().endswith("%") for value in distinct)
+    return any(
+        isinstance(said, str) and said.rstrip().endswith("%") for said in map(readable, distinct)
+    )
 
 
 def _each_distinct(column: pd.Series, parse: Callable[[object], float]) -> Vector:
@@ -217,15 +213,31 @@ def _each_distinct(column: pd.Series, parse: Callable[[object], float]) -> Vecto
 def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[object]]:
     """(position of each cell's value, -1 for a missing one; the distinct values).
 
-    Only columns of one type are searched for repetitions: in a mixture, values that compare
-    equal may read differently, and a record would depend on the records before it.
+    Only texts and columns of one simple type are searched for repetitions: elsewhere, values
+    that compare equal may read differently, and a record would depend on those before it.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
-    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) != "string":
-        return np.arange(len(column)), list(column)
+    if _kind(column) == "O" and not isinstance(column.dtype, pd.StringDtype):
+        return _distinct_objects(list(column))
     codes, distinct = pd.factorize(column)
     return codes, list(distinct)
+
+
+def _distinct_objects(cells: list[object]) -> tuple[NDArray[np.intp], list[object]]:
+    """As :func:`_distinct`, for cells of any kind."""
+    seen: dict[str, int] = {}
+    distinct: list[object] = []
+    codes = np.empty(len(cells), dtype=np.intp)
+    for i, cell in enumerate(cells):
+        code = seen.get(cell) if type(cell) is str else None
+        if code is None:
+            code = len(distinct)
+            distinct.append(cell)
+            if type(cell) is str:
+                seen[cell] = code
+        codes[i] = code
+    return codes, distinct
 
 
 def _kind(column: pd.Series) -> str:

@@ -25,12 +25,12 @@ from pydantic import (
 )
 
 from common.errors import InputError
+from common.losses import LOSSES
 
 __all__ = [
-    "NAME",
     "Address",
     "Epsilon",
-    "Name",
+    "LossName",
     "Positive",
     "SecretPlace",
     "Settings",
@@ -47,8 +47,8 @@ V = TypeVar("V")
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
-_LONG_EXPONENT = re.compile(r"[eE][+-]?0*(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
-_ADDRESS = re.compile(r"\S+:(?P<port>[0-9]{1,5})", re.ASCII)
+_LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
+_ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
 
 
@@ -90,9 +90,6 @@ def parse_epsilon(value: object) -> Fraction:
 
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
-# The name of a study, an owner or a learner: it also names folders and stands in certificates.
-NAME = r"^[A-Za-z0-9._-]{1,64}$"
-Name = Annotated[str, Field(pattern=NAME)]
 
 
 def check_address(text: str) -> str:
@@ -166,6 +163,16 @@ def _absolute(value: Any, base: Path) -> Any:
             return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
         case _:
             return value
+
+
+def _check_loss(name: str) -> str:
+    """The name of a loss as it is."""
+    if name not in LOSSES:
+        raise ValueError(f"expected one of {', '.join(LOSSES)}")
+    return name
+
+
+LossName = Annotated[str, AfterValidator(_check_loss)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

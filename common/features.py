@@ -54,7 +54,7 @@ LARGEST_TEXT = 64 * 2**20
 LARGEST_COUNT = 10_000
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
 LARGEST_ENTRIES = 2_000_000
-_NUMBERS_ON_LINES = re.compile(r"\[\s+((?:-?[0-9][0-9.eE+-]*,?\s+)+)\]")
+_NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
 
 
 class FeatureSettings(Settings):

@@ -1,4 +1,4 @@
-r"""The three losses of the papers, as functions of the margin :math:`z = \theta^\top x`.
+r"""The losses, as functions of the margin :math:`z = \theta^\top x`.
 
 Every model here is linear in its parameters, so one record's gradient is
 
@@ -11,13 +11,27 @@ with the scalar *slope* :math:`s = \partial \ell / \partial z`. Its L1 norm is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LOSSES", "Domain", "Loss", "Regulariser", "domain_gradient_bound"]
+__all__ = [
+    "LOSSES",
+    "PARAMETERS",
+    "Domain",
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "NamesLoss",
+    "Regulariser",
+    "Squared",
+    "domain_gradient_bound",
+    "loss_of",
+    "rounded_gradient",
+]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -66,30 +80,64 @@ class Domain:
         return box if self.l1_radius is None else min(box, self.l1_radius)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """A convex loss of the margin and the target.
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex loss of the margin and the target; its parameters are its fields.
 
-    Args:
+    Attributes:
       name: Its name in settings and on the wire.
-      values: (z, y) -> loss of each record, shapes (n,), (n,) -> (n,).
-      slopes: (z, y) -> its derivative in z, a sub-gradient where there is a kink.
-      slope_bound: (largest |z|, largest |y|) -> largest |slope|, attained.
-      curvature: Largest second derivative in z; None where the loss has kinks.
       targets: The targets it is defined for, or None for all real numbers.
+      curvature: Largest second derivative in z; None where the loss has kinks.
+      is_quadratic: Whether it is (z - y)^2, of which second moments say everything.
     """
 
-    name: str
-    values: Callable[[Vector, Vector], Vector]
-    slopes: Callable[[Vector, Vector], Vector]
-    slope_bound: Callable[[float, float], float]
-    curvature: float | None
-    targets: tuple[float, ...] | None
+    name: ClassVar[str]
+    targets: ClassVar[tuple[float, ...] | None] = None
+    curvature: ClassVar[float | None]
+    is_quadratic: ClassVar[bool] = False
+
+    @abstractmethod
+    def values(self, z: Matrix, y: Vector) -> Matrix:
+        """The loss of each record, shapes (..., n), (n,) -> (..., n)."""
+
+    @abstractmethod
+    def slopes(self, z: Matrix, y: Vector) -> Matrix:
+        """Its derivative in z, a sub-gradient where there is a kink, shape of z."""
+
+    @abstractmethod
+    def slope_bound(self, z_bound: float, y_bound: float) -> float:
+        """(Largest margin, largest target) -> largest slope, in size; attained, growing in both."""
+
+    @abstractmethod
+    def rounded_size(self, z_bound: float, y_bound: float) -> float:
+        """Size of the numbers whose rounding a computed slope carries.
+
+        One operation on the margin moves the slope by at most a unit roundoff of it beyond what
+        the slope bound allows. It is never below the slope bound.
+        """
+
+    @classmethod
+    def has_classes(cls) -> bool:
+        """Whether targets must be -1 and +1."""
+        return cls.targets is not None
+
+    @classmethod
+    def example(cls) -> Loss:
+        """One such loss, where any parameters will do: to attack it, to test it."""
+        return cls()
+
+    def as_terms(self) -> dict[str, Any]:
+        """Name and parameters as terms hold them: what :func:`loss_of` reads.
+
+        >>> Squared().as_terms()
+        {'loss': 'squared'}
+        """
+        return {"loss": self.name} | asdict(self)
 
     def mean_value(self, theta: Vector, features: Matrix, targets: Vector) -> float:
         r"""Mean loss :math:`\frac1n\sum \ell(\theta^\top x, y)` of the records.
 
-        >>> LOSSES["squared"].mean_value(np.array([1.0]), np.array([[1.0], [2.0]]), np.zeros(2))
+        >>> Squared().mean_value(np.array([1.0]), np.array([[1.0], [2.0]]), np.zeros(2))
         2.5
         """
         return float(np.mean(self.values(features @ theta, targets)))
@@ -97,7 +145,7 @@ class Loss:
     def mean_gradient(self, theta: Vector, features: Matrix, targets: Vector) -> Vector:
         r"""Query (3): :math:`\frac1n\sum \nabla_\theta\ell(\theta^\top x, y)`, shape (p,).
 
-        >>> LOSSES["squared"].mean_gradient(np.array([1.0]), np.array([[1.0], [2.0]]), np.zeros(2))
+        >>> Squared().mean_gradient(np.array([1.0]), np.array([[1.0], [2.0]]), np.zeros(2))
         array([5.])
         """
         slopes = self.slopes(features @ theta, targets)
@@ -105,73 +153,114 @@ class Loss:
         return gradient
 
 
-def _squared_values(z: Vector, y: Vector) -> Vector:
-    return (z - y) ** 2
+@dataclass(frozen=True)
+class Squared(Loss):
+    """Least squares, :math:`(z - y)^2`."""
+
+    name = "squared"
+    curvature = 2.0
+    is_quadratic = True
+
+    def values(self, z: Matrix, y: Vector) -> Matrix:
+        """The squared residual."""
+        return (z - y) ** 2
+
+    def slopes(self, z: Matrix, y: Vector) -> Matrix:
+        """Twice the residual."""
+        return 2.0 * (z - y)
+
+    def slope_bound(self, z_bound: float, y_bound: float) -> float:
+        """Twice the largest residual."""
+        return 2.0 * (z_bound + y_bound)
+
+    def rounded_size(self, z_bound: float, y_bound: float) -> float:
+        """The residual is as large as the slope."""
+        return self.slope_bound(z_bound, y_bound)
 
 
-def _squared_slopes(z: Vector, y: Vector) -> Vector:
-    return 2.0 * (z - y)
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""Support vector machine, :math:`\max(0, 1 - yz)` for classes y of -1 and +1."""
+
+    name = "hinge"
+    curvature = None
+    targets = (-1.0, 1.0)
+
+    def values(self, z: Matrix, y: Vector) -> Matrix:
+        """What the margin lacks of 1."""
+        return np.maximum(0.0, 1.0 - y * z)
+
+    def slopes(self, z: Matrix, y: Vector) -> Matrix:
+        """-y where the margin lacks something, else 0."""
+        return np.where(y * z < 1.0, -y, 0.0)
+
+    def slope_bound(self, z_bound: float, y_bound: float) -> float:
+        """The largest target."""
+        del z_bound
+        return y_bound
+
+    def rounded_size(self, z_bound: float, y_bound: float) -> float:
+        """Rounding may choose the other side of the kink, never a steeper one."""
+        return self.slope_bound(z_bound, y_bound)
 
 
-def _squared_slope_bound(z_bound: float, y_bound: float) -> float:
-    return 2.0 * (z_bound + y_bound)
+@dataclass(frozen=True)
+class Logistic(Loss):
+    r"""Logistic regression, :math:`\ln(1 + e^{-yz})` for classes y of -1 and +1."""
+
+    name = "logistic"
+    curvature = 0.25
+    targets = (-1.0, 1.0)
+
+    def values(self, z: Matrix, y: Vector) -> Matrix:
+        """Minus the logarithm of the class's probability."""
+        return np.logaddexp(0.0, -y * z)
+
+    def slopes(self, z: Matrix, y: Vector) -> Matrix:
+        """Minus y times the other class's probability."""
+        # 1 / (1 + exp(yz)) through tanh, which cannot overflow.
+        return -y * (0.5 - 0.5 * np.tanh(0.5 * y * z))
+
+    def slope_bound(self, z_bound: float, y_bound: float) -> float:
+        """The probability of the wrong class at the largest margin."""
+        return y_bound * (0.5 + 0.5 * math.tanh(0.5 * y_bound * z_bound))
+
+    def rounded_size(self, z_bound: float, y_bound: float) -> float:
+        """A margin of relative error u moves the steepest slope by less than u of it."""
+        return self.slope_bound(z_bound, y_bound)
 
 
-def _hinge_values(z: Vector, y: Vector) -> Vector:
-    return np.maximum(0.0, 1.0 - y * z)
+LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Hinge, Logistic)}
+"""Every loss, by its name."""
 
 
-def _hinge_slopes(z: Vector, y: Vector) -> Vector:
-    return np.where(y * z < 1.0, -y, 0.0)
+class NamesLoss(Protocol):
+    """What names a loss, and holds its parameters under the names of its fields."""
+
+    @property
+    def loss(self) -> str:
+        """A key of ``LOSSES``."""
 
 
-def _hinge_slope_bound(z_bound: float, y_bound: float) -> float:
-    del z_bound
-    return y_bound
+def loss_of(terms: NamesLoss) -> Loss:
+    """The loss that terms or settings name, with the parameters that they hold for it.
+
+    Raises:
+      ValueError: There is no such loss, or a parameter is missing, wrong, or another loss's.
+    """
+    if terms.loss not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}")
+    kind = LOSSES[terms.loss]
+    takes = {field.name for field in fields(kind)}
+    given = {name: getattr(terms, name, None) for name in PARAMETERS}
+    for name, value in given.items():
+        if value is not None and name not in takes:
+            raise ValueError(f"{name} does not belong to {terms.loss} loss; remove it")
+    return kind(**{name: value for name, value in given.items() if name in takes})
 
 
-def _logistic_values(z: Vector, y: Vector) -> Vector:
-    return np.logaddexp(0.0, -y * z)
-
-
-def _logistic_slopes(z: Vector, y: Vector) -> Vector:
-    # 1 / (1 + exp(yz)) through tanh, which cannot overflow.
-    return -y * (0.5 - 0.5 * np.tanh(0.5 * y * z))
-
-
-def _logistic_slope_bound(z_bound: float, y_bound: float) -> float:
-    return y_bound * (0.5 + 0.5 * math.tanh(0.5 * y_bound * z_bound))
-
-
-LOSSES: dict[str, Loss] = {
-    loss.name: loss
-    for loss in (
-        Loss(
-            name="squared",
-            values=_squared_values,
-            slopes=_squared_slopes,
-            slope_bound=_squared_slope_bound,
-            curvature=2.0,
-            targets=None,
-        ),
-        Loss(
-            name="hinge",
-            values=_hinge_values,
-            slopes=_hinge_slopes,
-            slope_bound=_hinge_slope_bound,
-            curvature=None,
-            targets=(-1.0, 1.0),
-        ),
-        Loss(
-            name="logistic",
-            values=_logistic_values,
-            slopes=_logistic_slopes,
-            slope_bound=_logistic_slope_bound,
-            curvature=0.25,
-            targets=(-1.0, 1.0),
-        ),
-    )
-}
+PARAMETERS = sorted({field.name for kind in LOSSES.values() for field in fields(kind)})
+"""The names of all losses' parameters."""
 
 
 def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> float:
@@ -188,7 +277,7 @@ def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> fl
     logistic :math:`B/(1+e^{-\theta_{max}B})`. It is attained, hence tight.
 
     Args:
-      loss: One of ``LOSSES``.
+      loss: The loss.
       domain: The public bounds.
       theta_max: Half the side of the box that theta must keep, L-infinity norm.
 
@@ -199,7 +288,7 @@ def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> fl
       ValueError: ``theta_max`` is not positive and finite.
 
     >>> d = Domain(feature_bound=np.array([1.0, 2.0]), target_bound=4.0)
-    >>> domain_gradient_bound(LOSSES["squared"], d, theta_max=0.5)
+    >>> domain_gradient_bound(Squared(), d, theta_max=0.5)
     33.0
 
     References: Assumption 2 of Farokhi et al. (2021).
@@ -207,8 +296,17 @@ def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> fl
     if not 0 < theta_max < math.inf:
         raise ValueError(f"theta_max: got {theta_max}, expected a finite value > 0")
     b = domain.feature_l1_bound
-    target_bound = domain.target_bound if loss.targets is None else max(map(abs, loss.targets))
-    return loss.slope_bound(theta_max * b, target_bound) * b
+    return loss.slope_bound(theta_max * b, _target_bound(loss, domain)) * b
+
+
+def rounded_gradient(loss: Loss, domain: Domain, *, theta_max: float) -> float:
+    """Size of the numbers whose rounding one record's computed gradient carries, L1 norm."""
+    b = domain.feature_l1_bound
+    return loss.rounded_size(theta_max * b, _target_bound(loss, domain)) * b
+
+
+def _target_bound(loss: Loss, domain: Domain) -> float:
+    return domain.target_bound if loss.targets is None else max(map(abs, loss.targets))
 
 
 @dataclass(frozen=True, kw_only=True)

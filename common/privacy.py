@@ -11,21 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from common.losses import LOSSES, Domain, domain_gradient_bound
-from common.moments import moments_change, packed_length
+from common.losses import Domain
+from common.releases import release_of
 from common.terms import StudyTerms
 
 __all__ = [
     "NoisePlan",
     "epsilon_per_response",
     "exact_sum",
-    "gradient_bound",
     "in_short",
     "l1_sensitivity",
     "noise_scale",
     "plan_noise",
-    "release_change",
-    "release_dimension",
     "rounded_down",
 ]
 
@@ -151,49 +148,17 @@ def in_short(value: Fraction) -> str:
     return str(short) if short == value else f"{float(short):.12g}"
 
 
-def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
-    """The bound Xi on one record's gradient under these terms: the clip, or the domain's bound.
-
-    A clip larger than the domain's bound changes nothing, so the smaller one counts.
-    """
-    bound = domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
-    return bound if terms.clip is None else min(bound, terms.clip)
-
-
-def release_change(terms: StudyTerms, domain: Domain) -> float:
-    r"""Largest L1 change of n_i times one release when one record is replaced.
-
-    For gradients :math:`2\Xi`, for moments :func:`common.moments.moments_change`.
-    """
-    if terms.release == "moments":
-        return moments_change(domain)
-    return 2.0 * gradient_bound(terms, domain)
-
-
-def release_dimension(terms: StudyTerms, domain: Domain) -> int:
-    """The number of coordinates of one response."""
-    p = domain.num_features
-    return packed_length(p) if terms.release == "moments" else p
-
-
-def _largest_value(terms: StudyTerms, domain: Domain) -> float:
-    """Bound on the L1 norm of what one record adds, before any clip."""
-    if terms.release == "moments":
-        return moments_change(domain)
-    return domain_gradient_bound(LOSSES[terms.loss], domain, theta_max=terms.theta_max)
-
-
 def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:
-    r"""Bound on the L1 error of a mean gradient, or of moments, computed in floating point.
+    r"""Bound on the L1 error of an exact response, computed in floating point.
 
     A sum of n terms is off by at most n u times the sum of their absolute values, with the
-    unit roundoff u; each slope needs p more operations on values up to the domain's bound.
+    unit roundoff u; each record's part needs p more operations on values of the release's own
+    rounded size.
     """
-    worst = _largest_value(terms, domain)
-    largest = worst if terms.release == "moments" else gradient_bound(terms, domain)
-    in_slopes = (domain.num_features + 16) * worst
-    in_sum = num_records * largest
-    return UNIT_ROUNDOFF * (in_slopes + in_sum)
+    release = release_of(terms)
+    in_parts = (domain.num_features + 16) * release.rounded_size(terms, domain)
+    in_sum = num_records * release.record_bound(terms, domain)
+    return UNIT_ROUNDOFF * (in_parts + in_sum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,15 +219,16 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
     share = epsilon_per_response(
         epsilon=terms.epsilon, responses=terms.responses, kappa=terms.kappa
     )
-    bound = release_change(terms, domain) / 2
-    worst = _largest_value(terms, domain)
+    release = release_of(terms)
+    bound = release.change(terms, domain) / 2
+    worst = release.rounded_size(terms, domain)
     if not SMALLEST_BOUND <= bound <= worst <= LARGEST_BOUND:
         raise ValueError(
             "theta_max, clip and the feature map's bounds: one record's gradient is bounded by "
             f"{bound:.3g}, expected a bound from {SMALLEST_BOUND} to {LARGEST_BOUND}"
         )
     exact = l1_sensitivity(gradient_bound=bound, num_records=num_records)
-    dimension = release_dimension(terms, domain)
+    dimension = release.dimension(domain.num_features)
     k = math.frexp(exact)[1] - 1 - GRID_BITS - (dimension + 1).bit_length()
     change = Fraction(exact) + 2 * Fraction(_rounding_error(terms, domain, num_records))
     # Each coordinate of the rounded difference is off by at most one unit.

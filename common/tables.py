@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pydantic import Field, field_validator
 
+from common.cells import read_parquet
 from common.columns import category_key, category_keys
 from common.config import Settings
 from common.errors import InputError
 
-__all__ = ["TableSource", "count_shared_rows", "parse_rows", "read_table"]
+__all__ = ["TableSource", "count_shared_rows", "parse_rows", "read_header", "read_table"]
 
-_ROWS = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*(?::\s*(-?\d+)?\s*)?")
+T = TypeVar("T")
+
+_ROW = re.compile(r"(?:-?[0-9]{1,18})?", re.ASCII)
 _CSV_ENDINGS = (".csv", ".csv.gz")
 _PARQUET_ENDINGS = (".parquet", ".pq")
 
@@ -52,11 +56,11 @@ def parse_rows(text: str) -> slice:
     >>> parse_rows("-10000:")
     slice(-10000, None, None)
     """
-    match = _ROWS.fullmatch(text)
-    if match is None or match[3] == "0":
+    parts = [part.strip() for part in text.split(":")]
+    numbers = [int(part) if part else None for part in parts if _ROW.fullmatch(part)]
+    if not 2 <= len(parts) == len(numbers) <= 3 or numbers[2:] == [0]:
         raise ValueError('expected a range of rows such as ":10800", "100:200" or "-10000:"')
-    start, stop, step = (int(part) if part else None for part in match.groups())
-    return slice(start, stop, step)
+    return slice(*numbers)
 
 
 def read_table(
@@ -81,6 +85,21 @@ def read_table(
     if table.empty:
         raise InputError(f"{path}: empty shard: no row is left after {_selection(source)}")
     return table.reset_index(drop=True)
+
+
+def read_header(source: TableSource, *, base: Path) -> list[str] | None:
+    """The first line of a CSV file, with a name twice where it is there twice.
+
+    Files of other kinds have no such line, but names: None for them.
+
+    Raises:
+      InputError: The file cannot be read.
+    """
+    path = _path(source, base=base, default_path=None)
+    if not path.name.lower().endswith(_CSV_ENDINGS):
+        return None
+    first = _unless_broken(partial(_read_csv, header=None, nrows=1), path)
+    return list(map(str, first.iloc[0]))
 
 
 def count_shared_rows(
@@ -141,22 +160,30 @@ def _read_file(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: expected a table: a file ending in .csv, .csv.gz or .parquet")
     if not path.is_file():
         raise InputError(f"{path}: no such file; give the path of a CSV or Parquet file")
-    try:
-        table = _read_csv(path) if name.endswith(_CSV_ENDINGS) else pd.read_parquet(path)
-    except (OSError, EOFError, ValueError, pd.errors.ParserError, pa.ArrowException) as error:
-        reason = str(error).strip().splitlines()
-        raise InputError(
-            f"{path}: cannot be read as a table: {reason[0] if reason else error!r}"
-        ) from None
+    table = _unless_broken(_read_csv if name.endswith(_CSV_ENDINGS) else read_parquet, path)
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise InputError(f"{path}: the column name {twice[0]!r} occurs twice; rename one")
     return table.rename(columns=str)
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _unless_broken(read: Callable[[Path], T], path: Path) -> T:
+    """What a reader makes of a file; whatever it says of a broken one is one sentence."""
+    try:
+        return read(path)
+    except Exception as error:  # Libraries have many names for a file that is no table.
+        reason = str(error).strip().splitlines()
+        raise InputError(
+            f"{path}: cannot be read as a table: {reason[0] if reason else error!r}"
+        ) from None
+
+
+def _read_csv(path: Path, **options: Any) -> pd.DataFrame:
     """A CSV file as texts; pandas would turn "NA" into a gap and "007" into 7."""
-    return pd.read_csv(path, dtype=str, keep_default_na=False, encoding_errors="replace")
+    table: pd.DataFrame = pd.read_csv(
+        path, dtype=str, keep_default_na=False, encoding_errors="replace", **options
+    )
+    return table
 
 
 def _equals(column: pd.Series, value: str | int) -> np.ndarray:

@@ -36,7 +36,7 @@ class StudyTerms:
 
     Args:
       study_id: The study's name, new for each run.
-      loss: A key of ``common.losses.LOSSES``.
+      loss: A key of ``common.losses.LOSSES``; ``loss_of(terms)`` is the loss with its parameters.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
       feature_map: The feature map with its public bounds, as its canonical JSON text.
       horizon: The number T of ticks of the whole study.
@@ -44,8 +44,8 @@ class StudyTerms:
       epsilon: What all m responses together may spend.
       clip: L1 norm to which each record's gradient is scaled down; None for the domain's bound.
       kappa: The largest number of shards that one record may be in.
-      release: What a response is: "gradient" (4), shape (p,), or "moments", the packed second
-        moments of ``common.moments``, once for the whole epsilon.
+      release: What a response is: a key of ``common.releases.RELEASES``, "gradient" (4) or
+        "moments", once for the whole epsilon.
     """
 
     study_id: str
@@ -88,7 +88,7 @@ class OwnerDescription:
     Args:
       name: Its name.
       num_records: Its n_i, public by design.
-      columns: The column names of its table.
+      columns: The columns of its table that it names for learners.
       feature_map_digest: SHA-256 of the only feature map it accepts, or "" for any.
       epsilon_per_study: The most it spends on one study.
       epsilon_left: What is left of its lifetime budget.

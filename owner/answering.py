@@ -24,7 +24,7 @@ from common.errors import (
     PolicyError,
 )
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import loss_of
 from common.privacy import NoisePlan, plan_noise, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from owner.access import Access
@@ -43,7 +43,6 @@ from owner.ledger_rows import (
     StudyEntry,
     epsilon_uncounted,
     promise_faults,
-    terms_to_text,
 )
 from owner.listening import Listening, ListeningSettings
 from owner.mechanism import DrawnAhead, NoiseFactory
@@ -151,7 +150,7 @@ class DataOwner:
             entry = self._ledger.study(terms.study_id)
             if entry is None:
                 self._agree(terms, learner)
-            elif entry.learner != learner or entry.terms != terms_to_text(terms):
+            elif entry.learner != learner or not entry.agrees_with(terms):
                 raise PolicyError("this study was enrolled with other terms or by another learner")
             study, entry = self._study(terms.study_id, learner)
         return Enrollment(
@@ -263,11 +262,8 @@ class DataOwner:
         study = self._prepare(terms)
         try:
             self._ledger.open_study(
-                study_id=terms.study_id,
+                terms,
                 learner=learner,
-                terms=terms_to_text(terms),
-                epsilon=terms.epsilon,
-                promised=terms.responses,
                 noise_scale=study.plan.noise_scale,
                 insecure_noise=self._insecure_noise,
                 lifetime=self._lifetime,
@@ -354,7 +350,7 @@ class DataOwner:
         except InputError as error:
             raise MalformedError(f"the study's feature map is not valid: {error}") from None
         check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
-        _check_targets(feature_map, terms.loss)
+        _check_targets(feature_map, terms)
         try:
             plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
         except ValueError as error:
@@ -372,11 +368,12 @@ class DataOwner:
         return _OpenStudy(terms, plan, shard, noise)
 
 
-def _check_targets(feature_map: FeatureMap, loss: str) -> None:
+def _check_targets(feature_map: FeatureMap, terms: StudyTerms) -> None:
     """A loss for classes needs targets -1 and +1."""
-    if (LOSSES[loss].targets is not None) != feature_map.is_classification:
-        kind = "classes -1 and +1" if LOSSES[loss].targets else "numbers"
-        raise MalformedError(f"{loss} loss needs a feature map whose target is {kind}")
+    has_classes = loss_of(terms).has_classes()
+    if has_classes != feature_map.is_classification:
+        kind = "classes -1 and +1" if has_classes else "numbers"
+        raise MalformedError(f"{terms.loss} loss needs a feature map whose target is {kind}")
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

@@ -8,10 +8,8 @@ breaks the owner opens another; when the learner says goodbye the study is over.
 from __future__ import annotations
 
 import logging
-import queue
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -30,8 +28,11 @@ from common.errors import (
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
+from common.texts import printable
 from common.tls import load_identity, refuse_plain_text
+from owner.access import RateLimit
 from owner.answering import DataOwner
+from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
 from owner.route import Route
 from owner.server import open_owner
@@ -60,7 +61,7 @@ FINAL = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 
-Send = Callable[[pb.OwnerMessage], None]
+REFUSALS_LOGGED_PER_SECOND = 1.0
 
 
 class Attachment:
@@ -97,6 +98,8 @@ class Attachment:
         self._call: grpc.Call | None = None
         self._told = False
         self._been_there = False
+        per_second = REFUSALS_LOGGED_PER_SECOND
+        self._noted = RateLimit(per_second=per_second, burst=20 * per_second)
 
     @property
     def address(self) -> str:
@@ -151,8 +154,8 @@ class Attachment:
     def _converse(self) -> tuple[bool, bool]:
         """One stream from hello to its end: whether the learner spoke, and said goodbye."""
         greeted, over = False, False
-        outgoing: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
-        clock = _Clock(outgoing.put, rate=self._clock_rate, rng=self._rng)
+        outgoing = Outgoing()
+        clock = OwnClock(outgoing.put, rate=self._clock_rate, rng=self._rng)
         try:
             opened, self._certificate = self._route.open(OPTIONS)
         except CoprivError as error:
@@ -161,27 +164,36 @@ class Attachment:
         with opened as channel:
             stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
             outgoing.put(pb.OwnerMessage(hello=pb.Hello(name=self._name)))
-            call = self._call = stub.Attach(iter(outgoing.get, None))
+            call = self._call = stub.Attach(outgoing.messages())
             if self._ending.is_set():
                 call.cancel()
             try:
                 for message in call:
                     greeted, self._told, self._been_there = True, False, True
-                    over = over or message.HasField("goodbye")
+                    over = message.HasField("goodbye")
+                    if over or outgoing.is_full:
+                        break
                     self._handle(message, outgoing.put, clock, token=_token(call))
             except grpc.RpcError as error:
                 self._explain(error)
             finally:
                 clock.stop()
-                outgoing.put(None)
+                outgoing.end()
+            if outgoing.is_full:
+                self._absent(UnreachableError(f"learner at {self.address}: it reads no answers"))
         return greeted, over
 
     def _handle(
-        self, message: pb.LearnerMessage, send: Send, clock: _Clock, *, token: str | None
+        self, message: pb.LearnerMessage, send: Send, clock: OwnClock, *, token: str | None
     ) -> None:
         """Do what one message asks for."""
         if message.HasField("start"):
-            clock.start(message.start)
+            try:
+                clock.start(message.start)
+            except MalformedError as error:
+                raise MalformedError(
+                    f"the learner at {self.address} sent {error}; ask its operator"
+                ) from None
         elif message.call:
             reply = self._reply(message, token)
             reply.call = message.call
@@ -213,7 +225,7 @@ class Attachment:
                 case _:
                     raise MalformedError("this owner knows no such call")
         except Exception as error:
-            refusal = public_refusal(error)
+            refusal = public_refusal(error, note=self._note)
         return pb.OwnerMessage(
             refusal=pb.Refusal(
                 status=refusal.status.value[0],
@@ -222,10 +234,16 @@ class Attachment:
             )
         )
 
+    def _note(self, sentence: str) -> None:
+        """Log a refusal, unless a learner that is refused without end would fill the disk."""
+        if not self._noted.wait() > 0:
+            log.warning("refused: %s", sentence)
+
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            raise PolicyError(f"the learner at {self.address} says: {error.details()}") from None
+            said = printable(error.details())
+            raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
             self._route.explain()
         except UntrustedError as untrusted:
@@ -254,53 +272,6 @@ def _token(call: grpc.Call) -> str | None:
         if key == AUTHORIZATION:
             return str(value).removeprefix(BEARER)
     return None
-
-
-class _Clock:
-    """The owner's own Poisson clock: at each tick it asks for an update, one at a time."""
-
-    def __init__(self, send: Send, *, rate: float, rng: np.random.Generator) -> None:
-        self._send = send
-        self._rate = rate
-        self._rng = rng
-        self._time = 0.0
-        self._scale = 0.0
-        self._asked = False
-        self._timer: threading.Timer | None = None
-
-    def start(self, start: pb.ClockStart) -> None:
-        """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere."""
-        self.stop()
-        self._time, self._scale = start.time, start.time_scale
-        self._wind()
-
-    def answered(self) -> None:
-        """A query was answered: if it was our update, wait for the next tick."""
-        if self._asked:
-            self._wind()
-
-    def stop(self) -> None:
-        """Tick no more."""
-        self._asked = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wind(self) -> None:
-        """Draw the next gap, and ask when it has passed."""
-        self._asked = False
-        gap = float(self._rng.exponential(1.0 / self._rate))
-        self._time += gap
-        if self._scale == 0:
-            self._ask()
-        else:
-            self._timer = threading.Timer(gap * self._scale, self._ask)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _ask(self) -> None:
-        self._asked = True
-        self._send(pb.OwnerMessage(request=pb.UpdateRequest(time=self._time)))
 
 
 def open_attachment(

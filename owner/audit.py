@@ -28,8 +28,9 @@ from scipy.special import betaincinv
 
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
-from common.losses import LOSSES
+from common.losses import LOSSES, Loss, Squared
 from common.privacy import NoisePlan
+from common.releases import GRADIENT, MOMENTS, Release
 from common.terms import Query, StudyTerms
 from owner.access import Access
 from owner.answering import DataOwner
@@ -69,14 +70,15 @@ GRID_TOLERANCE = 2.5
 class AuditCase:
     """One kind of study to attack: a loss, with the domain's bound or with a clip."""
 
-    loss: str
+    loss: Loss
     clipped: bool
-    moments: bool = False
+    release: Release = GRADIENT
 
     @property
     def name(self) -> str:
         """What the table calls it."""
-        return f"{self.loss}, {'clip' if self.clipped else 'moments' if self.moments else 'domain'}"
+        bound = "clip" if self.clipped else "domain"
+        return f"{self.loss.name}, {bound if self.release is GRADIENT else self.release.name}"
 
     @property
     def first_bound(self) -> float:
@@ -84,16 +86,16 @@ class AuditCase:
 
         Of the moments, X'y alone may change its sign; small features make it nearly all.
         """
-        return 0.05 if self.moments else 1.0
+        return 0.05 if self.release is MOMENTS else 1.0
 
     def trials(self, trials: int) -> int:
-        """Responses of each shard: half as many of moments, which cost a study each."""
-        return trials // 2 if self.moments else trials
+        """Responses of each shard: half as many where each costs a study of its own."""
+        return trials if self.release.most_responses is None else trials // 2
 
 
 CASES = (
-    *(AuditCase(loss, clipped) for loss in LOSSES for clipped in (False, True)),
-    AuditCase("squared", clipped=False, moments=True),
+    *(AuditCase(kind.example(), clipped) for kind in LOSSES.values() for clipped in (False, True)),
+    AuditCase(Squared(), clipped=False, release=MOMENTS),
 )
 
 
@@ -212,7 +214,7 @@ class _Neighbour:
     @property
     def feature_map(self) -> FeatureMap:
         """Two features and a target, all bounded by 1 or less."""
-        classes = LOSSES[self.case.loss].targets is not None
+        classes = self.case.loss.has_classes()
         bounds = (self.case.first_bound, SECOND_BOUND * self.case.first_bound)
         columns = tuple(
             ColumnRule(name=f"x{j}", kind="number", fill=0.0, low=-b, high=b, center=0.0, scale=1.0)
@@ -243,24 +245,24 @@ class _Neighbour:
         x1 = np.zeros(NUM_RECORDS)
         y = np.zeros(NUM_RECORDS)
         x0[0], x1[0], y[0] = FAR_OUTSIDE, sign * FAR_OUTSIDE, sign
-        if LOSSES[self.case.loss].targets is None:
+        if not self.case.loss.has_classes():
             y[0] *= FAR_OUTSIDE
         return pd.DataFrame({"x0": x0, "x1": x1, "y": y})
 
     def terms(self, *, responses: int, epsilon: Fraction) -> StudyTerms:
         """A study of so many responses of so much epsilon each."""
-        slope = abs(float(LOSSES[self.case.loss].slopes(np.zeros(1), np.ones(1))[0]))
+        slope = abs(float(self.case.loss.slopes(np.zeros(1), np.ones(1))[0]))
         clip = slope * (1.0 + SECOND_BOUND) / CLIPPED_BY
         return StudyTerms(
             study_id="audit",
-            loss=self.case.loss,
+            **self.case.loss.as_terms(),
             theta_max=THETA_MAX,
             feature_map=self.feature_map.to_json(),
             horizon=responses,
             responses=responses,
             epsilon=epsilon * responses,
             clip=clip if self.case.clipped else None,
-            release="moments" if self.case.moments else "gradient",
+            release=self.case.release.name,
         )
 
 
@@ -290,8 +292,8 @@ def _serve(
 ) -> _Seen:
     """All responses of one owner to one study, over its ledger."""
     folder.mkdir(parents=True)
-    # Moments are told once in a study, so every trial is a study of its own.
-    responses = 1 if shard.case.moments else trials
+    # What is told once in a study makes every trial a study of its own.
+    responses = shard.case.release.most_responses or trials
     terms = shard.terms(responses=responses, epsilon=epsilon)
     policy = Policy.model_validate(
         {
@@ -308,7 +310,7 @@ def _serve(
 
     owner = DataOwner(
         name="audited",
-        table=PrivateTable(shard.table, where="audit"),
+        table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
         ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
         policy=policy,
         access=Access(policy, base=folder),

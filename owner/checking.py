@@ -10,27 +10,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.config import Epsilon, Positive, Settings, check_settings, read_toml
+from common.config import Epsilon, LossName, Positive, Settings, check_settings, read_toml
 from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
-from common.losses import LOSSES
-from common.moments import pack_moments
-from common.privacy import exact_sum, in_short, plan_noise, release_change, release_dimension
+from common.losses import loss_of
+from common.privacy import exact_sum, in_short, plan_noise
+from common.releases import GRADIENT, RELEASES, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from owner.access import Access
 from owner.core import Shard, exact_answer
-from owner.ledger_rows import epsilon_uncounted, read_for_shard
+from owner.ledger_reading import read_for_shard
+from owner.ledger_rows import epsilon_uncounted
+from owner.loading import load_records
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
 from owner.provenance import check_provenance
-from owner.shard import PrivateTable, fingerprint
+from owner.shard import fingerprint
 
 __all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_answer"]
 
@@ -39,6 +41,7 @@ Vector = NDArray[np.float64]
 # Public values lie within their bounds with a probability of 0.99, unless the study says
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
 DEVIATIONS_IN_BOUND = 2.6
+NAMED_COLUMNS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +49,13 @@ class Proposal:
     """A study as the dry run takes it, from a study's file and from options.
 
     Args:
-      loss: squared, hinge or logistic; None for one that goes with the feature map.
+      loss: A key of ``common.losses.LOSSES``; None for one that goes with the feature map.
       theta_max: Half the side of the box.
       responses: The number m of responses promised.
       epsilon: The study's budget; None for the most that the policy allows.
       clip: L1 norm of a clipped gradient, or None.
       kappa: In how many shards one record may be; None for what the policy says.
-      release: "gradient", or "moments" for one release of second moments.
+      release: A key of ``common.releases.RELEASES``.
     """
 
     loss: str | None = None
@@ -61,7 +64,7 @@ class Proposal:
     epsilon: Fraction | None = None
     clip: float | None = None
     kappa: int | None = None
-    release: str = "gradient"
+    release: str = GRADIENT.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +73,12 @@ class DryRun:
 
     Args:
       num_records: The owner's n_i.
-      num_columns: Columns of its table.
+      columns: The columns that learners are told of and may use.
       epsilon_left: What is left of the lifetime budget.
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
+      unreadable_targets: Records that get the map's public target, for want of a readable one.
       terms: The study looked at, or None.
-      release_change: By how much one record moves n_i times a response, L1 norm.
       epsilon_confirmed: What the noise library's own map says the responses spend.
       noise_scale: The scale b of the noise on each coordinate, in gradient units.
       typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
@@ -83,12 +86,12 @@ class DryRun:
     """
 
     num_records: int
-    num_columns: int
+    columns: tuple[str, ...]
     epsilon_left: Fraction
     studies: int
     feature_map: FeatureMap | None = None
+    unreadable_targets: int = 0
     terms: StudyTerms | None = None
-    release_change: float = math.nan
     epsilon_confirmed: Fraction = Fraction(0)
     noise_scale: float = math.nan
     typical_answer: float = math.nan
@@ -103,14 +106,17 @@ class DryRun:
         """Expected L1 norm of one response's noise against that of the typical answer."""
         if self.feature_map is None or self.terms is None:
             return math.nan
-        coordinates = release_dimension(self.terms, self.feature_map.domain)
+        coordinates = release_of(self.terms).dimension(self.feature_map.num_features)
         return coordinates * self.noise_scale / self.typical_answer
 
 
 def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     """The dry run for the owner's operator."""
     policy = settings.policy
-    yield f"owner {settings.name}: {found.num_records:,} records of {found.num_columns} columns"
+    yield f"owner {settings.name}: {found.num_records:,} records"
+    named = ", ".join(found.columns[:NAMED_COLUMNS])
+    more = len(found.columns) - NAMED_COLUMNS
+    yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
     yield (
         f"ledger {settings.ledger}: {found.studies} studies, "
         f"{in_short(found.epsilon_left)} of the lifetime epsilon "
@@ -126,43 +132,41 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
         f"{feature_map.source}"
     )
-    moments = terms.release == "moments"
-    kind = "release of second moments" if moments else f"{terms.loss} loss"
+    if found.unreadable_targets:
+        yield (
+            f"  {found.unreadable_targets} of {found.num_records:,} records have no readable "
+            f"{feature_map.target_name}; each gets the map's public value"
+        )
+    release = release_of(terms)
     yield (
-        f"a study of {m:,} responses with {kind}, theta_max {terms.theta_max:g}, "
-        f"kappa {terms.kappa} would be promised epsilon {in_short(terms.epsilon)}"
+        f"a study of {m:,} responses with {release.described(terms)}, "
+        f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
+        f"would be promised epsilon {in_short(terms.epsilon)}"
     )
     yield (
         f"  the noise library confirms {float(found.epsilon_confirmed):.9g}, "
         f"{float(found.epsilon_confirmed / m):.6g} for each response"
     )
-    if moments:
-        yield f"  one record moves their sum, L1: by at most {found.release_change:.6g}"
-    else:
-        bound = found.release_change / 2
-        by = "the public bounds" if bound != terms.clip else "the clip"
-        yield f"  one record's gradient, L1: at most {bound:.6g}, by {by}"
+    yield f"  {release.bound_in_words(terms, feature_map.domain)}"
     yield f"  noise scale on each coordinate: {found.noise_scale:.6g}"
     source = "measured on public records" if found.measured else "from the public bounds"
-    typical = "typical moments" if moments else "a typical gradient"
-    at_zero = "" if moments else " at theta = 0"
-    yield f"  {typical}{at_zero}, L1: {found.typical_answer:.6g} ({source})"
+    yield f"  {release.typical}, L1: {found.typical_answer:.6g} ({source})"
     ratio = found.noise_per_answer
     mean = f", the mean of all {m:,} responses' noise about {ratio / math.sqrt(m):.3g} times"
-    yield f"  one response's noise is {ratio:.3g} times {typical}{mean if m > 1 else ''}"
+    yield f"  one response's noise is {ratio:.3g} times {release.typical}{mean if m > 1 else ''}"
     yield "nothing was charged"
 
 
 class _Study(Settings):
     """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
 
-    loss: Literal["squared", "hinge", "logistic"] | None = None
+    loss: LossName | None = None
     theta_max: Positive | None = None
     responses: Annotated[int, Field(ge=1)] | None = None
     epsilon: Epsilon | None = None
     clip: Positive | None = None
     kappa: Annotated[int, Field(ge=1)] | None = None
-    release: Literal["gradient", "moments"] = "gradient"
+    release: str = GRADIENT.name
 
 
 def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
@@ -188,15 +192,16 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
         if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
             raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
         own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
-        moments = algorithm.get("name") == "moments"
+        # An algorithm that asks for something else than gradients bears the release's name.
+        release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
         said = {
             "loss": model.get("loss"),
             "theta_max": model.get("theta_max"),
-            "responses": 1 if moments else algorithm.get("horizon"),
+            "responses": release.most_responses or algorithm.get("horizon"),
             "epsilon": own.get("epsilon", privacy.get("epsilon")),
             "clip": privacy.get("clip"),
             "kappa": privacy.get("kappa"),
-            "release": "moments" if moments else None,
+            "release": release.name,
         }
     said |= {key: value for key, value in options.items() if value is not None}
     given = {key: value for key, value in said.items() if value is not None and value != "auto"}
@@ -235,7 +240,8 @@ def dry_run(
       InputError: The settings, the records, the map or the ledger cannot be used.
       RefusedError: The owner would refuse the study.
     """
-    raw = read_table(settings.data, base=base)
+    pinned = load_feature_map(base / settings.features) if settings.features else None
+    raw, table = load_records(settings, base=base, pinned=pinned)
     Access(settings.policy, base=base)
     ledger = base / settings.ledger
     studies = read_for_shard(ledger, fingerprint=fingerprint(raw)) if ledger.is_file() else []
@@ -243,15 +249,15 @@ def dry_run(
     held += epsilon_uncounted(studies, kappa=settings.policy.kappa)
     found: dict[str, Any] = {
         "num_records": len(raw),
-        "num_columns": len(raw.columns),
+        "columns": table.columns,
         "epsilon_left": max(settings.policy.epsilon_lifetime - held, Fraction(0)),
         "studies": len(studies),
     }
     path = base / settings.features if settings.features else features
     if path is None:
         return DryRun(**found)
-    feature_map = load_feature_map(path)
-    PrivateTable(raw, where=f"{settings.name}: {settings.data.path}").check(feature_map)
+    feature_map = pinned or load_feature_map(path)
+    table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
     terms = _terms(settings, feature_map, proposal)
     _check_study(settings, terms, feature_map, found, allow_private_bounds)
@@ -266,8 +272,8 @@ def dry_run(
     return DryRun(
         **found,
         feature_map=feature_map,
+        unreadable_targets=table.count_unreadable_targets(feature_map),
         terms=terms,
-        release_change=release_change(terms, feature_map.domain),
         epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
         noise_scale=plan.noise_scale,
         typical_answer=typical_answer(feature_map, terms, records=records),
@@ -289,12 +295,7 @@ def typical_answer(feature_map: FeatureMap, terms: StudyTerms, *, records: Recor
     deviations = np.array(feature_map.bounds) / DEVIATIONS_IN_BOUND
     if feature_map.intercept:
         deviations = np.append(deviations, 1.0)
-    if terms.release == "moments":
-        packed = pack_moments(np.outer(deviations, deviations), deviations)
-        return float(packed.sum())
-    slope = float(np.abs(LOSSES[terms.loss].slopes(np.zeros(1), np.ones(1))[0]))
-    typical = slope * float(deviations.sum())
-    return typical if terms.clip is None else min(typical, terms.clip)
+    return release_of(terms).typical_size(terms, deviations)
 
 
 def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal) -> StudyTerms:
@@ -330,7 +331,7 @@ def _check_study(
         policy, terms, learner=served[0], num_records=found["num_records"], pinned_map=None
     )
     check_map(policy, feature_map, allow_private_bounds=allow_private_bounds)
-    if (LOSSES[terms.loss].targets is not None) != feature_map.is_classification:
+    if loss_of(terms).has_classes() != feature_map.is_classification:
         raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
     if terms.epsilon > found["epsilon_left"]:
         raise BudgetSpentError(

@@ -102,7 +102,8 @@ def serve(
     """Serve the records of OWNER.toml until told to stop (SIGTERM or Ctrl-C).
 
     Prints one line with the port once it answers. Every response is charged to the
-    ledger before it leaves.
+    ledger before it leaves. Learners are told of, and may use, the columns that data.columns
+    or the feature map of the settings names; where none is named they are told of none.
 
     Example: copriv-owner serve mount-sinai.toml --listen 127.0.0.1:0
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.losses import LOSSES
+from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
+from common.releases import GRADIENT, MOMENTS
 from common.terms import Records, StudyTerms
 
 __all__ = [
+    "EXACT",
     "Account",
     "Shard",
     "Step",
@@ -75,7 +78,7 @@ class Shard:
         return norms
 
 
-def mean_gradient(shard: Shard, theta: Vector, *, loss: str, clip: float | None) -> Vector:
+def mean_gradient(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None) -> Vector:
     r"""Query (3): the mean of the records' gradients, each scaled down to L1 norm ``clip``.
 
     A record's gradient is :math:`s\,x` with slope s, so clipping it clips the slope to
@@ -85,25 +88,26 @@ def mean_gradient(shard: Shard, theta: Vector, *, loss: str, clip: float | None)
     Args:
       shard: The owner's records.
       theta: Where the gradient is asked for, shape (p,).
-      loss: A key of ``LOSSES``.
+      loss: The loss.
       clip: The L1 norm C, in gradient units; None for no clipping.
 
     Returns:
       The exact mean gradient, shape (p,); it must not leave the owner.
 
     >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
-    >>> mean_gradient(shard, np.array([1.0]), loss="squared", clip=None)
+    >>> from common.losses import Squared
+    >>> mean_gradient(shard, np.array([1.0]), loss=Squared(), clip=None)
     array([5.])
-    >>> mean_gradient(shard, np.array([1.0]), loss="squared", clip=2.0)
+    >>> mean_gradient(shard, np.array([1.0]), loss=Squared(), clip=2.0)
     array([2.])
 
     References: equation (3) of Farokhi et al. (2021).
     """
-    if loss == "squared" and clip is None:
+    if loss.is_quadratic and clip is None:
         exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
         return exact
     x, y = shard.records.features, shard.records.targets
-    slopes = LOSSES[loss].slopes(np.einsum("ni,i->n", x, theta), y)
+    slopes = loss.slopes(np.einsum("ni,i->n", x, theta), y)
     if clip is not None:
         # A record of (nearly) zeros has a gradient of (nearly) zero: its slope may be anything.
         with np.errstate(divide="ignore", over="ignore"):
@@ -121,9 +125,25 @@ def exact_answer(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     Returns:
       Shape (p,) or (p(p+1)/2 + p,); it must not leave the owner.
     """
-    if terms.release == "moments":
-        return pack_moments(shard.gram, shard.cross)
-    return mean_gradient(shard, theta, loss=terms.loss, clip=terms.clip)
+    return EXACT[terms.release](shard, theta, terms)
+
+
+def _gradient(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """Query (3) at the query's model."""
+    return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip)
+
+
+def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """The packed second moments, whatever the model."""
+    del theta, terms
+    return pack_moments(shard.gram, shard.cross)
+
+
+EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {
+    GRADIENT.name: _gradient,
+    MOMENTS.name: _moments,
+}
+"""The exact answer of each of ``common.releases.RELEASES``."""
 
 
 def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -13,7 +14,9 @@ from rich.text import Text
 from common.command import console
 from common.errors import RefusedError
 from common.privacy import exact_sum, in_short
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import History, read_history, read_studies, verify_ledger
+from owner.ledger_rows import StudyEntry
+from owner.ledger_tables import charges_of
 
 __all__ = ["ledger"]
 
@@ -68,25 +71,43 @@ def export(path: Path) -> None:
 
     Example: copriv-owner ledger export ledger.sqlite > ledger.json
     """
-    meta, studies = read_studies(path)
-    exported = [
-        {
-            "study_id": entry.study_id,
-            "learner": entry.learner,
-            "epsilon": str(entry.epsilon),
-            "epsilon_spent": str(entry.epsilon_spent),
-            "epsilon_held": str(entry.epsilon_held),
-            "promised": entry.account.promised,
-            "answered": entry.account.answered,
-            "noise_scale": entry.noise_scale,
-            "insecure_noise": entry.insecure_noise,
-            "opened": entry.opened,
-            "closed": entry.closed,
-            "terms": json.loads(entry.terms),
-        }
-        for entry in studies
-    ]
-    click.echo(json.dumps({"meta": meta, "studies": exported}, indent=2))
+    history = read_history(path)
+    click.echo(f'{{"meta": {json.dumps(history.meta)},')
+    click.echo(f'"feature_maps": {json.dumps(_feature_maps(history))},\n"studies": [')
+    # Study by study: all charges of a long life do not fit the memory twice.
+    for left, (entry, records) in zip(
+        range(len(history.studies) - 1, -1, -1), history.studies, strict=True
+    ):
+        click.echo(json.dumps(_exported(entry, records), indent=1) + ("," if left else ""))
+    click.echo("]}")
+
+
+def _feature_maps(history: History) -> dict[str, str]:
+    """The texts of all feature maps, each once, by the digest that terms name."""
+    named = {entry.noted_terms.feature_map for entry, _ in history.studies if entry.terms}
+    return {digest: history.texts[digest] for digest in sorted(named)}
+
+
+def _exported(entry: StudyEntry, records: bytes) -> dict[str, Any]:
+    """One study with all its charges, for programs."""
+    return {
+        "study_id": entry.study_id,
+        "learner": entry.learner,
+        "epsilon": str(entry.epsilon),
+        "epsilon_spent": str(entry.epsilon_spent),
+        "epsilon_held": str(entry.epsilon_held),
+        "promised": entry.account.promised,
+        "answered": entry.account.answered,
+        "noise_scale": entry.noise_scale,
+        "insecure_noise": entry.insecure_noise,
+        "opened": entry.opened,
+        "closed": entry.closed,
+        "terms": json.loads(entry.terms) if entry.terms else None,
+        "charges": [
+            {"sequence": sequence, "theta_digest": theta, "charged": time}
+            for sequence, (theta, time) in enumerate(charges_of(records), start=1)
+        ],
+    }
 
 
 @ledger.command()

@@ -18,7 +18,7 @@ from common.config import Settings
 
 __all__ = ["Listening", "ListeningSettings", "is_within"]
 
-_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 def _check_hours(text: str) -> str:

@@ -9,11 +9,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from common.config import Address, Epsilon, Positive, Settings
+from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import LOSSES, loss_of
+from common.names import Name, check_name
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
+from common.releases import release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
 from common.tls import TlsSettings
@@ -32,13 +34,11 @@ __all__ = [
 ]
 
 ANONYMOUS = "anonymous"
-_STUDY_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
-_LEARNER = re.compile(r"[A-Za-z0-9._@-]{1,64}", re.ASCII)
 _TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
 LARGEST_COUNT = 10**9
+LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.
 LARGEST_EPSILON_PART = 10**18
-RELEASES = ("gradient", "moments")
 
 
 def check_learner_name(name: str) -> str:
@@ -47,12 +47,9 @@ def check_learner_name(name: str) -> str:
     Raises:
       ValueError: It is none.
     """
-    if not _LEARNER.fullmatch(name) or name == ANONYMOUS:
-        raise ValueError(
-            "expected a learner's name: up to 64 letters, digits, dots, @ or dashes, and not "
-            + ANONYMOUS
-        )
-    return name
+    if name == ANONYMOUS:
+        raise ValueError(f"expected a learner's name other than {ANONYMOUS}")
+    return check_name(name, also="@")
 
 
 class Policy(Settings):
@@ -73,7 +70,7 @@ class Policy(Settings):
 
     epsilon_per_study: Epsilon
     epsilon_lifetime: Epsilon
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: Annotated[tuple[LossName, ...], Field(min_length=1)] = tuple(LOSSES)
     min_num_records: int = Field(default=1, ge=1)
     kappa: int = Field(default=1, ge=1)
     learners: tuple[str, ...] = ()
@@ -81,14 +78,6 @@ class Policy(Settings):
     queries_per_second: Annotated[float, Field(gt=0)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
-
-    @field_validator("losses")
-    @classmethod
-    def _losses_exist(cls, losses: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = sorted(set(losses) - set(LOSSES))
-        if unknown or not losses:
-            raise ValueError(f"expected losses among {', '.join(LOSSES)}")
-        return losses
 
     @field_validator("tokens")
     @classmethod
@@ -98,6 +87,17 @@ class Policy(Settings):
             if not _TOKEN.fullmatch(where):
                 raise ValueError(f'{learner}: expected "sha256:HEX" of the token, or "file:PATH"')
         return tokens
+
+
+class PrivateSource(TableSource):
+    """The table ``[data]`` of an owner: where its records are, and what learners see of them.
+
+    Args:
+      columns: The columns that learners are told of and may use, beside those of the
+        owner's own feature map.
+    """
+
+    columns: tuple[str, ...] = ()
 
 
 class AttachSettings(Settings):
@@ -132,11 +132,11 @@ class OwnerSettings(Settings):
       reflection: Whether tools may ask which calls there are.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: Name
     listen: Address = "127.0.0.1:0"
     ledger: Path = Path("ledger.sqlite")
     features: Path | None = None
-    data: TableSource
+    data: PrivateSource
     policy: Policy
     listening: ListeningSettings = ListeningSettings()
     attach: AttachSettings = AttachSettings()
@@ -152,10 +152,10 @@ def check_terms(terms: StudyTerms) -> None:
     Raises:
       MalformedError: A value no study can have; the sentence names it.
     """
-    if not _STUDY_ID.fullmatch(terms.study_id):
-        raise MalformedError("study_id needs 1 to 128 letters, digits, dots, colons or dashes")
-    if terms.loss not in LOSSES:
-        raise MalformedError(f"loss must be one of {', '.join(LOSSES)}")
+    try:
+        check_name(terms.study_id, also=":", longest=LONGEST_STUDY_ID)
+    except ValueError as error:
+        raise MalformedError(f"study_id: {error}") from None
     if not SMALLEST_BOUND <= terms.theta_max <= LARGEST_BOUND:
         raise MalformedError(f"theta_max must be from {SMALLEST_BOUND:g} to {LARGEST_BOUND:g}")
     if not 1 <= terms.responses <= terms.horizon <= LARGEST_COUNT:
@@ -166,19 +166,13 @@ def check_terms(terms: StudyTerms) -> None:
         raise MalformedError("epsilon must have at most 18 digits above and below")
     if terms.clip is not None and not 0 < terms.clip < math.inf:
         raise MalformedError("clip must be a finite number greater than 0")
-    _check_release(terms)
+    try:
+        loss_of(terms)
+        release_of(terms).check(terms)
+    except ValueError as error:
+        raise MalformedError(str(error)) from None
     if not 1 <= terms.kappa <= LARGEST_COUNT:
         raise MalformedError("kappa must be a whole number of at least 1")
-
-
-def _check_release(terms: StudyTerms) -> None:
-    """Moments are told once, and are bounded by the domain."""
-    if terms.release not in RELEASES:
-        raise MalformedError(f"release must be one of {', '.join(RELEASES)}")
-    if terms.release == "moments" and not (
-        terms.loss == "squared" and terms.responses == 1 and terms.clip is None
-    ):
-        raise MalformedError("moments need squared loss, one response and no clip")
 
 
 def check_policy(

@@ -15,18 +15,18 @@ from grpc_reflection.v1alpha import reflection
 from common.channels import bind
 from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
-from common.tables import read_table
 from common.tls import Identity, load_identity, refuse_plain_text
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.health import SERVICE
 from owner.ledger import Ledger
+from owner.loading import load_records
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
 from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
 from owner.service import OwnerService, handlers
-from owner.shard import PrivateTable, fingerprint
+from owner.shard import fingerprint
 
 __all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_owner"]
 
@@ -85,13 +85,11 @@ def open_owner(
     Raises:
       InputError: The table, the feature map or the ledger cannot be used.
     """
-    raw = read_table(settings.data, base=base)
-    where = f"{settings.name}: {settings.data.path}"
-    table = PrivateTable(raw, where=where)
-    access = Access(settings.policy, base=base)
     pinned = pinned_map(settings, base)
+    raw, table = load_records(settings, base=base, pinned=pinned)
+    access = Access(settings.policy, base=base)
     if pinned is not None:
-        table.check(pinned)
+        table.shard(pinned)
         check_provenance(
             pinned,
             raw,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
+from common.cells import as_text, missing_cells
 from common.errors import PolicyError
 from common.features import FeatureMap
 from owner.core import Shard
@@ -32,9 +34,9 @@ def fingerprint(table: pd.DataFrame) -> str:
             digest.update(cells.dtype.kind.encode())
             digest.update(cells.astype(cells.dtype.newbyteorder("<")).tobytes())
         else:
-            missing = column.isna()
-            digest.update(np.packbits(missing.to_numpy(dtype=bool)).tobytes())
-            texts = [str(cell).encode("utf-8", "surrogatepass") for cell in column[~missing]]
+            missing = missing_cells(column)
+            digest.update(np.packbits(missing).tobytes())
+            texts = [as_text(cell).encode("utf-8", "surrogatepass") for cell in column[~missing]]
             # With the lengths, so that no two columns of cells make the same bytes.
             digest.update(np.array([len(text) for text in texts], dtype="<u8").tobytes())
             digest.update(b"".join(texts))
@@ -42,10 +44,19 @@ def fingerprint(table: pd.DataFrame) -> str:
 
 
 class PrivateTable:
-    """The raw records of one owner; only feature maps applied to them leave this object."""
+    """The raw records of one owner; only feature maps applied to them leave this object.
 
-    def __init__(self, table: pd.DataFrame, *, where: str) -> None:
-        self._table = table
+    Args:
+      table: The records.
+      where: What they are called in an error.
+      columns: The columns that learners are told of and may use; the others stay unknown. With
+        none, learners are told of no column, and may use those whose names they know.
+    """
+
+    def __init__(self, table: pd.DataFrame, *, where: str, columns: Iterable[str]) -> None:
+        named = set(columns)
+        self._told = tuple(str(name) for name in table.columns if name in named)
+        self._table = table.loc[:, list(self._told)] if named else table
         self._where = where
         self._shards: OrderedDict[str, Shard] = OrderedDict()
 
@@ -56,16 +67,13 @@ class PrivateTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column names, which are public."""
-        return tuple(str(name) for name in self._table.columns)
+        """The names that learners are told, which are public."""
+        return self._told
 
-    def check(self, feature_map: FeatureMap) -> None:
-        """Apply the owner's own feature map, for the operator's eyes.
-
-        Raises:
-          InputError: A column is missing or a target is not a number; the sentence tells.
-        """
-        self._keep(feature_map, Shard(feature_map.apply(self._table, where=self._where)))
+    def count_unreadable_targets(self, feature_map: FeatureMap) -> int:
+        """How many records get the map's public target, for the operator's eyes."""
+        targets = feature_map.target.raw(self._table[feature_map.target_name])
+        return int(np.count_nonzero(np.isnan(targets)))
 
     def shard(self, feature_map: FeatureMap) -> Shard:
         """The shard under a learner's feature map.
@@ -74,7 +82,8 @@ class PrivateTable:
         here would be an answer about a record.
 
         Raises:
-          PolicyError: The map needs a column this owner has not; names of columns are public.
+          PolicyError: The map needs a column that is not named for learners. Whether there is
+            one of that name, the sentence does not tell.
         """
         kept = self._shards.get(feature_map.digest)
         if kept is not None:
@@ -83,7 +92,8 @@ class PrivateTable:
         missing = [name for name in feature_map.columns_needed if name not in self._table.columns]
         if missing:
             raise PolicyError(
-                f"this owner has no column {missing[0][:80]!r}; see Describe for its columns"
+                f"this owner has no column {missing[0][:80]!r} for studies; see Describe for its "
+                "columns"
             )
         records = feature_map.apply(self._table, where=self._where, fill_target=True)
         return self._keep(feature_map, Shard(records))

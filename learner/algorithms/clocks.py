@@ -27,6 +27,7 @@ __all__ = [
     "draw_slots",
     "draw_ticks",
     "each_alone",
+    "first_ticks",
     "scheduled_frequency",
     "slots_of",
     "synchronous_rounds",
@@ -125,6 +126,22 @@ def synchronous_rounds(num_owners: int) -> Iterator[Tick]:
     """
     everyone = tuple(range(num_owners))
     return (Tick(float(k), everyone) for k in itertools.count(1))
+
+
+def first_ticks(clocks: Iterable[Tick], num_owners: int) -> Iterator[Tick]:
+    """The first tick of each owner's clock.
+
+    >>> ticks = [Tick(0.1, (1,)), Tick(0.2, (1,)), Tick(0.3, (0,)), Tick(0.4, (1,))]
+    >>> list(first_ticks(ticks, 2))
+    [Tick(time=0.1, owners=(1,)), Tick(time=0.3, owners=(0,))]
+    """
+    seen: set[tuple[int, ...]] = set()
+    for tick in clocks:
+        if tick.owners not in seen:
+            seen.add(tick.owners)
+            yield tick
+        if len(seen) == num_owners:
+            return
 
 
 def draw_ticks(ticks: Iterable[Tick], horizon: int) -> list[Tick]:

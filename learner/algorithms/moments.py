@@ -11,7 +11,7 @@ With weights w_i = n_i/n and the noisy moments :math:`\bar A_i = X_i'X_i/n_i + W
 where :math:`\bar A_+` is the nearest positive semidefinite matrix: noise may have made small
 directions negative, where the problem would have no minimum, and c is the coefficient of g.
 All of it is post-processing, so it costs no privacy. It keeps the
-:class:`~learner.algorithms.asynchronous.Algorithm` protocol, with ticks of one owner each.
+:class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks of one owner each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from common.losses import Regulariser
 from common.moments import packed_length, unpack_moments
-from learner.algorithms.asynchronous import check_numbers
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import check_numbers
 
 __all__ = ["MomentsState", "SecondMoments"]
 

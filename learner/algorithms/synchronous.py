@@ -4,7 +4,7 @@ With weights n_i/n and the noisy mean gradients Q_bar_i of the round,
 
     G_k = subgrad g(theta[k]) + sum_i (n_i/n) Q_bar_i
 
-Both keep the :class:`~learner.algorithms.asynchronous.Algorithm` protocol, so that the loop that
+Both keep the :class:`~learner.algorithms.protocol.Algorithm` protocol, so that the loop that
 drives the asynchronous algorithm drives them too, on the ticks of
 :func:`~learner.algorithms.clocks.synchronous_rounds`. The print counts k up to T - 1; here all T
 rounds that the owners' budgets pay for are used. An owner that is the learner itself may be asked
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.losses import Regulariser
-from learner.algorithms.asynchronous import check_numbers, weighted_gradient
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import check_numbers, weighted_gradient
 
 __all__ = ["SynchronousAverage", "SynchronousDescent", "SynchronousState"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from common.config import NAME
 from common.errors import InputError
+from common.names import check_name
 from common.tls import Role, host_and_port
 from learner.network.certificates import Issued, Party, make_certificates
 from learner.planning.settings import StudySettings
@@ -93,9 +92,14 @@ def _party(role: Role, option: str) -> Party:
     """The party of NAME or NAME=HOST[,HOST]."""
     name, equals, listed = option.partition("=")
     hosts = tuple(listed.split(",")) if equals else ()
-    if not (re.fullmatch(NAME, name) and all(hosts)):
+    if not all(hosts):
         raise InputError(f"--{role} {option}: expected NAME, NAME=HOST or NAME=HOST,HOST")
-    return Party(name=name, role=role, hosts=hosts)
+    try:
+        return Party(name=check_name(name), role=role, hosts=hosts)
+    except ValueError as error:
+        raise InputError(
+            f"--{role} {option}: {error}; write NAME, NAME=HOST or NAME=HOST,HOST"
+        ) from None
 
 
 def _table(issued: Sequence[Issued]) -> Table:

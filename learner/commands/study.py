@@ -11,7 +11,7 @@ from rich.console import Console
 
 from common.arrays import Vector
 from common.errors import UnreachableError
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser
 from common.tables import read_table
 from common.terms import Records
 from learner.network.connections import Connections, remote_owners, simulated_owners
@@ -208,7 +208,7 @@ def train_into(
         folder / "model.json",
         outcome.theta,
         public.feature_map,
-        loss=settings.model.loss,
+        loss=outcome.plan.loss,
         own=settings.learner.own,
     )
     _write_results(folder, summary, trace, psi)
@@ -303,7 +303,7 @@ def _evaluate(
     """Compare with the best model of the union of the records: only in a simulation."""
     evaluation = Evaluation(
         shards=shards,
-        loss=LOSSES[settings.model.loss],
+        loss=outcome.plan.loss,
         regulariser=Regulariser(coefficient=settings.model.regularisation),
         theta_max=settings.model.theta_max,
     )

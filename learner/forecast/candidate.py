@@ -53,7 +53,9 @@ class Candidate:
         if self.public.records is None:
             raise InputError("forecast: needs public records; give --public FILE")
         return PublicGroups(
-            model=model_of(self.settings), records=self.public.records, labels=self.labels
+            model=model_of(self.settings, self.public),
+            records=self.public.records,
+            labels=self.labels,
         )
 
     def with_owners(self, kept: Sequence[int]) -> Candidate:

@@ -77,7 +77,7 @@ def play_owners(
     weights = num_records / num_records.sum()
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
-    walks = public.labels is None and public.model.loss.name == "squared"
+    walks = public.labels is None and public.model.loss.is_quadratic
     walk = public.walk if walks else None
     # Where the order tells how owners differ, parts would count the same difference twice.
     dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
@@ -177,7 +177,7 @@ def _world_of(mixture: Mixture, weights: Vector, *, rng: np.random.Generator) ->
     """The world of a mixture: exact for squared loss, else of drawn records."""
     model, owners = mixture.public.model, range(weights.size)
     shards = [mixture.drawn(owner, PLAYED_RECORDS, rng=rng) for owner in owners]
-    if model.loss.name == "squared":
+    if model.loss.is_quadratic:
         return World(
             model=model,
             weights=weights,

@@ -9,10 +9,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser
 from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
+from learner.algorithms.table import simulated
 from learner.forecast.groups import Model
 from learner.forecast.twin import Proposal
 from learner.planning.deciding import decide
@@ -27,10 +28,10 @@ __all__ = ["model_of", "propose"]
 Vector = NDArray[np.float64]
 
 
-def model_of(settings: StudySettings) -> Model:
+def model_of(settings: StudySettings, public: PublicSide) -> Model:
     """What the study learns."""
     return Model(
-        loss=LOSSES[settings.model.loss],
+        loss=public.loss(settings.model),
         regulariser=Regulariser(coefficient=settings.model.regularisation),
         theta_max=settings.model.theta_max,
     )
@@ -80,7 +81,7 @@ def propose(
     if own is not None:
         units[own] = 0.0  # the learner's own shard is asked without noise
     groups, rates = groups_of(settings), _rates(settings, num_records)
-    algorithm = algorithm_of(settings, public.feature_map.num_features, decision)
+    algorithm = simulated(algorithm_of(settings, public.feature_map.num_features, decision))
     if isinstance(algorithm, Asynchronous) and algorithm.counted and not scheduled:
         # What a run counts comes to the frequencies that are expected.
         shares = attendance.shares(len(num_records))[[group[0] for group in groups]]

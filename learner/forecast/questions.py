@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from common.losses import LOSSES
 from learner.forecast.candidate import Candidate
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Forecast, forecast
 from learner.planning.deciding import decide
-from learner.planning.plan import Decision
+from learner.planning.plan import Decision, kind_of
 from learner.planning.settings import StudySettings
 from learner.simulated.schedules import Attendance
 
@@ -117,7 +118,7 @@ def questions(
         asked[f"unit-{i}"] = Question(
             candidate=candidate.with_epsilon([1.0] * N, more), decision=base
         )
-    squared = candidate.settings.model.loss == "squared"
+    squared = LOSSES[candidate.settings.model.loss].is_quadratic
     for name in compare:
         if squared or name != "moments":
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
@@ -152,13 +153,13 @@ def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
     for count in OWNERS:
         kept = [place % N for place in range(count)]
         asked[f"owners-{count}"] = Question(candidate=candidate.with_owners(kept))
-    if candidate.settings.algorithm.name == "moments":
+    if kind_of(candidate.settings).constant is None:
         return asked
     for horizon in HORIZONS:
         asked[f"horizon-{horizon}"] = Question(candidate=candidate.with_design(horizon=horizon))
     for clip in ("domain", "auto"):
         asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
-    if candidate.settings.algorithm.name == "asynchronous":
+    if kind_of(candidate.settings).is_schedulable:
         for split in ("horizon", "schedule"):
             asked[f"split-{split}"] = Question(candidate=candidate.with_design(split=split))
     return asked

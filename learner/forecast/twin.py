@@ -21,6 +21,7 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.algorithms.table import Simulated
 from learner.forecast.groups import PublicGroups
 from learner.forecast.playing import are_certain, play_owners
 from learner.forecast.world import World
@@ -41,11 +42,10 @@ from learner.simulated.schedules import (
     draw_schedule,
 )
 
-__all__ = ["Forecast", "Proposal", "Solver", "forecast", "run_in_worlds", "run_study"]
+__all__ = ["Forecast", "Proposal", "forecast", "run_in_worlds", "run_study"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-Solver = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments
 
 WORLDS = 12
 
@@ -67,7 +67,7 @@ class Proposal:
       attendance: How often owners, or whole groups, are there.
     """
 
-    algorithm: Solver
+    algorithm: Simulated
     num_records: Vector
     unit_scales: Vector
     clip: float | None = None

@@ -58,7 +58,7 @@ class World:
             model=model,
             weights=sizes / sizes.sum(),
             shards=shards,
-            moments=Moments.of(shards) if model.loss.name == "squared" else None,
+            moments=Moments.of(shards) if model.loss.is_quadratic else None,
             judging=shards,
             theta_alone=np.stack([model.optimum(shard) for shard in shards]),
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
 from common.channels import open_channel
@@ -24,8 +27,8 @@ from common.errors import (
     UntrustedError,
 )
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.texts import printable
 from common.tls import Identity
 
 __all__ = ["GrpcOwner", "error_of"]
@@ -46,6 +49,11 @@ OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
+
+RETRY_AFTER = "retry-after-ms"
+# Longer than any deadline is as good as never.
+_MILLISECONDS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+SHORTEST_WAIT_SECONDS = 0.01
 
 DIAGNOSIS_SECONDS = 3.0
 LOOK_SECONDS = 0.5
@@ -95,12 +103,13 @@ class GrpcOwner:
     ) -> None:
         self._name = name
         self._address = address
+        self._who = f"owner {name} at {address}"
         self._deadline = deadline
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._identity = identity
         self._channel = open_channel(address, identity, OPTIONS)
-        self._stub = pb_grpc.DataOwnerStub(self._channel)  # type: ignore[no-untyped-call]
         self._stream: _Stream | None = None
+        self._ending = threading.Event()
 
     @property
     def name(self) -> str:
@@ -109,15 +118,9 @@ class GrpcOwner:
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""
+        request = pb.DescribeRequest()
         return self._call(
-            lambda: codec.description_from_pb(
-                self._stub.Describe(
-                    pb.DescribeRequest(),
-                    timeout=self._deadline,
-                    metadata=self._metadata,
-                )
-            ),
-            diagnose=True,
+            lambda: codec.description_from_pb(self._reply("Describe", request)), diagnose=True
         )
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
@@ -125,15 +128,9 @@ class GrpcOwner:
 
         Does not wait for an owner that is not there: the caller tries again.
         """
+        request = codec.terms_to_pb(terms)
         return self._call(
-            lambda: codec.enrollment_from_pb(
-                self._stub.Enroll(
-                    codec.terms_to_pb(terms),
-                    timeout=self._deadline,
-                    metadata=self._metadata,
-                )
-            ),
-            diagnose=True,
+            lambda: codec.enrollment_from_pb(self._reply("Enroll", request)), diagnose=True
         )
 
     def answer(self, query: Query) -> Response:
@@ -143,33 +140,32 @@ class GrpcOwner:
     def offer(self, study_id: str) -> bool:
         """Whether the owner would take a query of the study now; charges nothing."""
         request = pb.OfferRequest(study_id=study_id)
-        return self._call(
-            lambda: bool(
-                self._stub.Offer(request, timeout=self._deadline, metadata=self._metadata).accepted
-            )
-        )
+        return self._call(lambda: bool(self._reply("Offer", request).accepted))
 
     def close(self, study_id: str) -> None:
         """End the study; what it did not use returns to the owner's budget."""
-        self._call(
-            lambda: self._stub.Close(
-                pb.CloseRequest(study_id=study_id), timeout=self._deadline, metadata=self._metadata
-            )
-        )
+        request = pb.CloseRequest(study_id=study_id)
+        self._call(lambda: self._reply("Close", request))
 
-    def disconnect(self) -> None:
-        """Let go of the connection; the study stays open."""
+    def disconnect(self, *, over: bool = False) -> None:
+        """Let go of the connection, and of whoever waits in a call."""
+        self._ending.set()
         self._drop_stream()
         self._channel.close()
+
+    def _reply(self, method: str, request: Message) -> Any:
+        """The owner's message in reply to one request."""
+        call = _method(self._channel, method)
+        return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
     def _ask(self, query: Query) -> Response:
         if self._stream is None:
             self._stream = _Stream(
-                lambda queries: self._stub.Answer(queries, metadata=self._metadata),
+                lambda queries: _method(self._channel, "Answer")(queries, metadata=self._metadata),
                 deadline=self._deadline,
             )
         try:
-            return codec.response_from_pb(self._stream.ask(codec.query_to_pb(query)))
+            return codec.response_from_pb(_read(self._stream.ask(codec.query_to_pb(query))))
         except BaseException:
             # A stream that failed once is over; the next query opens another.
             self._drop_stream()
@@ -195,23 +191,33 @@ class GrpcOwner:
                     raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
             except TimeoutError:
                 raise self._named(*self._cause(diagnose)) from None
-            time.sleep(wait)
+            except MalformedError as error:
+                raise MalformedError(
+                    f"{self._who} sent what cannot be read: {error}; ask its operator"
+                ) from None
+            except ValueError:
+                # The channel was closed between two attempts.
+                if not self._ending.is_set():
+                    raise
+                wait = 0.0
+            if self._ending.wait(wait):
+                raise self._named(UnreachableError, "the connection was let go of")
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
         """The owner's status as one of our errors."""
         kind = ERRORS.get(error.code(), OwnerFailedError)
-        detail = error.details()
+        detail = printable(error.details())
         if kind is UnreachableError and not busy:
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)
 
-    def _named(self, kind: type[CoprivError], detail: str | None) -> CoprivError:
+    def _named(self, kind: type[CoprivError], detail: str) -> CoprivError:
         """An error that names the owner."""
-        return kind(f"owner {self._name} at {self._address}: {detail}")
+        return kind(f"{self._who}: {detail}")
 
     def _cause(self, diagnose: bool) -> tuple[type[CoprivError], str]:
         """Why the owner is not reached; a query in mid-run has no time to ask."""
-        if not diagnose:
+        if not diagnose or self._ending.is_set():
             return UnreachableError, Cause.SILENT.sentence
         cause = why_unreachable(
             self._address, self._identity, far="owner", timeout=DIAGNOSIS_SECONDS
@@ -219,11 +225,32 @@ class GrpcOwner:
         return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
 
 
+def _method(channel: grpc.Channel, name: str) -> Any:
+    """One method of the owner's; what is no message arrives as :class:`codec.Unreadable`."""
+    method = pb.DESCRIPTOR.services_by_name["DataOwner"].methods_by_name[name]
+    kind = channel.stream_stream if method.client_streaming else channel.unary_unary
+    return kind(
+        f"/{method.containing_service.full_name}/{name}",
+        request_serializer=GetMessageClass(method.input_type).SerializeToString,
+        response_deserializer=codec.reader(GetMessageClass(method.output_type)),
+    )
+
+
+def _read(message: Any) -> Any:
+    """The message, if it is one."""
+    if isinstance(message, codec.Unreadable):
+        raise MalformedError("the bytes are no message of this protocol")
+    return message
+
+
 def _retry_after(error: grpc.RpcError) -> float | None:
-    """Seconds after which a busy owner wants to be asked again; None if it is not busy."""
+    """Seconds after which a busy owner wants to be asked again; None if it is not busy.
+
+    An owner may send anything there: a few digits are a time, all else is none.
+    """
     for item in error.trailing_metadata() or ():
-        if item.key == "retry-after-ms" and str(item.value).isdecimal():
-            return int(item.value) / 1000.0
+        if item.key == RETRY_AFTER and _MILLISECONDS.fullmatch(str(item.value)):
+            return max(int(item.value) / 1000.0, SHORTEST_WAIT_SECONDS)
     return None
 
 
@@ -231,25 +258,29 @@ class _Stream:
     """One stream of queries.
 
     Answers are read by a thread of their own: gRPC's wait for the next one has no time limit,
-    and not even a cancelled stream always ends it.
+    and not even a cancelled stream always ends it. One is read for each query, so whoever sends
+    more fills its own side's buffers, not our memory.
     """
 
     def __init__(
         self, method: Callable[[Iterator[pb.Query]], grpc.Call], *, deadline: float
     ) -> None:
         self._queries: queue.SimpleQueue[pb.Query | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[pb.Response | Exception] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._asked = threading.Semaphore(0)
+        self._over = False
         self._call = method(iter(self._queries.get, None))
         self._deadline = deadline
         threading.Thread(target=self._read, name="answers", daemon=True).start()
 
-    def ask(self, query: pb.Query) -> pb.Response:
-        """The answer to one query.
+    def ask(self, query: pb.Query) -> Any:
+        """The answer to one query, as it arrived.
 
         Raises:
           TimeoutError: There is none after so many seconds, or the stream is over.
         """
         self._queries.put(query)
+        self._asked.release()
         due = time.monotonic() + self._deadline
         is_live = True
         # A check now and then: the reader may not learn that the stream is over.
@@ -265,15 +296,20 @@ class _Stream:
         raise TimeoutError
 
     def _read(self) -> None:
-        try:
-            for answer in self._call:  # type: ignore[attr-defined]
-                self._answers.put(answer)
-        except grpc.RpcError as error:
-            self._answers.put(error)
-        else:
-            self._answers.put(TimeoutError())
+        answers = iter(self._call)  # type: ignore[call-overload]
+        while self._asked.acquire() and not self._over:
+            try:
+                self._answers.put(next(answers))
+            except grpc.RpcError as error:
+                self._answers.put(error)
+                return
+            except StopIteration:
+                self._answers.put(TimeoutError())
+                return
 
     def end(self) -> None:
         """End the stream and its reader."""
+        self._over = True
+        self._asked.release()
         self._queries.put(None)
         self._call.cancel()

@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import grpc
 
+from common import codec
 from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
+from common.texts import printable
 from common.tls import Identity
 from learner.network.attached_owner import AttachedOwner, OwnerStream
 from learner.network.grpc_owner import LARGEST_MESSAGE
 
 __all__ = ["ListeningLearner"]
 
-T = TypeVar("T")
+_Message = pb.OwnerMessage | codec.Unreadable
 
 OPTIONS = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
@@ -33,6 +34,8 @@ OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
 ]
 STOP_SECONDS = 5.0
+# In units of virtual time: no clock that takes part in a study is slower.
+LONGEST_GAP = 1e9
 
 
 class ListeningLearner:
@@ -67,8 +70,6 @@ class ListeningLearner:
     ) -> None:
         self._changed = threading.Condition()
         self._deadline = deadline
-        # When a request was last taken, monotonic.
-        self._taken = time.monotonic()
         self.owners = [
             AttachedOwner(
                 name, changed=self._changed, deadline=deadline, patience=patience, token=token
@@ -82,15 +83,13 @@ class ListeningLearner:
             options=OPTIONS,
             maximum_concurrent_rpcs=workers,
         )
-        pb_grpc.add_LearnerServicer_to_server(  # type: ignore[no-untyped-call]
-            _Service(
-                {owner.name: owner for owner in self.owners},
-                self._changed,
-                deadline,
-                certified=identity is not None,
-            ),
-            self._server,
+        service = _Service(
+            {owner.name: owner for owner in self.owners},
+            self._changed,
+            deadline,
+            certified=identity is not None,
         )
+        self._server.add_generic_rpc_handlers((_handlers(service),))
         self.port = bind(self._server, "network.listen", address, identity)
         self._server.start()
 
@@ -109,9 +108,11 @@ class ListeningLearner:
             stream.end()
         self._server.stop(STOP_SECONDS).wait(2 * STOP_SECONDS)
 
-    def anybody(self) -> bool:
-        """Whether any owner is attached."""
-        return bool(self._streams())
+    def anybody(self, ready: Callable[[int], bool]) -> bool:
+        """Whether any owner is attached that may be asked."""
+        return any(
+            owner.stream is not None and ready(index) for index, owner in enumerate(self.owners)
+        )
 
     def next_request(
         self, *, now: float, time_scale: float, ready: Callable[[int], bool], timeout: float
@@ -125,20 +126,22 @@ class ListeningLearner:
         with self._changed:
             while True:
                 present = self._present(ready, now, time_scale)
-                asked = {i: s for i, s in present.items() if s.request is not None}
+                asked = {i: s for i, s in present.items() if _has_asked(s, now)}
                 if asked and (time_scale > 0 or len(asked) == len(present)):
-                    self._taken = time.monotonic()
-                    return _first(asked, by_arrival=time_scale > 0)
-                if asked and time.monotonic() - self._taken > self._deadline:
+                    first, when = _first(asked, by_arrival=time_scale > 0)
+                    self.owners[first].heard()
+                    return first, when
+                if time_scale == 0:
                     self._cut_off(present)
                 if not self._changed.wait(until - time.monotonic()):
                     return None
 
     def _cut_off(self, present: dict[int, OwnerStream]) -> None:
-        """In virtual time all wait for an owner that is attached but silent: end its stream."""
-        for stream in present.values():
-            if stream.request is None:
-                stream.end()
+        """In virtual time all wait for an owner that is attached but silent."""
+        for index, stream in present.items():
+            silence = time.monotonic() - stream.quiet_since
+            if stream.request is None and silence > self._deadline:
+                self.owners[index].cut_off()
 
     def _streams(self) -> list[OwnerStream]:
         """The streams of the owners that are attached."""
@@ -153,11 +156,21 @@ class ListeningLearner:
             stream = owner.stream
             if stream is not None and ready(index):
                 if not stream.started:
-                    stream.started = True
+                    stream.started, stream.quiet_since = True, time.monotonic()
                     start = pb.ClockStart(time=now, time_scale=time_scale)
                     stream.send(pb.LearnerMessage(start=start))
                 present[index] = stream
         return present
+
+
+def _has_asked(stream: OwnerStream, now: float) -> bool:
+    """Whether the owner has asked for an update, at a time that its clock can have ticked at."""
+    if stream.request is None:
+        return False
+    if not 0 <= stream.request.time <= now + LONGEST_GAP:
+        stream.blame(f"says that its clock ticked at {stream.request.time:.6g}")
+        return False
+    return True
 
 
 def _first(asked: dict[int, OwnerStream], *, by_arrival: bool) -> tuple[int, float]:
@@ -172,7 +185,18 @@ def _first(asked: dict[int, OwnerStream], *, by_arrival: bool) -> tuple[int, flo
     return first, request.time if request is not None else 0.0
 
 
-class _Service(pb_grpc.LearnerServicer):
+def _handlers(service: _Service) -> grpc.GenericRpcHandler:
+    """The service's one method; what is no message arrives as :class:`codec.Unreadable`."""
+    attach = grpc.stream_stream_rpc_method_handler(
+        service.attach,
+        request_deserializer=codec.reader(pb.OwnerMessage),
+        response_serializer=pb.LearnerMessage.SerializeToString,
+    )
+    name = pb.DESCRIPTOR.services_by_name["Learner"].full_name
+    return grpc.method_handlers_generic_handler(name, {"Attach": attach})
+
+
+class _Service:
     """The Learner service of ``protos/copriv.proto``."""
 
     def __init__(
@@ -188,8 +212,8 @@ class _Service(pb_grpc.LearnerServicer):
         self._changed = changed
         self._deadline = deadline
 
-    def Attach(  # noqa: N802
-        self, request_iterator: Iterator[pb.OwnerMessage], context: grpc.ServicerContext
+    def attach(
+        self, request_iterator: Iterator[_Message], context: grpc.ServicerContext
     ) -> Iterable[pb.LearnerMessage]:
         """An owner's stream, from its hello to our goodbye."""
         name = self._name(request_iterator, context)
@@ -201,23 +225,24 @@ class _Service(pb_grpc.LearnerServicer):
                 context,
                 "this study names no such owner; give the owner the name that the study knows",
             )
+        if owner.fault is not None:
+            _turn_away(context, "this owner did what no owner does; ask the study's operator")
         context.send_initial_metadata(owner.metadata)
-        stream = OwnerStream(self._changed)
+        stream = OwnerStream(name, self._changed)
         threading.Thread(
             target=_listen, args=(request_iterator, stream), name="listen", daemon=True
         ).start()
         owner.attach(stream)
         return stream.messages()
 
-    def _name(
-        self, request_iterator: Iterator[pb.OwnerMessage], context: grpc.ServicerContext
-    ) -> str:
+    def _name(self, request_iterator: Iterator[_Message], context: grpc.ServicerContext) -> str:
         """The name in the hello; a silent stream is cancelled, or it would hold a thread."""
         patience = threading.Timer(self._deadline, context.cancel)
         patience.daemon = True
         patience.start()
         try:
-            return next(request_iterator).hello.name
+            first = next(request_iterator)
+            return "" if isinstance(first, codec.Unreadable) else first.hello.name
         except StopIteration:
             return ""
         finally:
@@ -235,8 +260,9 @@ def _check_certificate(context: grpc.ServicerContext, name: str) -> None:
     if peer.name != name:
         _turn_away(
             context,
-            f"the certificate is {peer.name}'s, so its owner cannot attach as {name}; give it "
-            f"the files that copriv certs made for {name}, or set its name right",
+            f"the certificate is {printable(peer.name, 80)}'s, so its owner cannot attach as "
+            f"{printable(name, 80)}; give it the files that copriv certs made for that name, or "
+            "set its name right",
         )
 
 
@@ -245,11 +271,13 @@ def _turn_away(context: grpc.ServicerContext, sentence: str) -> NoReturn:
     raise AssertionError("abort returned")  # pragma: no cover
 
 
-def _listen(request_iterator: Iterator[pb.OwnerMessage], stream: OwnerStream) -> None:
+def _listen(request_iterator: Iterator[_Message], stream: OwnerStream) -> None:
     """Take an owner's messages until its stream ends."""
     try:
         for message in request_iterator:
             stream.take(message)
+            if not stream.open:
+                break
     except Exception:  # noqa: S110 (gRPC raises a bare Exception when the owner is gone)
         pass
     finally:

@@ -352,7 +352,7 @@ class _World:
         )
 
     def _gradients(self, clips: Vector | None) -> GradientFunction:
-        if clips is None and self._facts.loss.name == "squared":
+        if clips is None and self._facts.loss.is_quadratic:
             return moment_gradients(Moments.of(self._parts))
         return record_gradients(self._parts, loss=self._facts.loss, clip=clips)
 

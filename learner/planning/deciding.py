@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
-from common.losses import LOSSES, domain_gradient_bound
+from common.losses import domain_gradient_bound
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import slots_of
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.algorithms.table import simulated
 from learner.planning.choice import HORIZONS, Conditions, choose
-from learner.planning.plan import Decision, algorithm_of, clocks_of, is_scheduled
+from learner.planning.plan import Decision, algorithm_of, clocks_of, is_scheduled, kind_of
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import (
     as_larger_owners,
@@ -53,13 +54,21 @@ def decide(
     """
     counts = tuple(num_records)
     given = settings.algorithm
-    if given.name == "moments":
-        return Decision(num_records=counts, horizon=len(counts), clip=None, constant=0.0)
+    parameters = asdict(public.loss(settings.model))
+    if kind_of(settings).constant is None:
+        return Decision(
+            num_records=counts,
+            horizon=len(counts),
+            clip=None,
+            constant=0.0,
+            parameters=parameters,
+        )
     fixed = Decision(
         num_records=counts,
         horizon=given.horizon if isinstance(given.horizon, int) else 0,
         clip=settings.privacy.clip if isinstance(settings.privacy.clip, float) else None,
-        constant=given.rho or given.initial_step or 0.0,
+        constant=given.constant or 0.0,
+        parameters=parameters,
     )
     _check_schedule(settings, fixed.horizon)
     left_open = [
@@ -84,7 +93,7 @@ def _choose(settings: StudySettings, public: PublicSide, fixed: Decision, *, see
     """The open numbers, by simulation on the public records."""
     assert public.records is not None  # noqa: S101 (decide has looked)
     num_features = public.feature_map.num_features
-    unit = algorithm_of(settings, num_features, replace(fixed, horizon=1, constant=1.0))
+    unit = simulated(algorithm_of(settings, num_features, replace(fixed, horizon=1, constant=1.0)))
     if isinstance(unit, Asynchronous):
         # Frequencies that will be counted are forecast by the clocks' known rates.
         known = clock_rates(settings, fixed.num_records) if unit.counted else unit.frequency
@@ -172,11 +181,12 @@ def _conditions(
             return np.bincount(slots[:horizon], minlength=len(groups)).astype(np.float64)
         return np.full(len(groups), float(horizon))
 
+    loss = public.loss(settings.model)
     return Conditions(
         public=public.records,
-        loss=LOSSES[settings.model.loss],
+        loss=loss,
         bound=domain_gradient_bound(
-            LOSSES[settings.model.loss],
+            loss,
             public.feature_map.domain,
             theta_max=settings.model.theta_max,
         ),

@@ -8,8 +8,8 @@ on with what it began with.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -18,22 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.features import FeatureMap
-from common.losses import Regulariser
+from common.losses import LOSSES, Loss, Regulariser
 from common.terms import StudyTerms
-from learner.algorithms.asynchronous import Algorithm, Asynchronous
-from learner.algorithms.clocks import (
-    PoissonClocks,
-    Tick,
-    count_per_owner,
-    scheduled_frequency,
-    synchronous_rounds,
-)
-from learner.algorithms.moments import SecondMoments
-from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.algorithms.clocks import PoissonClocks, Tick, count_per_owner, scheduled_frequency
+from learner.algorithms.protocol import Algorithm
+from learner.algorithms.table import ALGORITHMS, Kind, Setup
 from learner.planning.roles import clock_rates, frequency_of, groups_of
 from learner.planning.settings import StudySettings
 
-__all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled"]
+__all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
 
 Vector = NDArray[np.float64]
 
@@ -47,6 +40,7 @@ class Decision:
       horizon: The number T of communications or rounds; N for moments.
       clip: The clip C, or None for the domain's bound.
       constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
+      parameters: The loss's parameters by name; none for most losses.
       forecast: Forecast relative fitness of what was chosen; None where nothing was.
       largest_stable: The constant of the largest stable step; None where no step was chosen.
     """
@@ -55,6 +49,7 @@ class Decision:
     horizon: int
     clip: float | None
     constant: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     forecast: float | None = None
     largest_stable: float | None = None
 
@@ -93,11 +88,16 @@ class Plan:
     @cached_property
     def algorithm(self) -> Algorithm[Any]:
         """The algorithm that the settings name, with the owners' weights n_i/n."""
-        algorithm = algorithm_of(self.settings, self.num_features, self.decision)
-        if self._is_scheduled and isinstance(algorithm, Asynchronous) and algorithm.counted:
+        setup = _setup(self.settings, self.num_features, self.decision)
+        if self._is_scheduled and setup.counted:
             # Nothing is left to count while the run goes.
-            return replace(algorithm, counted=False, frequency=self._counted)
-        return algorithm
+            setup = replace(setup, counted=False, frequency=self._counted)
+        return self._kind.make(setup)
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, with its parameters."""
+        return LOSSES[self.settings.model.loss](**self.decision.parameters)
 
     @property
     def horizon(self) -> int:
@@ -106,21 +106,15 @@ class Plan:
 
     def ticks(self) -> Iterable[Tick]:
         """The ticks, the same at every call; a schedule ends with its horizon."""
-        if self.settings.algorithm.name.startswith("synchronous"):
-            return synchronous_rounds(len(self.settings.owners))
-        if self.settings.algorithm.name == "moments":
-            return _first_ticks(self._clocks(), len(self.settings.owners))
-        clocks = self._clocks()
-        return islice(clocks, self.horizon) if self._is_scheduled else clocks
+        ticks = self._kind.ticks(self._clocks, len(self.settings.owners))
+        return islice(ticks, self.horizon) if self._is_scheduled else ticks
 
     @cached_property
     def responses(self) -> tuple[int, ...]:
         """The number of responses asked of each owner; 0 of one that the schedule leaves out."""
         owners = len(self.settings.owners)
-        if self.settings.algorithm.name == "moments":
-            return (1,) * owners
         if not self._is_scheduled:
-            return (self.horizon,) * owners
+            return (self._kind.responses(self.horizon),) * owners
         return tuple(count_per_owner(list(self.ticks()), owners).tolist())
 
     def terms(self, feature_map: FeatureMap, *, study_id: str) -> list[StudyTerms]:
@@ -129,7 +123,7 @@ class Plan:
         return [
             StudyTerms(
                 study_id=study_id,
-                loss=settings.model.loss,
+                **self.loss.as_terms(),
                 theta_max=settings.model.theta_max,
                 feature_map=feature_map_text,
                 horizon=self.horizon,
@@ -137,13 +131,17 @@ class Plan:
                 epsilon=entry.epsilon or settings.privacy.epsilon,
                 clip=self.decision.clip,
                 kappa=settings.privacy.kappa,
-                release="moments" if settings.algorithm.name == "moments" else "gradient",
+                release=self._kind.release.name,
             )
             for entry, responses in zip(settings.owners, self.responses, strict=True)
         ]
 
     def _clocks(self) -> PoissonClocks:
         return clocks_of(self.settings, self.decision.num_records, seed=self.seed)
+
+    @property
+    def _kind(self) -> Kind:
+        return kind_of(self.settings)
 
     @property
     def _is_scheduled(self) -> bool:
@@ -158,59 +156,35 @@ class Plan:
 
 def is_scheduled(settings: StudySettings) -> bool:
     """Whether the clocks are drawn ahead and each owner promises its own count."""
-    return settings.privacy.split == "schedule" and settings.algorithm.name == "asynchronous"
+    return settings.privacy.split == "schedule" and kind_of(settings).is_schedulable
 
 
-def algorithm_of(
-    settings: StudySettings, num_features: int, decision: Decision
-) -> Asynchronous | SynchronousAverage | SynchronousDescent | SecondMoments:
+def kind_of(settings: StudySettings) -> Kind:
+    """What the algorithm that the settings name says about itself."""
+    return ALGORITHMS[settings.algorithm.name]
+
+
+def algorithm_of(settings: StudySettings, num_features: int, decision: Decision) -> Algorithm[Any]:
     """The algorithm that the settings name."""
+    return kind_of(settings).make(_setup(settings, num_features, decision))
+
+
+def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Setup:
     counts = np.array(decision.num_records, dtype=np.float64)
-    weights = counts / counts.sum()
-    given, box = settings.algorithm, settings.model.theta_max
-    regulariser = Regulariser(coefficient=settings.model.regularisation)
-    groups = groups_of(settings)
-    match given.name:
-        case "asynchronous":
-            return Asynchronous(
-                weights=weights,
-                num_features=num_features,
-                horizon=decision.horizon,
-                rho=decision.constant,
-                theta_max=box,
-                regulariser=regulariser,
-                rule=given.rule or "printed",
-                groups=groups if len(groups) < len(weights) else (),
-                frequency=frequency_of(settings, decision.num_records),
-                counted=given.correction == "counted",
-                tail_average=given.average == "tail",
-            )
-        case "synchronous-1":
-            return SynchronousDescent(
-                weights=weights,
-                num_features=num_features,
-                horizon=decision.horizon,
-                rho=decision.constant,
-                theta_max=box,
-                regulariser=regulariser,
-                projection=given.rule != "printed",
-            )
-        case "synchronous-2":
-            return SynchronousAverage(
-                weights=weights,
-                num_features=num_features,
-                horizon=decision.horizon,
-                initial_step=decision.constant,
-                theta_max=box,
-                regulariser=regulariser,
-            )
-        case "moments":
-            return SecondMoments(
-                weights=weights,
-                num_features=num_features,
-                theta_max=box,
-                regulariser=regulariser,
-            )
+    given, groups = settings.algorithm, groups_of(settings)
+    return Setup(
+        weights=counts / counts.sum(),
+        num_features=num_features,
+        theta_max=settings.model.theta_max,
+        regulariser=Regulariser(coefficient=settings.model.regularisation),
+        horizon=decision.horizon,
+        constant=decision.constant,
+        rule=given.rule,
+        groups=groups if len(groups) < len(counts) else (),
+        frequency=frequency_of(settings, decision.num_records),
+        counted=given.correction == "counted",
+        tail_average=given.average == "tail",
+    )
 
 
 def clocks_of(settings: StudySettings, num_records: Sequence[int], *, seed: int) -> PoissonClocks:
@@ -218,14 +192,3 @@ def clocks_of(settings: StudySettings, num_records: Sequence[int], *, seed: int)
     return PoissonClocks(
         groups_of(settings), clock_rates(settings, num_records), rng=np.random.default_rng(seed)
     )
-
-
-def _first_ticks(clocks: PoissonClocks, num_owners: int) -> Iterable[Tick]:
-    """The first tick of each owner's clock."""
-    seen: set[tuple[int, ...]] = set()
-    for tick in clocks:
-        if tick.owners not in seen:
-            seen.add(tick.owners)
-            yield tick
-        if len(seen) == num_owners:
-            return

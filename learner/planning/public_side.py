@@ -8,8 +8,10 @@ from pathlib import Path
 
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, fit_feature_map, load_feature_map
+from common.losses import LOSSES, Loss, loss_of
 from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Records
+from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings
 
 __all__ = ["PublicSide", "prepare_public_side"]
@@ -26,6 +28,10 @@ class PublicSide:
 
     feature_map: FeatureMap
     records: Records | None
+
+    def loss(self, model: ModelSettings) -> Loss:
+        """The loss that a study learns with, with its parameters."""
+        return loss_of(model)
 
 
 def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
@@ -50,9 +56,11 @@ def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
             "features: give map = FILE with a saved feature map, or public = {...} to fit one"
         )
     if feature_map.is_classification != settings.loss_has_classes:
+        classes = [name for name, kind in LOSSES.items() if kind.has_classes()]
         raise InputError(
             f"model.loss = {settings.model.loss!r} does not go with the target "
-            f"{feature_map.target_name!r}: hinge and logistic need features.positive, squared none"
+            f"{feature_map.target_name!r}: {' and '.join(classes)} need features.positive, the "
+            "others none"
         )
     records = None if table is None else feature_map.apply(table, where="the public records")
     return PublicSide(feature_map=feature_map, records=records)

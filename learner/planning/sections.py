@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from common.config import Address, Epsilon, Name, Positive, SecretPlace, Settings
+from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
+from common.names import Name
 from common.tables import TableSource
+from learner.algorithms.table import ALGORITHMS, OPTIONAL_KEYS
 
 __all__ = [
     "AlgorithmName",
@@ -27,13 +29,23 @@ __all__ = [
     "Profile",
     "filled",
     "is_owner_requested",
+    "not_its_key",
 ]
 
-AlgorithmName = Literal["asynchronous", "synchronous-1", "synchronous-2", "moments"]
 Profile = Literal["published", "recommended"]
 Initiative = Literal["learner", "broadcast", "owner"]
 Correction = Literal["none", "rates", "counted"]
 Clocks = Literal["given", "records"]
+
+
+def _algorithm(name: str) -> str:
+    """The name of an algorithm as it is."""
+    if name not in ALGORITHMS:
+        raise ValueError(f"expected one of {', '.join(ALGORITHMS)}")
+    return name
+
+
+AlgorithmName = Annotated[str, AfterValidator(_algorithm)]
 
 
 def _horizon(value: object) -> object:
@@ -64,12 +76,12 @@ class ModelSettings(Settings):
     """What is learnt.
 
     Args:
-      loss: squared, hinge or logistic.
+      loss: A key of ``common.losses.LOSSES``.
       regularisation: The coefficient c of g = c theta'theta.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
     """
 
-    loss: Literal["squared", "hinge", "logistic"] = "squared"
+    loss: LossName = "squared"
     regularisation: Positive = 1e-5
     theta_max: Positive
 
@@ -118,27 +130,36 @@ class AlgorithmSettings(Settings):
     @model_validator(mode="after")
     def _keys_of_the_algorithm(self) -> AlgorithmSettings:
         """Each algorithm has the keys that it uses, and no others."""
-        if self.name == "moments":
-            self._unused("horizon", "rho", "initial_step", "step", "rule")
-        elif self.horizon is None:
+        kind = ALGORITHMS[self.name]
+        for key, field in type(self).model_fields.items():
+            is_foreign = key in OPTIONAL_KEYS and key not in kind.keys
+            if is_foreign and getattr(self, key) != field.default:
+                raise ValueError(not_its_key(f"algorithm.{key}", self.name))
+        if kind.constant is None:
+            return self
+        if self.horizon is None:
             raise ValueError('expected horizon = NUMBER or horizon = "auto"')
         if self.horizon == "auto" and self.step is None:
             raise ValueError('horizon = "auto" needs step = "auto": they are chosen together')
-        if self.name != "asynchronous" and self.average == "tail":
-            raise ValueError(f'average = "tail" belongs to asynchronous, not to {self.name}')
-        if self.name == "synchronous-2":
-            self._unused("rho", "rule")
-        elif self.initial_step is not None:
-            raise ValueError(f"initial_step belongs to synchronous-2, not to {self.name}")
-        constant = "initial_step" if self.name == "synchronous-2" else "rho"
-        if self.name != "moments" and (getattr(self, constant) is None) == (self.step is None):
-            raise ValueError(f'expected either {constant} = NUMBER or step = "auto"')
+        if (self.constant is None) == (self.step is None):
+            raise ValueError(f'expected either {kind.constant} = NUMBER or step = "auto"')
         return self
 
-    def _unused(self, *keys: str) -> None:
-        for key in keys:
-            if getattr(self, key) is not None:
-                raise ValueError(f"{key} does not belong to {self.name}; remove it")
+    @property
+    def constant(self) -> float | None:
+        """The step's constant, by the algorithm's own key, where it is given."""
+        key = ALGORITHMS[self.name].constant
+        return None if key is None else getattr(self, key)
+
+
+def not_its_key(key: str, name: str) -> str:
+    """The sentence about a key that an algorithm has not.
+
+    >>> not_its_key("algorithm.initial_step", "moments")
+    'algorithm.initial_step belongs to synchronous-2, not to moments; remove it'
+    """
+    having = [n for n, kind in ALGORITHMS.items() if key.rsplit(".", maxsplit=1)[-1] in kind.keys]
+    return f"{key} belongs to {' and '.join(having)}, not to {name}; remove it"
 
 
 class PrivacySettings(Settings):
@@ -242,10 +263,10 @@ def filled(
      {'epsilon': 1, 'sensitivity': 'domain', 'split': 'schedule'})
     """
     given, asked = dict(algorithm), dict(privacy)
-    name = given.get("name", "asynchronous")
+    kind = ALGORITHMS.get(str(given.get("name", "asynchronous")))
     if "clip" in asked:
         asked.setdefault("sensitivity", "clip")
-    if name == "moments":
+    if kind is None or kind.constant is None:
         return given, asked
     if not {"rho", "initial_step", "step"} & set(given):
         given["step"] = "auto"
@@ -253,10 +274,11 @@ def filled(
     if asked.get("sensitivity", "clip") == "clip":
         asked["sensitivity"] = "clip"
         asked.setdefault("clip", "auto")
-    if name == "asynchronous":
+    if "average" in kind.uses:
         given.setdefault("average", "tail")
+    if kind.is_schedulable:
         asked.setdefault("split", "horizon" if is_owner_requested(given) else "schedule")
-        if asked["split"] == "schedule":
+        if asked["split"] == "schedule" and "correction" in kind.uses:
             given.setdefault("correction", "counted")
             if given["correction"] != "none" and not own_rates:
                 given.setdefault("clocks", "records")

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import Name, Settings
+from common.config import Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
+from common.names import Name
 from common.tls import TlsSettings
+from learner.algorithms.table import ALGORITHMS
 from learner.planning.forecast_settings import ForecastSettings
 from learner.planning.sections import (
     AlgorithmSettings,
@@ -24,6 +26,7 @@ from learner.planning.sections import (
     Profile,
     filled,
     is_owner_requested,
+    not_its_key,
 )
 
 __all__ = ["StudySettings", "check_roles", "with_own_rate"]
@@ -79,12 +82,13 @@ class StudySettings(Settings):
     def _parts_agree(self) -> StudySettings:
         """What the algorithm needs of loss and privacy."""
         name = self.algorithm.name
-        if name == "moments" and self.model.loss != "squared":
-            raise ValueError('algorithm.name = "moments" needs model.loss = "squared"')
-        if name == "moments" and self.privacy.clip is not None:
+        release = ALGORITHMS[name].release
+        if release.quadratic_only and not LOSSES[self.model.loss].is_quadratic:
+            raise ValueError(f'algorithm.name = "{name}" needs model.loss = "squared"')
+        if not release.takes_clip and self.privacy.clip is not None:
             raise ValueError(
-                'privacy.sensitivity = "clip" does not go with algorithm.name = "moments"; '
-                "moments are bounded by the domain"
+                f'privacy.sensitivity = "clip" does not go with algorithm.name = "{name}"; '
+                f"{release.name} are bounded by the domain"
             )
         if self.privacy.split == "schedule" and is_owner_requested(self.algorithm):
             raise ValueError(
@@ -112,7 +116,7 @@ class StudySettings(Settings):
     @property
     def loss_has_classes(self) -> bool:
         """Whether targets must be -1 and +1."""
-        return LOSSES[self.model.loss].targets is not None
+        return LOSSES[self.model.loss].has_classes()
 
 
 def with_own_rate(settings: StudySettings) -> Sequence[str]:
@@ -128,7 +132,7 @@ def check_roles(settings: StudySettings) -> None:
     """
     for problem in (
         *_group_problems(settings),
-        *_asynchronous_problems(settings),
+        *_clock_problems(settings),
         *_own_problems(settings),
     ):
         raise ValueError(problem)
@@ -158,21 +162,11 @@ def _group_problems(settings: StudySettings) -> Sequence[str]:
     return []
 
 
-def _asynchronous_problems(settings: StudySettings) -> Sequence[str]:
+def _clock_problems(settings: StudySettings) -> Sequence[str]:
     given = settings.algorithm
-    uses = {
-        "groups": bool(settings.groups),
-        "algorithm.initiative": given.initiative != "learner",
-        "algorithm.correction": given.correction != "none",
-        "algorithm.clocks": given.clocks != "given",
-    }
     problems = []
-    if given.name != "asynchronous":
-        problems += [
-            f'{key} belongs to algorithm.name = "asynchronous", not to "{given.name}"; remove it'
-            for key, used in uses.items()
-            if used
-        ]
+    if settings.groups and "groups" not in ALGORITHMS[given.name].uses:
+        problems.append(not_its_key("groups", given.name))
     if settings.groups and given.initiative != "learner":
         problems.append(
             "groups: fixed groups are asked at the same time by the learner; use them with "

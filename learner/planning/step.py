@@ -115,13 +115,13 @@ def choose_rho(
     Raises:
       InputError: There are no public records, the algorithm has groups, or a scale is wrong.
 
-    >>> from common.losses import LOSSES, Regulariser
+    >>> from common.losses import Regulariser, Squared
     >>> rng = np.random.default_rng(1)
     >>> x = rng.uniform(-1, 1, (90, 2))
     >>> public = Records(features=x, targets=x @ [0.5, -0.2] + rng.normal(0, 0.1, 90))
     >>> algorithm = Asynchronous(weights=np.full(3, 1 / 3), num_features=2, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=1e-5), rho=1.0, horizon=300)
-    >>> quiet, loud = (choose_rho(algorithm, public, loss=LOSSES["squared"],
+    >>> quiet, loud = (choose_rho(algorithm, public, loss=Squared(),
     ...     noise_scales=np.full(3, b), rng=rng) for b in (0.0, 1.0))
     >>> loud.step < quiet.step, quiet.forecast_relative_fitness < 0.1
     (True, True)
@@ -157,11 +157,11 @@ def largest_stable_step(algorithm: Asynchronous, public: Records, *, loss: Loss)
     For a loss with kinks, with the largest mean absolute feature for :math:`h_{max}` and half of
     the box for what it may move: :math:`\alpha_{max} = \theta_{max}/(\max_i w_i \max_j E|x_j|)`.
 
-    >>> from common.losses import LOSSES, Regulariser
+    >>> from common.losses import Regulariser, Squared
     >>> one = Asynchronous(weights=np.ones(1), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=1e-9), rho=1.0, horizon=9)
     >>> public = Records(features=np.array([[1.0], [1.0]]), targets=np.ones(2))
-    >>> round(largest_stable_step(one, public, loss=LOSSES["squared"]), 6)
+    >>> round(largest_stable_step(one, public, loss=Squared()), 6)
     1.0
     """
     weight = float(np.max(algorithm.weights * algorithm.inverse_frequency))
@@ -248,7 +248,7 @@ class _Forecast:
     @property
     def _moments(self) -> bool:
         """Whether moments answer for the records."""
-        return self.loss.name == "squared" and self.clip is None
+        return self.loss.is_quadratic and self.clip is None
 
     @cached_property
     def _parts(self) -> Sequence[Records]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.forecast.groups import Model, PublicGroups
 from learner.forecast.proposal import propose
@@ -86,7 +86,7 @@ class Family:
     def model(self) -> Model:
         """What is learnt: least squares."""
         return Model(
-            loss=LOSSES["squared"],
+            loss=Squared(),
             regulariser=Regulariser(coefficient=self.regularisation),
             theta_max=self.theta_max,
         )

@@ -124,7 +124,7 @@ class Lab:
 
     def world(self, shards: Sequence[Records]) -> World:
         """The world of these shards."""
-        return World.of(shards, model_of(self.settings([1.0])))
+        return World.of(shards, model_of(self.settings([1.0]), self.side))
 
     def step(self, sizes: Sequence[int], epsilon: float) -> float:
         """The step constant for the middle of a figure, from public records."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
+from learner.algorithms.table import ALGORITHMS
 from learner.forecast.questions import Answer
 from learner.forecast.verdict import Smallest, Verdict
 
@@ -56,7 +57,7 @@ def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
             f"{answer.low:.3g} .. {answer.high:.3g}",
             f"{answer.horizon:,}",
             "-" if answer.clip is None else f"{answer.clip:.3g}",
-            answer.split if answer.algorithm == "asynchronous" else "-",
+            answer.split if ALGORITHMS[answer.algorithm].is_schedulable else "-",
         )
     return table
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from common.metrics import SECONDS, serve_metrics
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from learner.training.line import OwnerLine
+from learner.training.line_state import LineState
 from learner.training.owners import Owner
 
 __all__ = ["LearnerMetrics", "TimedOwner"]
@@ -73,11 +74,11 @@ class LearnerMetrics:
 
 
 def _is_away(line: OwnerLine) -> float:
-    return float(line.away_since is not None)
+    return float(line.state.is_absent)
 
 
 def _has_left(line: OwnerLine) -> float:
-    return float(line.left is not None)
+    return float(line.state is LineState.LEFT)
 
 
 def _answered(line: OwnerLine) -> float:
@@ -118,6 +119,6 @@ class TimedOwner:
         """End the study; what it did not use returns to the owner's budget."""
         self._owner.close(study_id)
 
-    def disconnect(self) -> None:
-        """Let go of the connection; the study stays open."""
-        self._owner.disconnect()
+    def disconnect(self, *, over: bool = False) -> None:
+        """Let go of the connection."""
+        self._owner.disconnect(over=over)

@@ -18,6 +18,7 @@ from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap
 from common.files import write_whole
+from common.losses import Loss
 from learner.algorithms.clocks import Tick
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
@@ -169,7 +170,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_model(
-    path: Path, theta: Vector, feature_map: FeatureMap, *, loss: str, own: str | None = None
+    path: Path, theta: Vector, feature_map: FeatureMap, *, loss: Loss, own: str | None = None
 ) -> None:
     """The model with the feature map it needs, so that it can be used elsewhere.
 
@@ -180,7 +181,7 @@ def write_model(
         ({} if own is None else {"unprotected": own})
         | {
             "format": "copriv-model/1",
-            "loss": loss,
+            **loss.as_terms(),
             "features": list(feature_map.feature_names),
             "theta": theta.tolist(),
             "feature_map": json.loads(feature_map.to_json()),

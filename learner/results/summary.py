@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from common.config import Name
 from common.errors import InputError
+from common.names import Name
 from common.terms import Enrollment
-from learner.planning.plan import Plan
+from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.training.study import Outcome
 
@@ -54,9 +54,9 @@ class Evaluated:
 
 
 class _Record(BaseModel):
-    """Frozen; keys that a later version adds are ignored."""
+    """Frozen; keys that a later version adds are kept as they are."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class StepSummary(_Record):
@@ -90,6 +90,8 @@ class OwnerSummary(_Record):
 
 class Summary(_Record):
     """A finished run.
+
+    The parameters of a loss that has some stand beside its name.
 
     ``fitness`` and what follows, and the same of the owners, are there only after a simulation:
     all of it or nothing.
@@ -218,7 +220,7 @@ def summarise(
         study=settings.name,
         study_id=study_id,
         algorithm=algorithm.name,
-        loss=settings.model.loss,
+        **plan.loss.as_terms(),
         horizon=plan.horizon,
         seed=plan.seed,
         insecure_noise=any(enrolled.insecure_noise for enrolled in outcome.enrollments),
@@ -266,10 +268,10 @@ def _step(plan: Plan) -> StepSummary:
     """What the settings say of the step, or what was chosen."""
     algorithm, decision = plan.settings.algorithm, plan.decision
     facts: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
-    if algorithm.name == "moments":
+    constant = kind_of(plan.settings).constant
+    if constant is None:
         facts = {"chosen": "none"}
     else:
-        constant = "initial_step" if algorithm.name == "synchronous-2" else "rho"
         facts[constant] = decision.constant
     if decision.largest_stable is not None:
         facts["largest_stable_rho"] = decision.largest_stable

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
-from common.losses import Loss, Regulariser
+from common.losses import Hinge, Loss, Regulariser
 from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 
@@ -45,10 +45,10 @@ def union(shards: Sequence[Records]) -> Records:
 def fitness(theta: Vector, records: Records, *, loss: Loss, regulariser: Regulariser) -> float:
     r"""Fitness (2): :math:`f(\theta) = g(\theta) + \frac1n \sum \ell(\theta^\top x, y)`.
 
-    >>> from common.losses import LOSSES
+    >>> from common.losses import Squared
     >>> records = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
     >>> g = Regulariser(coefficient=0.5)
-    >>> fitness(np.array([1.0]), records, loss=LOSSES["squared"], regulariser=g)
+    >>> fitness(np.array([1.0]), records, loss=Squared(), regulariser=g)
     3.0
 
     References: equation (2) of Farokhi et al. (2021).
@@ -71,22 +71,24 @@ def optimum(records: Records, *, loss: Loss, regulariser: Regulariser, theta_max
     Raises:
       InputError: There is no record.
 
-    >>> from common.losses import LOSSES
+    >>> from common.losses import Squared
     >>> records = Records(features=np.array([[1.0], [1.0]]), targets=np.array([1.0, 2.0]))
     >>> g = Regulariser(coefficient=0.0)
-    >>> optimum(records, loss=LOSSES["squared"], regulariser=g, theta_max=9.0).round(9)
+    >>> optimum(records, loss=Squared(), regulariser=g, theta_max=9.0).round(9)
     array([1.5])
-    >>> optimum(records, loss=LOSSES["squared"], regulariser=g, theta_max=1.0).round(9)
+    >>> optimum(records, loss=Squared(), regulariser=g, theta_max=1.0).round(9)
     array([1.])
 
     References: equation (1) of Farokhi et al. (2021).
     """
     if len(records) == 0:
         raise InputError("optimum: got no records; give at least one record")
-    if loss.name == "squared":
+    if loss.is_quadratic:
         return _squared_optimum(records, regulariser, theta_max)
-    if loss.curvature is None:
+    if isinstance(loss, Hinge):
         return _hinge_optimum(records, regulariser, theta_max)
+    if loss.curvature is None:
+        raise ValueError(f"optimum: {loss.name} loss has kinks; give it a solver of its own")
     return _smooth_optimum(records, loss, regulariser, theta_max)
 
 
@@ -103,9 +105,9 @@ class Evaluation:
       regulariser: The term g.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
 
-    >>> from common.losses import LOSSES
+    >>> from common.losses import Squared
     >>> shard = Records(features=np.ones((2, 1)), targets=np.array([1.0, 3.0]))
-    >>> evaluation = Evaluation(shards=[shard], loss=LOSSES["squared"],
+    >>> evaluation = Evaluation(shards=[shard], loss=Squared(),
     ...     regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
     >>> evaluation.relative_fitness(np.array([[2.0], [4.0]])).round(9)
     array([0., 4.])
@@ -155,7 +157,7 @@ class Evaluation:
           Their relative fitness, shape (...), at least 0 inside the box up to rounding.
         """
         rows = np.reshape(thetas, (-1, thetas.shape[-1]))
-        excess = self._squared_excess(rows) if self.loss.name == "squared" else self._excess(rows)
+        excess = self._squared_excess(rows) if self.loss.is_quadratic else self._excess(rows)
         return np.reshape(excess / self.fitness_optimal, thetas.shape[:-1])
 
     @cached_property

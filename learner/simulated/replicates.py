@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from common.losses import Loss
 from common.terms import Records
-from learner.algorithms.asynchronous import Asynchronous, inverse_frequency
+from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import each_alone
+from learner.algorithms.variants import inverse_frequency
 
 __all__ = [
     "GradientFunction",
@@ -119,8 +120,8 @@ def record_gradients(
         clipping.
 
     >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
-    >>> from common.losses import LOSSES
-    >>> record_gradients([shard], loss=LOSSES["squared"], clip=2.0)(np.array([0]), np.ones((1, 1)))
+    >>> from common.losses import Squared
+    >>> record_gradients([shard], loss=Squared(), clip=2.0)(np.array([0]), np.ones((1, 1)))
     array([[2.]])
     """
     answer = _mean_gradients(shards, loss) if clip is None else _clipped(shards, loss)
@@ -175,7 +176,7 @@ def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
     affine = [
         np.vstack([2.0 * length * shard.features.T, -2.0 * length * shard.targets])
         for shard, length in zip(shards, lengths, strict=True)
-        if loss.name == "squared"
+        if loss.is_quadratic
     ]
 
     def answer(owner: int, thetas: Matrix, limits: Matrix | None) -> Matrix:

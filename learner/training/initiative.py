@@ -22,7 +22,7 @@ from learner.algorithms.clocks import Tick
 from learner.planning.sections import AlgorithmSettings
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.runner import IDLE_SECONDS, Pace
+from learner.training.runner import IDLE_SECONDS, Pace, raise_if_all_left
 
 __all__ = [
     "BroadcastTicks",
@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 PENDING = "pending_tick"
+# Units of virtual time: of clocks of the usual rate, one, nobody waits so long.
+LONGEST_SILENCE = 10_000.0
 
 
 class Requests(Protocol):
@@ -52,8 +54,8 @@ class Requests(Protocol):
           timeout: Seconds.
         """
 
-    def anybody(self) -> bool:
-        """Whether any owner is attached."""
+    def anybody(self, ready: Callable[[int], bool]) -> bool:
+        """Whether any owner is attached that may be asked."""
 
 
 def live_ticks(
@@ -88,7 +90,7 @@ def lived_ticks(journal: Journal) -> list[Tick]:
 
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
     """
-    entries = {entry.position: entry for entry in journal.entries()}
+    entries = {entry.position: entry for entry in journal.past}
     end = max(entries, default=-1) + 1
     end = max(end, int(journal.noted("missed_before") or 0))
     ticks = [
@@ -171,21 +173,29 @@ class RequestedTicks(LiveTicks):
         self._requests = requests
 
     def _live(self) -> Tick:
-        self._seen = time.monotonic()
+        began = self._seen = time.monotonic()
+        longest = self._pace.patience + LONGEST_SILENCE * self._pace.time_scale
         while True:
             request = self._requests.next_request(
                 now=self._virtual_now(),
                 time_scale=self._pace.time_scale,
-                ready=lambda owner: self._lines[owner].is_ready,
+                ready=self._can_be_asked,
                 timeout=IDLE_SECONDS,
             )
             if request is not None:
                 owner, asked_at = request
                 when = asked_at if self._pace.time_scale == 0 else self._virtual_now()
                 return Tick(max(self._now, when), (owner,))
-            if self._requests.anybody():
+            raise_if_all_left(self._lines)
+            if self._requests.anybody(self._can_be_asked):
                 self._seen = time.monotonic()
             self._nobody("no owner was attached", self._pace.patience)
+            # In virtual time nobody waits for a clock, and who attaches in silence is cut off.
+            if self._pace.time_scale > 0 and time.monotonic() - began > longest:
+                raise UnreachableError(f"no owner asked for an update for {longest:g} seconds")
+
+    def _can_be_asked(self, owner: int) -> bool:
+        return self._lines[owner].state.can_be_asked
 
     def _virtual_now(self) -> float:
         """Virtual time: that of the last tick, or what has passed on the wall."""
@@ -238,6 +248,7 @@ class BroadcastTicks(LiveTicks):
             winner = self._offer()
             if winner is not None:
                 return Tick(when, (winner,))
+            raise_if_all_left(self._lines)
             self._nobody(
                 "no owner replied to an offer",
                 self._pace.patience + self._interval * self._pace.time_scale,
@@ -251,7 +262,7 @@ class BroadcastTicks(LiveTicks):
         asked = [
             owner
             for owner, line in enumerate(self._lines)
-            if line.is_ready and owner not in self._thinking
+            if line.state.can_be_asked and owner not in self._thinking
         ]
         random.shuffle(asked)
         self._thinking.update(asked)
@@ -279,9 +290,11 @@ class BroadcastTicks(LiveTicks):
         reply = self._replies.get()
         self._thinking.discard(reply.owner)
         if isinstance(reply.failure, RefusedError):
-            raise reply.failure
-        if reply.failure is None:
+            self._lines[reply.owner].refused(reply.failure)
+        elif reply.failure is None:
             self._seen = time.monotonic()
+        elif not isinstance(reply.failure, CoprivError):
+            raise reply.failure
         return reply
 
     def _ask(self, round_number: int, owner: int) -> None:
@@ -289,7 +302,7 @@ class BroadcastTicks(LiveTicks):
         accepted, failure = False, None
         try:
             accepted = self._lines[owner].owner.offer(self._study_id)
-        except CoprivError as error:
+        except Exception as error:  # the loop waits for a reply, and raises what is not ours
             failure = error
         self._replies.put(_Reply(round_number, owner, accepted, failure))
 
@@ -301,4 +314,4 @@ class _Reply:
     round_number: int
     owner: int
     accepted: bool
-    failure: CoprivError | None
+    failure: Exception | None

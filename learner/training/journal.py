@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -71,14 +72,22 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = _hold(path)
-        with self._explained():
+        with contextlib.ExitStack() as undone, self._explained():
+            self._lock = _hold(path)
+            undone.callback(os.close, self._lock)
             # Owners of one round answer in threads of their own.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            undone.callback(self._db.close)
             self._db.execute("PRAGMA journal_mode = WAL")
             # An owner can repeat only its last response: losing two would end the study.
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
+            undone.pop_all()
+
+    @cached_property
+    def past(self) -> tuple[TickEntry, ...]:
+        """The ticks of earlier starts, in order; read once, before this start appends its own."""
+        return tuple(self.entries())
 
     def note(self, key: str, value: str) -> None:
         """Keep one fact of the run; noting it again replaces it."""

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
-from common.moments import packed_length
 from common.terms import Enrollment, Query, Response, StudyTerms
+from learner.training.claims import Promise, check_enrollment, check_response
+from learner.training.line_state import LineAction, LineEvent, LineState, after
 from learner.training.owners import Owner
 
 __all__ = ["OwnLine", "OwnerLine"]
@@ -37,7 +38,7 @@ RETRY_SECONDS = 2.0
 
 
 class OwnerLine:
-    """One owner as the loop sees it: it answers, it is away, or it has left.
+    """One owner as the loop sees it; :mod:`learner.training.line_state` says what can happen to it.
 
     Args:
       owner: The owner.
@@ -65,12 +66,19 @@ class OwnerLine:
         self._keep = keep
         self._retries = retries
         self._agreed: Enrollment | None = None
-        self._away_since: float | None = None
-        self._away_at: datetime | None = None
+        self._promise: Promise | None = None
+        self._state = LineState.READY
+        # The loop asks in one thread, who looks for the owner replies in another.
+        self._changing = threading.Lock()
+        self._away_since: tuple[float, datetime] | None = None
         self._left: str | None = None
-        self._returned: Enrollment | RefusedError | None = None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._reply: Enrollment | RefusedError | None = None
+        self._search = _Search(owner, terms, self._heard)
+
+    @property
+    def state(self) -> LineState:
+        """What is known of the owner."""
+        return self._state
 
     @property
     def answered(self) -> int:
@@ -83,21 +91,6 @@ class OwnerLine:
         return self._terms.responses
 
     @property
-    def has_returned(self) -> bool:
-        """Whether an owner that was away has enrolled again and can be asked."""
-        return self._away_since is not None and self._returned is not None
-
-    @property
-    def away_since(self) -> float | None:
-        """Monotonic time since when the owner is away, or None."""
-        return self._away_since
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the owner is there, or is back from an absence."""
-        return self._left is None and (self._away_since is None or self.has_returned)
-
-    @property
     def left(self) -> str | None:
         """Why the owner has left the study for good, or None."""
         return self._left
@@ -107,8 +100,8 @@ class OwnerLine:
         """For people: nothing, or since when it is away, or that it has left."""
         if self._left is not None:
             return f"{self.owner.name} has left"
-        away = self._away_at
-        return "" if away is None else f"{self.owner.name} away since {away:%H:%M:%S}"
+        away = self._away_since
+        return "" if away is None else f"{self.owner.name} away since {away[1]:%H:%M:%S}"
 
     def enroll(self) -> Enrollment:
         """Enrol for the first time.
@@ -124,45 +117,56 @@ class OwnerLine:
         try:
             self._accept(self.owner.enroll(self._terms))
         except RefusedError as error:
-            self._leave(error)
+            self.refused(error)
         except CoprivError as error:
-            self._miss(error)
+            self._lost(error)
 
     def ask(self, theta: Vector) -> Response | None:
         """The response at theta, or None while the owner is away or when it has left.
 
         After an absence it is the response to the query that was left unanswered.
         """
-        if self._left is not None:
+        if self._state is LineState.LEFT:
             return None
         query = self._unanswered or Query(
             study_id=self._terms.study_id, sequence=self._answered + 1, theta=theta
         )
-        if self._unanswered is None and self._away_since is not None:
+        if self._unanswered is None and self._state.is_absent:
             # An earlier start may have asked just this before it died: then it was charged.
             self._hold(query)
+        if self._state is LineState.AWAY:
+            return None
         try:
-            if self._away_since is not None and not self._is_back():
-                return None
+            if self._state is LineState.BACK:
+                self._take_back()
             response = self._answer(query)
             self._check(query, response)
         except RefusedError as error:
-            self._leave(error)
+            self.refused(error)
             return None
         except (UnreachableError, OwnerFailedError) as error:
             self._hold(query)
-            self._miss(error)
+            self._lost(error)
             return None
         self._unanswered = None
         self._answered += 1
         return response
 
+    def refused(self, error: RefusedError) -> None:
+        """The owner will not go on, or says what cannot be; the others do."""
+        if self._after(LineEvent.REFUSED) is LineAction.PART:
+            self._left, self._away_since = str(error), None
+            log.warning("owner %s has left the study: %s", self.owner.name, error)
+
     def stop(self) -> None:
         """End the background thread."""
-        self._stopping.set()
-        if self._thread is not None:
-            # It may be waiting for an owner that is silent; it ends with its call.
-            self._thread.join(SHORTEST_WAIT_SECONDS)
+        self._search.stop()
+
+    def _after(self, event: LineEvent) -> LineAction:
+        """Go to the state after an event; what to do about it."""
+        with self._changing:
+            self._state, action = after(self._state, event)
+        return action
 
     def _answer(self, query: Query) -> Response:
         """Ask, and after a broken connection ask again, a few times."""
@@ -173,24 +177,14 @@ class OwnerLine:
             except UnreachableError:
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
-            self._stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
+            self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
         return self.owner.answer(query)
 
     def _check(self, query: Query, response: Response) -> None:
         """A response that is not one would poison the model for all."""
-        gradient = response.gradient
-        if (response.study_id, response.sequence) != (query.study_id, query.sequence):
-            raise RefusedError(
-                f"owner {self.owner.name} answered number {response.sequence}, number "
-                f"{query.sequence} was asked; ask its operator"
-            )
-        moments = self._terms.release == "moments"
-        expected = packed_length(query.theta.size) if moments else query.theta.size
-        if gradient.shape != (expected,) or not np.all(np.isfinite(gradient)):
-            raise RefusedError(
-                f"owner {self.owner.name} sent {gradient.size} coordinates or one that is not "
-                f"finite, {expected} finite ones were expected; ask its operator"
-            )
+        if self._promise is None:
+            raise OwnerFailedError(f"owner {self.owner.name} is asked before it has enrolled")
+        check_response(response, query, self._promise, name=self.owner.name)
 
     def _hold(self, query: Query) -> None:
         """This query stays the next one, whatever happens to either side."""
@@ -198,73 +192,100 @@ class OwnerLine:
             self._keep(query)
             self._unanswered = query
 
-    def _leave(self, error: RefusedError) -> None:
-        """The owner will not go on; the others do."""
-        self._left = str(error)
-        self._away_since = self._away_at = None
-        log.warning("owner %s has left the study: %s", self.owner.name, error)
-
-    def _miss(self, error: CoprivError) -> None:
+    def _lost(self, error: CoprivError) -> None:
         """The owner is away: begin to look for it."""
-        self._away_since, self._away_at = time.monotonic(), datetime.now()
-        self._returned = None
-        log.warning("away since %s: %s", f"{self._away_at:%H:%M:%S}", error)
-        self._thread = threading.Thread(target=self._look, name=f"look-{self.owner.name}")
-        self._thread.daemon = True
-        self._thread.start()
+        self._away_since, self._reply = (time.monotonic(), datetime.now()), None
+        log.warning("away since %s: %s", f"{self._away_since[1]:%H:%M:%S}", error)
+        if self._after(LineEvent.LOST) is LineAction.LOOK:
+            self._search.begin()
 
-    def _look(self) -> None:
-        """Enrol again until the owner answers; waits grow, with jitter."""
-        wait = SHORTEST_WAIT_SECONDS
-        while not self._stopping.wait(wait * _jitter()):
-            try:
-                self._returned = self.owner.enroll(self._terms)
-            except RefusedError as error:
-                self._returned = error
-            except Exception as error:
-                # Disconnected in the middle of a call: then the run is over.
-                if not isinstance(error, CoprivError) and not self._stopping.is_set():
-                    raise
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
-                continue
-            return
+    def _heard(self, reply: Enrollment | RefusedError) -> None:
+        """The owner replied to who looked for it."""
+        self._reply = reply
+        self._after(LineEvent.HEARD)
 
-    def _is_back(self) -> bool:
-        """Take the owner back if it has returned."""
-        returned, since = self._returned, self._away_since
-        if returned is None or since is None:
-            return False
-        if isinstance(returned, RefusedError):
-            raise returned
-        self._accept(returned)
-        self._away_since = self._away_at = None
-        seconds = time.monotonic() - since
-        log.warning("owner %s is back after %.1f s", self.owner.name, seconds)
-        return True
+    def _take_back(self) -> None:
+        """Take the owner back, if its reply is the enrolment that was agreed on."""
+        if isinstance(self._reply, RefusedError):
+            raise self._reply
+        if self._reply is not None:
+            self._accept(self._reply)
+        self._after(LineEvent.ACCEPTED)
+        if self._away_since is not None:
+            seconds = time.monotonic() - self._away_since[0]
+            log.warning("owner %s is back after %.1f s", self.owner.name, seconds)
+        self._away_since = None
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
-        """Compare what the owner says with what was agreed and what we hold."""
-        if enrollment.answered - self._answered not in (0, 1):
+        """Compare what the owner says with what was asked, what was agreed and what we hold."""
+        name = self.owner.name
+        agreed = self._agreed
+        if agreed is not None and replace(enrollment, answered=agreed.answered) != agreed:
             raise RefusedError(
-                f"owner {self.owner.name} counts {enrollment.answered} responses, this run holds "
-                f"{self._answered}; the study cannot go on with it, start a new run"
+                f"owner {name} came back with other records or another noise than it agreed to; "
+                "ask its operator"
             )
-        if self._agreed is None:
-            self._agreed = enrollment
-        elif replace(enrollment, answered=self._agreed.answered) != self._agreed:
-            raise RefusedError(
-                f"owner {self.owner.name} came back with other records or another noise than it "
-                "agreed to; ask its operator"
-            )
+        self._promise = check_enrollment(enrollment, self._terms, name=name, held=self._answered)
+        self._agreed = agreed or enrollment
         return enrollment
 
 
+class _Search:
+    """Looks for an owner that is away, in a thread of its own.
+
+    Args:
+      owner: The owner.
+      terms: The terms it enrolled with.
+      heard: Told of its reply.
+    """
+
+    def __init__(
+        self, owner: Owner, terms: StudyTerms, heard: Callable[[Enrollment | RefusedError], None]
+    ) -> None:
+        self._owner = owner
+        self._terms = terms
+        self._heard = heard
+        self.stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Look for the owner until it replies, or for as long as the run lasts."""
+        self._thread = threading.Thread(
+            target=self._look, name=f"look-{self._owner.name}", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.stopping.set()
+        if self._thread is not None:
+            # It may be waiting for an owner that is silent; it ends with its call.
+            self._thread.join(SHORTEST_WAIT_SECONDS)
+
+    def _look(self) -> None:
+        """Enrol again until the owner replies; waits grow, with jitter."""
+        wait = SHORTEST_WAIT_SECONDS
+        while not self.stopping.wait(wait * _jitter()):
+            try:
+                reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
+            except RefusedError as error:
+                reply = error
+            except CoprivError:
+                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                continue
+            self._heard(reply)
+            return
+
+
 class OwnLine(OwnerLine):
-    """The line to the learner's own shard, which is never away and counts no answers."""
+    """The line to the learner's own shard: never away, no answers counted, no noise."""
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""
         return enrollment
+
+    def _check(self, query: Query, response: Response) -> None:
+        """It is computed in this process."""
 
 
 def _jitter() -> float:

@@ -127,7 +127,7 @@ class MemoryOwner:
             raise OrderError("no such study was enrolled by this learner; enrol first")
         self._study.account = replace(self._study.account, closed=True)
 
-    def disconnect(self) -> None:
+    def disconnect(self, *, over: bool = False) -> None:
         """Nothing to let go of."""
 
 
@@ -195,5 +195,5 @@ class OwnShard:
     def close(self, study_id: str) -> None:
         """Nothing was reserved."""
 
-    def disconnect(self) -> None:
+    def disconnect(self, *, over: bool = False) -> None:
         """Nothing to let go of."""

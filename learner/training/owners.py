@@ -35,5 +35,9 @@ class Owner(Protocol):
     def close(self, study_id: str) -> None:
         """End the study; what it did not use returns to the owner's budget."""
 
-    def disconnect(self) -> None:
-        """Let go of the connection; the study stays open."""
+    def disconnect(self, *, over: bool = False) -> None:
+        """Let go of the connection, and of whoever waits in a call.
+
+        Args:
+          over: Whether the study is over; an owner that came to us then need not come back.
+        """

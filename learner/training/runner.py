@@ -12,18 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import RefusedError, UnreachableError
-from learner.algorithms.asynchronous import Algorithm
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import Algorithm
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
+from learner.training.line_state import LineState
 
-__all__ = ["Applied", "Pace", "run"]
+__all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
 Vector = NDArray[np.float64]
 State = TypeVar("State")
 
 # Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
+# Owners that come back and still do not answer are asked so often, each.
+MISSED_EACH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,13 @@ class Pace:
     began: float = field(default_factory=time.monotonic)
     wall_before: float = 0.0
     quiet_since: float | None = None
+    # Ticks that nobody answered since somebody did, and when the first of them was asked.
+    missed: int = 0
+    missed_since: float = 0.0
+
+    def answered(self) -> None:
+        """Somebody has answered."""
+        self.quiet_since, self.missed = None, 0
 
     def wait_for(self, tick: Tick) -> None:
         """In real time, wait until the tick is due."""
@@ -76,23 +86,47 @@ class Pace:
 
         Raises:
           RefusedError: All owners have left.
-          UnreachableError: All others were away for ``patience`` seconds.
+          UnreachableError: All others were away for ``patience`` seconds, or came back and did
+            not answer for as long.
         """
         if self.quiet_since is None:
             self.quiet_since = asked
+        raise_if_all_left(lines)
         # Those that have given all they promised are not waited for.
-        open_lines = [line for line in lines if line.answered < line.promised]
-        if open_lines and all(line.left is not None for line in lines if line.promised):
-            raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
-        missing = [line for line in open_lines if line.left is None]
+        missing = [
+            line
+            for line in lines
+            if line.answered < line.promised and line.state is not LineState.LEFT
+        ]
+        self._miss(missing, asked=asked)
         # A schedule's ticks are counted: none is used up while no owner can answer.
-        while missing and all(
-            line.away_since is not None and not line.has_returned for line in missing
-        ):
+        while missing and all(line.state is LineState.AWAY for line in missing):
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
             time.sleep(IDLE_SECONDS)
+
+    def _miss(self, missing: Sequence[OwnerLine], *, asked: float) -> None:
+        """Owners that come back again and again, and never answer, are not waited for either."""
+        self.missed_since = self.missed_since if self.missed else asked
+        self.missed += 1
+        silent = time.monotonic() - self.missed_since
+        if silent > self.patience and self.missed > MISSED_EACH * len(missing):
+            names = ", ".join(line.owner.name for line in missing)
+            raise UnreachableError(
+                f"no owner answered for {self.patience:g} seconds, at {self.missed} ticks ({names})"
+            )
+
+
+def raise_if_all_left(lines: Sequence[OwnerLine]) -> None:
+    """Stop when nobody is left to ask.
+
+    Raises:
+      RefusedError: All owners have left, and some of them owe responses.
+    """
+    open_lines = [line for line in lines if line.answered < line.promised]
+    if open_lines and all(line.state is LineState.LEFT for line in lines if line.promised):
+        raise RefusedError(f"all owners have left the study; the last: {open_lines[-1].left}")
 
 
 def run(
@@ -129,8 +163,7 @@ def run(
       UnreachableError: Nobody answered for too long; the run can be resumed.
     """
     state = algorithm.initial_state()
-    lived = _Lived(journal)
-    k = 0
+    lived, k = _Lived(journal), 0
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if lived.was_missed(position):
@@ -143,26 +176,17 @@ def run(
                 pace.wait_for(tick)
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
                 entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
-                if not entry.responses:
-                    lived.miss(position)
+                # Journalled before applied: the owner was charged, the answer must not be lost.
+                if not lived.keep(entry):
                     on_missed()
                     pace.wait_for_owners(lines, asked=asked)
                     continue
-                # Journalled before applied: the owner was charged, the answer must not be lost.
-                lived.append(entry)
             gradients = {owner: gradient for owner, (_, gradient) in entry.responses.items()}
             state = algorithm.apply_responses(state, tick, gradients)
             k += 1
-            on_applied(
-                Applied(
-                    k=k,
-                    entry=entry,
-                    central_model=algorithm.central_model(state),
-                    replayed=replayed,
-                )
-            )
-            # Before the next tick is drawn: live ones come from owners that wait for their turn.
-            if k == horizon:
+            model = algorithm.central_model(state)
+            on_applied(Applied(k=k, entry=entry, central_model=model, replayed=replayed))
+            if k == horizon:  # before the next tick is drawn: live ones come from owners that wait
                 break
     return algorithm.central_model(state)
 
@@ -188,7 +212,7 @@ def _ask(
         if response is not None
     }
     if responses:
-        pace.quiet_since = None
+        pace.answered()
     return TickEntry(
         position=position, time=tick.time, wall_seconds=pace.wall_seconds(), responses=responses
     )
@@ -199,14 +223,22 @@ class _Lived:
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
-        self._entries: Iterator[TickEntry] = iter(list(journal.entries()) if journal else [])
+        self._entries: Iterator[TickEntry] = iter(journal.past if journal else ())
         self._next = next(self._entries, None)
         self._missed_before = int((journal and journal.noted("missed_before")) or 0)
 
-    def append(self, entry: TickEntry) -> None:
-        """Keep an answered tick durably."""
-        if self._journal is not None:
+    def keep(self, entry: TickEntry) -> bool:
+        """Keep a tick durably; whether anybody has answered it.
+
+        A missed one is remembered before anybody is asked again: a restart must come to the same
+        question, because an owner answers a number for one theta only.
+        """
+        answered = bool(entry.responses)
+        if self._journal is not None and answered:
             self._journal.append(entry)
+        elif self._journal is not None:
+            self._journal.note("missed_before", str(entry.position + 1))
+        return answered
 
     def was_missed(self, position: int) -> bool:
         """Whether an earlier start got no answer at this tick."""
@@ -220,11 +252,3 @@ class _Lived:
             return None
         entry, self._next = self._next, next(self._entries, None)
         return entry
-
-    def miss(self, position: int) -> None:
-        """Remember a missed tick, before anybody is asked again.
-
-        A restart must come to the same question: an owner answers a number for one theta only.
-        """
-        if self._journal is not None:
-            self._journal.note("missed_before", str(position + 1))

@@ -6,8 +6,9 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from learner.planning.deciding import decide
 from learner.planning.plan import Decision, Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.training.claims import check_description
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine, OwnLine
@@ -76,9 +78,7 @@ def train(
     on_missed: Callable[[], None] = lambda: None,
     on_lines: Callable[[Sequence[OwnerLine]], None] = lambda lines: None,
 ) -> Outcome:
-    """Enrol the owners, choose the step, train, and close the study.
-
-    With the journal of an earlier start it continues where that one ended.
+    """Enrol the owners, choose the step, train, and close the study; or go on from the journal.
 
     Args:
       settings: The study.
@@ -94,52 +94,71 @@ def train(
     Raises:
       CoprivError: An owner is not there, refuses, or stays away; see its exit status.
     """
-    seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
-    study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
-    plan = _plan(settings, public, owners, journal=journal, seed=seed)
-    on_started(plan)
-    lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
-    try:
+    with _let_go(owners):
+        seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
+        study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
+        plan = _plan(settings, public, owners, journal=journal, seed=seed)
+        on_started(plan)
+        lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
-        enrollments = _enrollments(journal, lines, plan=plan)
         pace = Pace(time_scale=settings.algorithm.time_scale, patience=settings.network.patience)
-        last: list[Applied] = []
-
-        def applied(now: Applied) -> None:
-            last[:] = [now]
-            on_applied(now)
-
-        live = live_ticks(
-            settings.algorithm,
-            lines,
-            study_id=study_id,
-            requests=requests,
-            journal=journal,
-            pace=pace,
-        )
-        theta = run(
-            plan.algorithm,
-            plan.ticks() if live is None else live,
-            lines,
-            journal=journal,
-            horizon=plan.horizon,
-            pace=pace,
-            on_applied=applied,
-            on_missed=on_missed,
-        )
-    finally:
-        for line in lines:
-            line.stop()
-    for owner, enrollment in zip(owners, enrollments, strict=True):
-        _close(owner, study_id, is_enrolled=enrollment.responses > 0)
+        last = _Last(on_applied)
+        with _stopped(lines):
+            enrollments = _enrollments(journal, lines, plan=plan)
+            theta = run(
+                plan.algorithm,
+                _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
+                lines,
+                journal=journal,
+                horizon=plan.horizon,
+                pace=pace,
+                on_applied=last,
+                on_missed=on_missed,
+            )
+        for owner, enrollment in zip(owners, enrollments, strict=True):
+            _close(owner, study_id, is_enrolled=enrollment.responses > 0)
     return Outcome(
         theta=theta,
         enrollments=enrollments,
         responses=tuple(line.answered for line in lines),
         plan=plan,
-        ticks=last[0].k if last else 0,
-        wall_seconds=last[0].entry.wall_seconds if last else 0.0,
+        ticks=last.ticks,
+        wall_seconds=last.wall_seconds,
     )
+
+
+def _ticks(
+    plan: Plan,
+    lines: Sequence[OwnerLine],
+    pace: Pace,
+    *,
+    study_id: str,
+    requests: Requests | None,
+    journal: Journal,
+) -> Iterable[Tick]:
+    """The ticks of the run, whoever makes them."""
+    live = live_ticks(
+        plan.settings.algorithm,
+        lines,
+        study_id=study_id,
+        requests=requests,
+        journal=journal,
+        pace=pace,
+    )
+    return plan.ticks() if live is None else live
+
+
+class _Last:
+    """Passes each communication on, and keeps how many there were and how long they took."""
+
+    def __init__(self, on_applied: Callable[[Applied], None]) -> None:
+        self._on_applied = on_applied
+        self.ticks = 0
+        self.wall_seconds = 0.0
+
+    def __call__(self, now: Applied) -> None:
+        self.ticks, self.wall_seconds = now.k, now.entry.wall_seconds
+        self._on_applied(now)
 
 
 def noiseless_model(
@@ -174,6 +193,27 @@ def noiseless_model(
     )
 
 
+@contextmanager
+def _let_go(owners: Sequence[Owner]) -> Iterator[None]:
+    """Disconnect all owners if this fails; the study stays open, the run can be resumed."""
+    try:
+        yield
+    except BaseException:
+        for owner in owners:
+            owner.disconnect()
+        raise
+
+
+@contextmanager
+def _stopped(lines: Sequence[OwnerLine]) -> Iterator[None]:
+    """Look for no owner any more when this ends."""
+    try:
+        yield
+    finally:
+        for line in lines:
+            line.stop()
+
+
 def _seed(settings: StudySettings) -> int:
     """The clocks' seed: given, or drawn; it is public either way."""
     return secrets.randbits(32) if settings.seed is None else settings.seed
@@ -200,7 +240,12 @@ def _plan(
 
     def made() -> str:
         patience = settings.network.patience
-        counts = [_present(owner.describe, patience=patience).num_records for owner in owners]
+        counts = [
+            check_description(
+                _present(owner.describe, patience=patience), name=owner.name
+            ).num_records
+            for owner in owners
+        ]
         return decide(settings, public, num_records=counts, seed=seed).to_json()
 
     return Plan(
@@ -221,7 +266,7 @@ def _lines(
 ) -> list[OwnerLine]:
     """One line to each owner, at the place where the journal ends."""
     answered = [0] * len(owners)
-    for entry in journal.entries():
+    for entry in journal.past:
         for owner, (sequence, _) in entry.responses.items():
             answered[owner] = sequence
     unanswered = {
@@ -306,7 +351,7 @@ def _enrollments(
         journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
         return enrollments
     enrollments = tuple(_from_facts(facts) for facts in json.loads(noted))
-    if sum(1 for _ in journal.entries()) < plan.horizon:
+    if len(journal.past) < plan.horizon:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
         with ThreadPoolExecutor(max_workers=len(lines)) as executor:
             list(executor.map(lambda pair: pair[0].take_up(pair[1]), taken_up))
@@ -336,4 +381,4 @@ def _close(owner: Owner, study_id: str, *, is_enrolled: bool) -> None:
     except CoprivError:
         return
     finally:
-        owner.disconnect()
+        owner.disconnect(over=True)

@@ -20,7 +20,7 @@ import pytest
 import tomli_w
 
 from learner.network.certificates import Party, make_certificates
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 pytestmark = pytest.mark.trouble
 
@@ -69,7 +69,7 @@ class Federation:
             settings = {
                 "name": name,
                 "listen": addresses[index],
-                "data": {"path": "shard.parquet"},
+                "data": {"path": "shard.parquet", "columns": list(table)},
                 "policy": {
                     "epsilon_per_study": "10",
                     "epsilon_lifetime": "100",

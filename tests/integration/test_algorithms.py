@@ -13,6 +13,7 @@ import pytest
 
 from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.losses import LOSSES
 from common.tables import TableSource
 from common.terms import Records
 from learner.network.grpc_owner import GrpcOwner
@@ -23,7 +24,7 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied
 from learner.training.study import Outcome, train
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("north", "south", "west")
@@ -41,7 +42,7 @@ class World:
         serve_owner: Callable[..., RunningOwner],
         table_maker: Callable[..., pd.DataFrame],
     ) -> None:
-        self.classes, self.folder = loss != "squared", folder
+        self.classes, self.folder = LOSSES[loss].has_classes(), folder
         public = self._table(table_maker, 400, seed=0)
         self.feature_map: FeatureMap = fit_feature_map(
             public,
@@ -199,7 +200,7 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
 
 
 def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
-    from common.losses import LOSSES, Regulariser  # noqa: PLC0415
+    from common.losses import Regulariser, Squared  # noqa: PLC0415
     from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
 
     here = world("squared")
@@ -208,7 +209,7 @@ def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) ->
     outcome, _ = here.train(settings, owners, "moments")
     evaluation = Evaluation(
         shards=here.shards,
-        loss=LOSSES["squared"],
+        loss=Squared(),
         regulariser=Regulariser(coefficient=1e-5),
         theta_max=2.0,
     )

@@ -32,7 +32,7 @@ from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.study import train
 from owner.attaching import open_attachment
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")
@@ -182,7 +182,7 @@ def test_an_owner_admits_the_learners_of_its_policy_only(
     ):
         with pytest.raises(PolicyError, match="does not serve this learner"):
             learner.owners[0].enroll(make_terms())
-        learner.owners[0].disconnect()
+        learner.owners[0].disconnect(over=True)
     assert not failures
 
 
@@ -196,7 +196,7 @@ def test_an_owner_attaches_under_the_name_in_its_certificate_only(
         assert "cannot attach as owner-a" in str(refusal.value)
         with pytest.raises(PolicyError, match="an owner's certificate is needed"):
             attach(settings_file("owner-a", folder / "asker"), f"127.0.0.1:{learner.port}")
-        assert not learner.anybody()
+        assert not learner.anybody(lambda owner: True)
 
 
 def test_a_learner_for_another_name_is_refused(
@@ -276,7 +276,7 @@ def test_a_visitor_without_a_certificate_gets_nothing(
             with pytest.raises(grpc.RpcError) as refusal:
                 next(stub.Attach(iter([hello]), timeout=5))
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert not learner.anybody()
+        assert not learner.anybody(lambda owner: True)
 
 
 def test_an_owner_with_tls_does_not_talk_to_a_learner_in_plain_text(
@@ -351,7 +351,7 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
             assert complained.wait(60)
         with start(ours / "lab", address) as last:
             last.owners[0].enroll(make_terms())
-            last.owners[0].disconnect()
+            last.owners[0].disconnect(over=True)
     assert not failures
 
 

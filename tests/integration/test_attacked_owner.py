@@ -1,14 +1,17 @@
-"""An owner that is killed, and one that is sent nonsense: a short run of the tools beside this.
+"""An owner that is killed, sent nonsense, or robbed of its ledger's files: short runs of tools.
 
-`python tests/tools/kill_owner.py --kills 220` and `python tests/tools/fuzz_owner.py --messages
-100000` do the same for as long as an auditor likes.
+`python tests/tools/kill_owner.py --kills 220`, `python tests/tools/fuzz_owner.py --messages
+100000` and `python tests/tools/rollback_ledger.py` do the same for as long as an auditor likes.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +51,52 @@ def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
     # One leaked kilobyte for each message would be 1.4 MB; gRPC alone used to keep 16.
     assert told["megabytes_grown_spent"] < 12
     assert told["megabytes_grown_open"] < 24
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process began, and those that they began."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
+
+
+def threads(pid: int) -> int:
+    """How many threads a process has; 0 for one that is dead."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if told[0] == "Z" else int(told[17])
+
+
+def test_a_tool_that_fails_leaves_no_owner_behind() -> None:
+    command = [sys.executable, str(TOOLS / "kill_owner.py"), "--kills", "100000"]
+    tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        began: set[int] = set()
+        give_up = time.monotonic() + 60
+        # Stopped while a life is serving: gRPC has begun its threads, and nobody kills it now.
+        while not any(threads(pid) > 4 for pid in began):
+            assert time.monotonic() < give_up
+            os.kill(tool.pid, signal.SIGCONT)
+            time.sleep(0.1)
+            os.kill(tool.pid, signal.SIGSTOP)
+            began = descendants(tool.pid)
+        time.sleep(0.1)
+    finally:
+        tool.kill()
+        tool.wait()
+    while any(map(threads, began)) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert not any(map(threads, began))
+
+
+def test_files_of_a_ledger_that_are_lost_or_older_give_no_budget_back() -> None:
+    """Two ways for each proper subset of the files; the tool itself has sixteen."""
+    told = run_tool("rollback_ledger.py", "--every", "8")
+    assert told["cases"] == 28
+    assert set(told["ways"]) == {"delete", "truncate", "replace", "roll_back"}
+    refused = sum(n for found in told["ways"].values() for how, n in found.items() if "refu" in how)
+    assert 0 < refused < 28

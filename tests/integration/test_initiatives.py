@@ -35,7 +35,7 @@ from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.study import Outcome, train
 from owner.attaching import Attachment, open_attachment
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

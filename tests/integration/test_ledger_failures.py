@@ -18,7 +18,8 @@ import pytest
 from common.errors import OwnerFailedError
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from owner.ledger_rows import LedgerError, read_studies
+from owner.ledger_reading import read_studies
+from owner.ledger_rows import LedgerError
 from owner.server import RunningOwner, start_owner
 from owner.service import FAILED
 
@@ -157,15 +158,16 @@ def test_damage_under_a_running_owner_is_told_to_nobody_but_its_log(
     owner.enroll(make_terms())
     ledger = settings.parent / "ledger.sqlite"
     with sqlite3.connect(ledger) as db:
-        db.execute("DROP TABLE charges")
+        db.execute("DROP TABLE accounts")
     db.close()
     with pytest.raises(OwnerFailedError) as told:
         owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
     owner.disconnect()
     assert str(told.value).endswith(FAILED)
-    assert not any(word in str(told.value) for word in ("sqlite", "charges", str(settings.parent)))
-    assert "no such table: charges" in caplog.text
-    assert read_studies(ledger)[1][0].account.answered == 0
+    assert not any(word in str(told.value) for word in ("sqlite", "accounts", str(settings.parent)))
+    assert "no such table: accounts" in caplog.text
+    with pytest.raises(LedgerError, match="its tables are not those"):
+        read_studies(ledger)
 
 
 def test_serving_says_what_to_do_about_a_damaged_ledger(
@@ -181,7 +183,7 @@ def test_serving_says_what_to_do_about_a_damaged_ledger(
     ledger = settings.parent / "ledger.sqlite"
     whole = ledger.read_bytes()
     with sqlite3.connect(ledger) as db:
-        db.execute("DELETE FROM charges")
+        db.execute("UPDATE accounts SET answered = 0")
     db.close()
     damaged = {"counts": ledger.read_bytes(), "truncated": whole[: len(whole) // 2]}
     damaged["header"] = b"\0" * 100 + whole[100:]

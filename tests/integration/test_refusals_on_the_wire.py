@@ -25,7 +25,7 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 from owner.service import FAILED
 

@@ -33,7 +33,7 @@ from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Applied, Pace, run
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner, start_owner
 
 NAMES = ("owner-a", "owner-b", "owner-c")

@@ -20,10 +20,11 @@ import tomli_w
 
 from common.errors import BudgetSpentError
 from common.features import FeatureMap
+from common.losses import Squared
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.core import Shard, mean_gradient
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 NAMES = ("north", "south")
@@ -406,7 +407,7 @@ def test_kappa_multiplies_the_noise_that_arrives(
     enrollment = owner.enroll(terms)
     expected = theorem_1(feature_map, 200, m, kappa=kappa)
     assert enrollment.noise_scale == pytest.approx(expected, rel=1e-5)
-    exact = mean_gradient(Shard(records), theta, loss="squared", clip=None)
+    exact = mean_gradient(Shard(records), theta, loss=Squared(), clip=None)
     noise = np.array(
         [
             owner.answer(Query(study_id="study-1", sequence=k, theta=theta)).gradient - exact

@@ -25,7 +25,7 @@ from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -411,7 +411,7 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[...
     [
         ((), "no owner is named"),
         (("--owner", "a="), "expected NAME, NAME=HOST"),
-        (("--owner", "a b=h"), "expected NAME, NAME=HOST"),
+        (("--owner", "a b=h"), "letters, digits and . _ - only"),
         (("--owner", "a=h,,i"), "expected NAME, NAME=HOST"),
         (("--owner", "a"), "no learner has one either"),
         (("--owner", "ca=h"), "'ca' is taken"),

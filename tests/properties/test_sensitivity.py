@@ -31,8 +31,10 @@ class Attempt:
 
     def ratio(self, name: str) -> float:
         """The record's gradient, L1 norm, against the bound."""
-        gradient = LOSSES[name].mean_gradient(self.theta, self.x[None, :], np.array([self.y]))
-        bound = domain_gradient_bound(LOSSES[name], self.domain, theta_max=self.theta_max)
+        gradient = (
+            LOSSES[name].example().mean_gradient(self.theta, self.x[None, :], np.array([self.y]))
+        )
+        bound = domain_gradient_bound(LOSSES[name].example(), self.domain, theta_max=self.theta_max)
         return float(np.abs(gradient).sum() / bound)
 
 
@@ -85,17 +87,17 @@ def test_replacing_one_record_moves_the_mean_by_at_most_the_sensitivity(
     for row in range(others + 1):
         x[row] = one.x * data.draw(PLACES)
         y[row] = data.draw(st.sampled_from([-1.0, 1.0])) * min(1.0, one.domain.target_bound)
-    if LOSSES[name].targets:
+    if LOSSES[name].has_classes():
         y = np.sign(y)
     replaced_x, replaced_y = x.copy(), y.copy()
     replaced_x[0], replaced_y[0] = one.x, one.y
-    bound = domain_gradient_bound(LOSSES[name], one.domain, theta_max=one.theta_max)
+    bound = domain_gradient_bound(LOSSES[name].example(), one.domain, theta_max=one.theta_max)
     for clip in (None, bound / 1000, bound / 2, bound * 10):
         a, b = (
             mean_gradient(
                 Shard(Records(features=features, targets=targets)),
                 one.theta,
-                loss=name,
+                loss=LOSSES[name].example(),
                 clip=clip,
             )
             for features, targets in ((x, y), (replaced_x, replaced_y))

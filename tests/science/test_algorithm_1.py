@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, draw_ticks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousDescent
 from learner.simulated.evaluation import Evaluation, optimum
 
-SQUARED = LOSSES["squared"]
+SQUARED = Squared()
 
 
 def make_shards(sizes, p, seed):

@@ -67,7 +67,7 @@ def measure(study, *, epsilon_factor=1.0, shards=None, size=None):
     )
     proposal = propose(settings, side, num_records=counts, seed=1, decision=step)
     proposal = replace(proposal, unit_scales=proposal.unit_scales / epsilon_factor)
-    world = World.of(shards, model_of(settings))
+    world = World.of(shards, model_of(settings, side))
     models = run_study(proposal, world, runs=RUNS, rng=np.random.default_rng(1))
     return world.evaluation.relative_fitness(models).mean()
 

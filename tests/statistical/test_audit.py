@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import owner.core
+from common.losses import Squared
 from common.privacy import NoisePlan
+from common.releases import GRADIENT, MOMENTS
 from owner.audit import CASES, AuditCase, Finding, audit, clopper_pearson, epsilon_lower_bound
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 
-SQUARED, CLIPPED = AuditCase("squared", False), AuditCase("squared", True)
+SQUARED, CLIPPED = AuditCase(Squared(), False), AuditCase(Squared(), True)
 TRIALS = 2500
 # So many that a true mechanism's bound lies below 60 % of it once in millions of runs.
 MANY = 5000
@@ -45,7 +47,7 @@ def strongest(findings: list[Finding]) -> dict[str, float]:
 def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
     folder: Path,
 ) -> None:
-    gradients = [case for case in CASES if not case.moments]
+    gradients = [case for case in CASES if case.release is GRADIENT]
     findings = audit(folder, trials=MANY, confidence=CONFIDENCE, cases=gradients)
     assert len(findings) == 3 * 6
     assert all(finding.holds for finding in findings)
@@ -55,7 +57,7 @@ def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
 
 
 def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
-    (moments,) = (case for case in CASES if case.moments)
+    (moments,) = (case for case in CASES if case.release is MOMENTS)
     shares = strongest(audit(folder, trials=2000, confidence=0.99, cases=[moments]))
     assert 0.3 < shares["one response"] <= 1
     assert shares["its coordinates"] <= 1

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from common.features import FeatureSettings, fit_feature_map
-from common.losses import LOSSES, Domain
+from common.losses import Domain, Squared
 from common.privacy import plan_noise
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
@@ -63,7 +63,7 @@ def test_what_leaves_an_owner_is_laplace_noise_of_theorem_1(
     owner.disconnect()
     # Theorem 1 and the exact gradient, computed here from the definitions alone.
     records = feature_map.apply(table, where="test")
-    exact = LOSSES["squared"].mean_gradient(theta, records.features, records.targets)
+    exact = Squared().mean_gradient(theta, records.features, records.targets)
     radius = feature_map.domain.l1_radius or math.inf
     bound = min(feature_map.domain.feature_bound.sum(), radius)
     xi = 2 * (2.0 * bound + feature_map.domain.target_bound) * bound

@@ -19,7 +19,7 @@ import numpy as np
 from common.errors import CoprivError
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 from owner.server import start_owner
 
 

@@ -34,7 +34,7 @@ from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "/copriv.v1.DataOwner"
@@ -50,7 +50,9 @@ LONGEST_SENTENCE = 400
 # Parts of exception texts and of paths.
 SECRETS = ("Traceback", "Error", "sqlite", "fuzz-", "shard.", ".py")
 
-Make = Callable[[random.Random], tuple[str, bytes]]
+# The method, the message, and words of the refusal that it must get: "" for any.
+Made = tuple[str, bytes, str]
+Make = Callable[[random.Random], Made]
 
 
 class FuzzedOwner:
@@ -68,7 +70,7 @@ class FuzzedOwner:
         shard.to_parquet(folder / "shard.parquet")
         settings = {
             "name": "fuzzed",
-            "data": {"path": "shard.parquet"},
+            "data": {"path": "shard.parquet", "columns": list(shard)},
             "policy": {
                 "epsilon_per_study": "1",
                 "epsilon_lifetime": "1" if spent else "100",
@@ -79,7 +81,11 @@ class FuzzedOwner:
         self.ledger = folder / "ledger.sqlite"
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "owner.cli", "serve", str(folder / "owner.toml")],
+            [
+                *(sys.executable, "-m", "owner.cli", "serve", str(folder / "owner.toml")),
+                "--with-parent",
+            ],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
@@ -102,7 +108,7 @@ class FuzzedOwner:
             epsilon=Fraction(1),
         )
         self.enrol()
-        self.last = [self.ask(sequence) for sequence in (1, 2, 3)][-1]
+        self.last = [self.charged(sequence) for sequence in (1, 2, 3)][-1]
         self.before = read_studies(self.ledger)[1]
 
     def send(self, method: str, message: bytes) -> bytes:
@@ -114,6 +120,15 @@ class FuzzedOwner:
 
     def ask(self, sequence: int) -> bytes:
         return self.send("AnswerOnce", query(sequence, np.full(4, 0.1 * sequence)))
+
+    def charged(self, sequence: int) -> bytes:
+        """A response that is in the ledger when it arrives here."""
+        response = self.ask(sequence)
+        (entry,) = read_studies(self.ledger)[1]
+        stored = codec.vector_to_pb(np.frombuffer(entry.account.last_response, dtype="<f8"))
+        assert entry.account.answered == sequence, "a response was released before its charge"
+        assert stored == pb.Response.FromString(response).gradient
+        return response
 
     @property
     def resident_bytes(self) -> int:
@@ -131,8 +146,9 @@ class FuzzedOwner:
         self.channel.close()
         self.process.terminate()
         assert self.process.wait(20) == 0
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
         self.log.close()
         assert verify_ledger(self.ledger) == []
         logged = Path(self.log.name).read_text()
@@ -145,24 +161,27 @@ def query(sequence: int, theta: np.ndarray, study: str = "open") -> bytes:
     return made.SerializeToString()
 
 
-def wrong_query(rng: random.Random) -> tuple[str, bytes]:
+def wrong_query(rng: random.Random) -> Made:
     """A query that must be refused: responses 1 to 3 were given, 4 is next."""
     theta = np.array([rng.uniform(-THETA_MAX, THETA_MAX) for _ in range(4)])
     bad_numbers = [math.nan, math.inf, -math.inf, 1e308, -1e308, THETA_MAX * 2]
     bad_numbers += [math.nextafter(THETA_MAX, 1), -math.nextafter(THETA_MAX, 1)]
     kind = rng.randrange(7)
     if kind == 0:
-        theta[rng.randrange(4)] = rng.choice(bad_numbers)
-        return "AnswerOnce", query(4, theta)
+        bad = rng.choice(bad_numbers)
+        theta[rng.randrange(4)] = bad
+        words = "leaves the box" if math.isfinite(bad) else "not a finite number"
+        return "AnswerOnce", query(4, theta), words
     if kind == 1:
         size = rng.choice([0, 1, 3, 5, 8, 1000, 50_000])
-        return "AnswerOnce", query(4, np.zeros(size))
+        return "AnswerOnce", query(4, np.zeros(size)), f"theta has {size} coordinates"
     if kind == 2:
         sequence = rng.choice([0, 1, 2, 3, 5, 6, 11, 2**31, 2**63, 2**64 - 1])
-        return "AnswerOnce", query(sequence, theta)
+        words = "given for another theta" if sequence == 3 else "out of order"
+        return "AnswerOnce", query(sequence, theta), words
     if kind == 3:
         study = rng.choice(["", "Open", "open ", "x" * 10_000, "\0", "öpen", "../open"])
-        return "AnswerOnce", query(4, theta, study)
+        return "AnswerOnce", query(4, theta, study), "no such study"
     message = pb.Query(study_id="open", sequence=4)
     message.theta.length = rng.choice([0, 3, 5, 2**32 - 1, 10**9])
     message.theta.data = theta.astype("<f8").tobytes()[: rng.choice([0, 7, 31, 32])]
@@ -171,8 +190,9 @@ def wrong_query(rng: random.Random) -> tuple[str, bytes]:
     if kind == 4:
         message.ClearField("theta")
     if kind == 5:
-        return "AnswerOnce", rng.randbytes(rng.randrange(1, 60))
-    return "AnswerOnce", message.SerializeToString()
+        return "AnswerOnce", rng.randbytes(rng.randrange(1, 60)), ""
+    words = "theta has 0 coordinates" if kind == 4 else "a vector declares"
+    return "AnswerOnce", message.SerializeToString(), words
 
 
 def wrong_terms(owner: FuzzedOwner) -> Make:
@@ -184,7 +204,7 @@ def wrong_terms(owner: FuzzedOwner) -> Make:
     rationals += [("5e-324", "1"), ("1", "1" + "0" * 60), ("9" * 61, "1"), ("9" * 60, "1")]
     rationals += [("1.5", "1"), ("٣", "1"), ("2", "1"), ("1", "9" * 19), ("NaN", "1"), ("+1", "1")]
 
-    def make(rng: random.Random) -> tuple[str, bytes]:
+    def make(rng: random.Random) -> Made:
         message = pb.StudyTerms()
         message.CopyFrom(good)
         message.study_id = f"new-{rng.randrange(10**9)}"
@@ -208,7 +228,7 @@ def wrong_terms(owner: FuzzedOwner) -> Make:
             message.study_id, message.kappa = "open", rng.choice([0, 2, 2**32 - 1])
         else:
             message.feature_map = rng.choice(maps)
-        return "Enroll", message.SerializeToString()
+        return "Enroll", message.SerializeToString(), ""
 
     return make
 
@@ -251,12 +271,13 @@ def damaged(owner: FuzzedOwner) -> Make:
     bases = [("Enroll", terms.SerializeToString())]
     bases += [("AnswerOnce", query(sequence, np.full(4, 0.3))) for sequence in (1, 2, 3, 4, 5)]
 
-    def at_random(rng: random.Random) -> tuple[str, bytes]:
+    def at_random(rng: random.Random) -> Made:
         """A message of the right form and arbitrary content."""
         if rng.random() < 0.5:
             size = rng.choice([0, 1, 3, 4, 4, 4, 5, 100])
             theta = np.frombuffer(rng.randbytes(8 * size), dtype="<f8")
-            return "AnswerOnce", query(rng.choice([0, 1, 2, 4, 5, rng.getrandbits(64)]), theta)
+            sequence = rng.choice([0, 1, 2, 4, 5, rng.getrandbits(64)])
+            return "AnswerOnce", query(sequence, theta), ""
         message = pb.StudyTerms()
         message.CopyFrom(terms)
         message.theta_max, message.clip = np.frombuffer(rng.randbytes(16), dtype="<f8")
@@ -264,9 +285,9 @@ def damaged(owner: FuzzedOwner) -> Make:
         message.epsilon.numerator = str(rng.getrandbits(rng.randrange(1, 250)))
         message.epsilon.denominator = str(rng.getrandbits(rng.randrange(1, 250)))
         message.kappa = rng.getrandbits(32)
-        return "Enroll", message.SerializeToString()
+        return "Enroll", message.SerializeToString(), ""
 
-    def make(rng: random.Random) -> tuple[str, bytes]:
+    def make(rng: random.Random) -> Made:
         if rng.random() < 0.5:
             return at_random(rng)
         method, message = rng.choice(bases)
@@ -283,7 +304,7 @@ def damaged(owner: FuzzedOwner) -> Make:
                 case _:
                     content[place : place + 8] = struct.pack("<d", rng.choice([math.nan, 1e300]))
             content = content or bytearray(b"\0")
-        return method, bytes(content)
+        return method, bytes(content), ""
 
     return make
 
@@ -297,17 +318,18 @@ def barrage(owner: FuzzedOwner, makes: list[Make], *, messages: int, rng: random
     }
 
     def settle() -> None:
-        call = waiting.popleft()
+        call, words = waiting.popleft()
         status, sentence = call.code(), call.details()
         assert status in REFUSALS, (status, sentence)
+        assert words in sentence, (words, sentence)
         assert len(sentence) <= LONGEST_SENTENCE, len(sentence)
         assert sentence.isprintable(), sentence
         assert not any(word in sentence for word in SECRETS), sentence
         statuses[status.name] += 1
 
     for _ in range(messages):
-        method, content = rng.choice(makes)(rng)
-        waiting.append(calls[method].future(content, timeout=60))
+        method, content, words = rng.choice(makes)(rng)
+        waiting.append((calls[method].future(content, timeout=60), words))
         if len(waiting) > WINDOW:
             settle()
     while waiting:

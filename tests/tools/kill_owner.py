@@ -38,7 +38,7 @@ from learner.network.grpc_owner import GrpcOwner
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.runner import Pace, run
-from owner.ledger_rows import read_studies, verify_ledger
+from owner.ledger_reading import read_studies, verify_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 MORTAL = ROOT / "tests" / "tools" / "mortal_owner.py"
@@ -69,7 +69,7 @@ def write_owner(folder: Path) -> tuple[Path, str]:
     tables[1].to_parquet(folder / "shard.parquet")
     settings = {
         "name": "mortal",
-        "data": {"path": "shard.parquet"},
+        "data": {"path": "shard.parquet", "columns": list(tables[1])},
         "policy": {
             "epsilon_per_study": "1",
             "epsilon_lifetime": "100000",
@@ -138,13 +138,13 @@ class Lives:
         self.kills += 1
         self.steps["random"] += 1
 
-    def end(self, pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
-        self.wait_for_death()
+    def end(self) -> None:
+        """End the life under way, if there is one, and the process that begins them."""
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # A life ends with the input that began it.
         self.process.stdin.close()
         self.process.wait(10)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
 
@@ -182,7 +182,8 @@ class Run:
             responses=RESPONSES,
             epsilon=Fraction(1, 3),
         )
-        self.thread = threading.Thread(target=self._go)
+        # Where a check fails it would look for its owner for ever.
+        self.thread = threading.Thread(target=self._go, daemon=True)
         self.thread.start()
 
     def _go(self) -> None:
@@ -229,6 +230,14 @@ def kill(folder: Path, *, kills: int, seed: int) -> dict[str, Any]:
     """Kill the owner ``kills`` times under load: at each step in turn, and at random moments."""
     settings, feature_map = write_owner(folder)
     lives = Lives(settings, random.Random(seed))
+    try:
+        return killed(lives, feature_map, folder, kills=kills)
+    finally:
+        lives.end()
+
+
+def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[str, Any]:
+    """What came of so many kills."""
     runs: list[Run] = []
     began = time.monotonic()
     # The first life only takes a port.
@@ -261,7 +270,8 @@ def kill(folder: Path, *, kills: int, seed: int) -> dict[str, Any]:
     for one in runs:
         _refuses_more(one)
         one.witness.disconnect()
-    lives.end(pid)
+    os.kill(pid, signal.SIGKILL)
+    lives.wait_for_death()
     ledger = folder / "ledger.sqlite"
     entries = read_studies(ledger)[1]
     assert [entry.account.answered for entry in entries] == [RESPONSES] * len(runs)

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import owner.ledger
 from owner.answering import DataOwner
 from owner.ledger import Ledger
 from owner.server import start_owner
@@ -33,7 +32,7 @@ def arm(step: str, number: int) -> None:  # noqa: C901
             os.kill(os.getpid(), signal.SIGKILL)
 
     charge, answer, send = Ledger.charge, DataOwner.answer, OwnerService.Answer
-    statement = {"in_transaction": "INSERT INTO charges", "at_commit": "COMMIT"}.get(step, "")
+    statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
 
     def traced(sql: str) -> None:
         if sql.startswith(statement):
@@ -47,11 +46,11 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         charge(self, **values)
         self._db.set_trace_callback(None)
 
-    def killing_mark(lock: int, total: int) -> None:
+    def killing_keep(self: Ledger, book: Any) -> None:
         # The last thing of a charge: it is committed, its caller does not know yet.
         if sys._getframe(1).f_code is charge.__code__:
             reached()
-        write_mark(lock, total)
+        keep(self, book)
 
     def killing_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
         response = answer(self, *arguments, **values)
@@ -66,8 +65,8 @@ def arm(step: str, number: int) -> None:  # noqa: C901
     if step in {"before_charge", "in_transaction", "at_commit"}:
         Ledger.charge = killing_charge  # type: ignore[method-assign]
     elif step == "after_commit":
-        write_mark = owner.ledger._write_mark
-        owner.ledger._write_mark = killing_mark
+        keep = Ledger._keep
+        Ledger._keep = killing_keep  # type: ignore[method-assign]
     elif step == "before_send":
         DataOwner.answer = killing_answer  # type: ignore[method-assign]
     elif step == "after_send":
@@ -75,11 +74,18 @@ def arm(step: str, number: int) -> None:  # noqa: C901
 
 
 def live(settings: Path, port: int, step: str, number: int) -> None:
-    """One life, which ends by SIGKILL."""
+    """One life, which ends by SIGKILL, or when whoever began it is gone."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
     arm(step, number)
     running = start_owner(settings, listen=f"127.0.0.1:{port}", insecure_noise_seed=None)
     print(running.port, os.getpid(), flush=True)
     threading.Event().wait()
+
+
+def _end_with_input() -> None:
+    """Nothing is written while a life lasts, so the input ends with whoever writes it."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
 
 
 def main() -> None:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.losses import LOSSES, Domain, Regulariser, domain_gradient_bound
+from common.losses import LOSSES, Domain, Loss, Regulariser, Squared, domain_gradient_bound, loss_of
+from common.terms import StudyTerms
 
 NUMBERS = st.floats(-3, 3, allow_subnormal=False)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_slopes_are_the_derivative_of_values(name: str) -> None:
-    loss = LOSSES[name]
+    loss = LOSSES[name].example()
     z = np.linspace(-4.03, 4.01, 41)
     y = np.where(np.arange(41) % 2 == 0, 1.0, -1.0)
     h = 1e-6
@@ -29,7 +32,7 @@ def test_slopes_are_the_derivative_of_values(name: str) -> None:
 def test_no_record_and_theta_in_the_domain_exceed_the_bound(
     name: str, x: list[float], theta: list[float], target: float
 ) -> None:
-    loss = LOSSES[name]
+    loss = LOSSES[name].example()
     domain = Domain(feature_bound=np.array([3.0, 3.0]), target_bound=3.0)
     y = np.array([target if loss.targets is None else (1.0 if target >= 0 else -1.0)])
     gradient = loss.mean_gradient(np.array(theta), np.array([x]), y)
@@ -39,7 +42,7 @@ def test_no_record_and_theta_in_the_domain_exceed_the_bound(
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_some_record_and_theta_reach_the_bound(name: str) -> None:
-    loss = LOSSES[name]
+    loss = LOSSES[name].example()
     domain = Domain(feature_bound=np.array([0.5, 2.0, 1.0]), target_bound=3.0)
     theta = np.full(3, -0.7)
     y = np.array([3.0 if loss.targets is None else 1.0])
@@ -48,11 +51,53 @@ def test_some_record_and_theta_reach_the_bound(name: str) -> None:
     assert np.abs(gradient).sum() == pytest.approx(bound, rel=1e-12)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_slope_computed_at_rounded_margins_leaves_its_bound_by_no_more_than_is_counted(
+    name: str,
+) -> None:
+    """Margins and targets off by k roundoffs: the slope is at most k roundoffs too steep."""
+    loss = LOSSES[name].example()
+    off = 2.0**-30
+    for z_bound, y_bound in ((0.1, 0.3), (1.0, 1.0), (40.0, 3.0), (1e6, 1e-3)):
+        y_bound = 1.0 if loss.has_classes() else y_bound  # noqa: PLW2901
+        z = np.linspace(-z_bound, z_bound, 2001) * (1 + off)
+        y = np.array([-1.0, 1.0]) if loss.has_classes() else np.linspace(-y_bound, y_bound, 41)
+        y = y if loss.has_classes() else y * (1 + off)
+        steepest = np.max(np.abs(loss.slopes(z[:, None], y[None, :])))
+        counted = off * loss.rounded_size(z_bound, y_bound)
+        assert steepest <= loss.slope_bound(z_bound, y_bound) + counted * (1 + 1e-6)
+        assert loss.rounded_size(z_bound, y_bound) >= loss.slope_bound(z_bound, y_bound)
+
+
+def test_a_loss_that_does_not_say_how_its_slopes_round_cannot_be_made() -> None:
+    class Forgetful(Loss):
+        name = "forgetful"
+        values = slopes = slope_bound = Squared.values
+
+    with pytest.raises(TypeError, match="rounded_size"):
+        Forgetful()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_terms_name_a_loss_with_its_parameters(
+    name: str, make_terms: Callable[..., StudyTerms]
+) -> None:
+    loss = LOSSES[name].example()
+    assert loss_of(make_terms(**loss.as_terms())) == loss
+
+
+def test_terms_with_a_loss_that_is_none_are_refused(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    with pytest.raises(ValueError, match="loss must be one of squared, hinge, logistic"):
+        loss_of(make_terms(loss="Squared"))
+
+
 def test_an_l1_radius_shrinks_the_bound_about_quadratically() -> None:
     wide = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1)
     narrow = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1, l1_radius=3.0)
-    ratio = domain_gradient_bound(LOSSES["squared"], wide, theta_max=1.0) / domain_gradient_bound(
-        LOSSES["squared"], narrow, theta_max=1.0
+    ratio = domain_gradient_bound(Squared(), wide, theta_max=1.0) / domain_gradient_bound(
+        Squared(), narrow, theta_max=1.0
     )
     assert 90 < ratio <= 100
 

@@ -11,11 +11,11 @@ import pytest
 from common.losses import Domain
 from common.privacy import (
     epsilon_per_response,
-    gradient_bound,
     l1_sensitivity,
     noise_scale,
     plan_noise,
 )
+from common.releases import gradient_bound
 from common.terms import StudyTerms
 from owner.mechanism import SecureNoise
 
@@ -100,3 +100,38 @@ def test_terms_whose_noise_integers_cannot_hold_are_refused(
     terms = make_terms(responses=10**9, horizon=10**9, epsilon=Fraction(1, 10**9))
     with pytest.raises(ValueError, match="epsilon"):
         plan_noise(terms, DOMAIN, num_records=100)
+
+
+@pytest.mark.parametrize("key", ["epsilon", "responses", "kappa"])
+def test_a_share_of_nothing_or_by_nothing_is_refused(key: str) -> None:
+    values = {"epsilon": Fraction(1), "responses": 1, "kappa": 1} | {key: 0}
+    with pytest.raises(ValueError, match="greater than 0"):
+        epsilon_per_response(**values)
+
+
+def test_a_clip_hides_no_bound_at_which_sums_overflow(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    giant = Domain(feature_bound=np.full(4, 1e60), target_bound=3.0)
+    with pytest.raises(ValueError, match="one record's gradient is bounded by"):
+        plan_noise(make_terms(clip=1.0), giant, num_records=100)
+
+
+def test_more_records_than_64_bits_hold_are_refused(make_terms: Callable[..., StudyTerms]) -> None:
+    terms = make_terms(responses=1, epsilon=Fraction(100))
+    with pytest.raises(ValueError, match="num_records"):
+        plan_noise(terms, DOMAIN, num_records=2**40)
+
+
+def test_sensitivity_counts_the_floating_point_error_of_slopes(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    """A clipped slope comes of numbers that are as large as the domain lets them be."""
+    wide = Domain(feature_bound=np.full(4, 3e6), target_bound=3.0)
+    near, far = (
+        plan_noise(make_terms(clip=1e-3), domain, num_records=100) for domain in (DOMAIN, wide)
+    )
+    largest = 2 * (2.0 * 12e6 + 3.0) * 12e6
+    added = far.noise_scale - near.noise_scale
+    # Sixteen operations and one for each feature, in either of two shards.
+    assert added >= 0.99 * 10 * 2 * 20 * 2.0**-53 * largest

@@ -49,7 +49,7 @@ def open_owner(
         )
         values: dict[str, Any] = {
             "name": "owner-a",
-            "table": PrivateTable(records, where="test"),
+            "table": PrivateTable(records, where="test", columns=records.columns),
             "ledger": Ledger(
                 fast_folder / ledger, owner="owner-a", fingerprint=fingerprint(records)
             ),

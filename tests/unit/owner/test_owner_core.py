@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.losses import LOSSES, Domain
+from common.losses import LOSSES, Domain, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
 from owner.core import (
@@ -30,22 +30,24 @@ DOMAIN = Domain(feature_bound=np.ones(3), target_bound=1.0)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
 def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss: str, clip: float | None) -> None:
-    y = Y if LOSSES[loss].targets is None else np.sign(Y)
+    y = Y if not LOSSES[loss].has_classes() else np.sign(Y)
     expected = np.zeros(3)
     for features, target in zip(X, y, strict=True):
-        one = LOSSES[loss].mean_gradient(THETA, features[None, :], np.array([target]))
+        one = LOSSES[loss].example().mean_gradient(THETA, features[None, :], np.array([target]))
         norm = np.abs(one).sum()
         if clip is not None and norm > clip:
             one = one * (clip / norm)
         expected += one / len(y)
-    got = mean_gradient(Shard(Records(features=X, targets=y)), THETA, loss=loss, clip=clip)
+    got = mean_gradient(
+        Shard(Records(features=X, targets=y)), THETA, loss=LOSSES[loss].example(), clip=clip
+    )
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
 
 
 def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() -> None:
     other = X.copy()
     other[7] = [50.0, -80.0, 3.0]
-    for loss in LOSSES:
+    for loss in (kind.example() for kind in LOSSES.values()):
         a = mean_gradient(
             Shard(Records(features=X, targets=np.sign(Y))), THETA, loss=loss, clip=0.5
         )
@@ -57,7 +59,7 @@ def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() ->
 
 def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
     shard = Shard(Records(features=np.zeros((2, 3)), targets=np.ones(2)))
-    np.testing.assert_array_equal(mean_gradient(shard, THETA, loss="squared", clip=1.0), 0.0)
+    np.testing.assert_array_equal(mean_gradient(shard, THETA, loss=Squared(), clip=1.0), 0.0)
 
 
 def test_release_is_the_gradient_plus_the_noise_on_the_grid(
@@ -72,6 +74,16 @@ def test_release_is_the_gradient_plus_the_noise_on_the_grid(
     np.testing.assert_allclose(response - noise * grid, gradient, atol=grid)
 
 
+def test_noise_is_added_to_integers_and_rounded_after(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    plan = plan_noise(make_terms(), DOMAIN, num_records=50)
+    grid = 2.0**plan.grid_exponent
+    # As floats, 2^53 + 1 is 2^53 before anything is added to it.
+    noise = np.full(3, 2**53 + 1, dtype=np.int64)
+    assert (release(np.full(3, grid), noise, plan) / grid).tolist() == [2.0**53 + 2] * 3
+
+
 @pytest.mark.parametrize(
     ("gradient", "noise"),
     [
@@ -79,6 +91,9 @@ def test_release_is_the_gradient_plus_the_noise_on_the_grid(
         (np.zeros(3), np.zeros(4, dtype=np.int64)),
         (np.array([0.0, np.nan, 0.0]), np.zeros(3, dtype=np.int64)),
         (np.array([0.0, np.inf, 0.0]), np.zeros(3, dtype=np.int64)),
+        (np.array([0.0, -np.inf, 0.0]), np.zeros(3, dtype=np.int64)),
+        (np.array([0.0, 1e300, 0.0]), np.zeros(3, dtype=np.int64)),
+        (np.array([0.0, -1e300, 0.0]), np.zeros(3, dtype=np.int64)),
     ],
 )
 def test_what_the_sampler_would_let_through_is_refused(
@@ -90,17 +105,17 @@ def test_what_the_sampler_would_let_through_is_refused(
 
 
 @pytest.mark.parametrize(
-    "theta",
+    ("theta", "words"),
     [
-        np.zeros(2),
-        np.array([0.0, np.nan, 0.0]),
-        np.array([0.0, -np.inf, 0.0]),
-        np.array([0.0, 0.0, np.nextafter(1.0, 2.0)]),
-        np.array([np.nextafter(-1.0, -2.0), 0.0, 0.0]),
+        (np.zeros(2), "theta has 2 coordinates"),
+        (np.array([0.0, np.nan, 0.0]), "not a finite number"),
+        (np.array([0.0, -np.inf, 0.0]), "not a finite number"),
+        (np.array([0.0, 0.0, np.nextafter(1.0, 2.0)]), "leaves the box"),
+        (np.array([np.nextafter(-1.0, -2.0), 0.0, 0.0]), "leaves the box"),
     ],
 )
-def test_theta_outside_the_box_is_refused(theta: np.ndarray) -> None:
-    with pytest.raises(MalformedError):
+def test_theta_outside_the_box_is_refused(theta: np.ndarray, words: str) -> None:
+    with pytest.raises(MalformedError, match=words):
         check_theta(theta, dimension=3, theta_max=1.0)
 
 
@@ -129,4 +144,16 @@ def test_retry_is_replayed_and_another_theta_refused() -> None:
 def test_a_number_out_of_order_is_refused(sequence: int) -> None:
     account = Account(promised=9, answered=2, last_digest="x")
     with pytest.raises(OrderError):
+        next_step(account, sequence=sequence, digest="x")
+
+
+def test_number_0_is_no_retry_of_nothing() -> None:
+    with pytest.raises(OrderError, match="out of order"):
+        next_step(Account(promised=9), sequence=0, digest="")
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_a_closed_study_answers_and_replays_nothing(sequence: int) -> None:
+    account = Account(promised=9, answered=1, last_digest="x", closed=True)
+    with pytest.raises(OrderError, match="closed"):
         next_step(account, sequence=sequence, digest="x")

@@ -162,7 +162,9 @@ def test_counted_frequencies_approach_the_known_ones():
     counts = np.bincount(slots, minlength=2).astype(float)
     state = replace(alg.initial_state(), k=len(slots), counts=counts)
     known = algorithm(2, frequency=rates).inverse_frequency
-    assert [alg._factor(state, i) for i in (0, 1)] == pytest.approx(known, rel=0.05)
+    assert [alg.factor(i, k=state.k, counts=state.counts) for i in (0, 1)] == pytest.approx(
+        known, rel=0.05
+    )
 
 
 def test_those_who_answered_speak_for_the_whole_group():

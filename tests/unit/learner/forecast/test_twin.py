@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Regulariser
+from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.moments import SecondMoments
@@ -16,7 +16,7 @@ from learner.forecast.world import World
 from learner.simulated.schedules import Attendance
 
 P = 3
-MODEL = Model(loss=LOSSES["squared"], regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
+MODEL = Model(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
 
 
 def make_records(size, seed):

@@ -14,7 +14,9 @@ P = 4
 
 
 def model_of(name="squared"):
-    return Model(loss=LOSSES[name], regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
+    return Model(
+        loss=LOSSES[name].example(), regulariser=Regulariser(coefficient=1e-5), theta_max=2.0
+    )
 
 
 def records_of(sizes, *, spread, seed, classes=False):
@@ -75,11 +77,11 @@ def test_a_known_group_plays_its_owner():
     assert np.ptp(np.log(real)) > 0.5  # else any deal would do
 
 
-@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("clip", [None, 0.7])
 def test_played_gradients_are_those_of_the_whole_distribution(name, clip):
     public = groups_of(
-        records_of([300] * 6, spread=0.2, seed=4, classes=name != "squared"), name=name
+        records_of([300] * 6, spread=0.2, seed=4, classes=LOSSES[name].has_classes()), name=name
     )
     world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal

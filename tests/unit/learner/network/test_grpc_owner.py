@@ -1,14 +1,18 @@
-"""A stream of queries never makes the learner wait longer than its deadline."""
+"""What an owner sends never makes the learner wait, or hold, more than it agreed to."""
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import namedtuple
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
+from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
-from learner.network.grpc_owner import _Stream
+from learner.network.grpc_owner import GrpcOwner, _retry_after, _Stream
 
 
 class Call:
@@ -77,3 +81,93 @@ def test_a_stream_that_answers_no_more_is_given_up(
     assert gives_up(stream, within=LONG)
     stream.end()
     assert calls[0].cancelled == 1
+
+
+class Endless(Call):
+    """A call that answers without being asked, for as long as anybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__(iter(()), answers=0, ends=False, is_over=False)
+        self.sent = 0
+
+    def __iter__(self) -> Iterator[pb.Response]:
+        for self.sent in itertools.count(1):
+            yield pb.Response(sequence=self.sent)
+
+
+def test_one_answer_is_read_for_each_query_whatever_an_owner_sends() -> None:
+    call = Endless()
+    stream = _Stream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
+    assert [stream.ask(pb.Query()).sequence for _ in range(3)] == [1, 2, 3]
+    assert call.sent == 3
+    stream.end()
+
+
+Item = namedtuple("Item", ["key", "value"])
+
+
+class Refusal:
+    """A status with trailing metadata."""
+
+    def __init__(self, *values: object) -> None:
+        self._values = values
+
+    def trailing_metadata(self) -> list[Item]:
+        return [Item("other", "7"), *(Item("retry-after-ms", value) for value in self._values)]
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        (("250",), 0.25),
+        (("1",), 0.01),
+        ((), None),
+        (("",), None),
+        (("0",), None),
+        (("-5",), None),
+        (("+5",), None),
+        (("5.0",), None),
+        (("1e3",), None),
+        (("inf",), None),
+        (("٣",), None),
+        (("²",), None),
+        ((" 5",), None),
+        (("9" * 10,), None),
+        (("9" * 400,), None),
+        (("0" * 5000 + "1",), None),
+        ((b"\xff",), None),
+        (("x", "30"), 0.03),
+    ],
+)
+def test_a_time_to_come_back_is_a_few_digits_or_none(
+    values: tuple[object, ...], seconds: float | None
+) -> None:
+    assert _retry_after(Refusal(*values)) == seconds  # type: ignore[arg-type]
+
+
+def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:
+    owner = GrpcOwner("north", "127.0.0.1:1", deadline=10 * LONG)
+    waiting = threading.Event()
+
+    class BusyError(Refusal, grpc.RpcError):
+        pass
+
+    def refuses() -> None:
+        waiting.set()
+        raise BusyError("90000")
+
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            owner._call(refuses)
+        except UnreachableError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    assert waiting.wait(LONG)
+    owner.disconnect()
+    asking.join(LONG)
+    assert not asking.is_alive()
+    assert "let go of" in str(failures[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
@@ -32,8 +32,8 @@ def make_records(n=600, *, seed=1, classes=False):
 
 def conditions(epsilon, *, loss="squared", public=None, kind="asynchronous"):
     return Conditions(
-        public=make_records(classes=loss != "squared") if public is None else public,
-        loss=LOSSES[loss],
+        public=make_records(classes=LOSSES[loss].has_classes()) if public is None else public,
+        loss=LOSSES[loss].example(),
         bound=BOUND,
         epsilons=np.full(N, float(epsilon)),
         num_records=SIZES,
@@ -79,12 +79,12 @@ def measured(horizon, clip, step, epsilon, runs=20):
     result = run_replicates(
         algorithm,
         np.broadcast_to(SLOTS[:horizon, None], (horizon, runs)),
-        gradients=record_gradients(shards, loss=LOSSES["squared"], clip=clip),
+        gradients=record_gradients(shards, loss=Squared(), clip=clip),
         noise=laplace_noise(
             2 * clip * promised / (SIZES * epsilon), num_features=P, rng=np.random.default_rng(3)
         ),
     )
-    evaluation = Evaluation(shards=shards, loss=LOSSES["squared"], regulariser=G, theta_max=1.0)
+    evaluation = Evaluation(shards=shards, loss=Squared(), regulariser=G, theta_max=1.0)
     return float(np.mean(evaluation.relative_fitness(result.central)))
 
 
@@ -128,13 +128,13 @@ def test_synchronous_rounds_are_chosen_too(kind):
     models = run_rounds(
         algorithm,
         replicates=10,
-        gradients=record_gradients(shards, loss=LOSSES["squared"], clip=10.0),
+        gradients=record_gradients(shards, loss=Squared(), clip=10.0),
         noise=laplace_noise(
             2 * 10.0 * choice.horizon / (SIZES * 3), num_features=P, rng=np.random.default_rng(3)
         ),
         step=np.full(10, choice.step * factor),
     )
-    evaluation = Evaluation(shards=shards, loss=LOSSES["squared"], regulariser=G, theta_max=1.0)
+    evaluation = Evaluation(shards=shards, loss=Squared(), regulariser=G, theta_max=1.0)
     psi = evaluation.relative_fitness(models)
     start = evaluation.relative_fitness(np.zeros((1, P)))
     assert np.mean(psi) < 0.2 * start

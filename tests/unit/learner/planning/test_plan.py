@@ -210,9 +210,17 @@ def test_the_step_alone_is_chosen_for_a_published_study(public):
 @pytest.mark.parametrize(
     ("section", "changes", "words"),
     [
-        ("algorithm", {"name": "moments", "horizon": 9}, "horizon does not belong to moments"),
+        (
+            "algorithm",
+            {"name": "moments", "horizon": 9},
+            "algorithm.horizon belongs to asynchronous",
+        ),
         ("algorithm", {"horizon": "auto", "rho": 1.0}, 'horizon = "auto" needs step = "auto"'),
-        ("algorithm", given(name="synchronous-2"), "rho does not belong to synchronous-2"),
+        (
+            "algorithm",
+            given(name="synchronous-2"),
+            "algorithm.rho belongs to asynchronous and synchronous-1",
+        ),
         ("algorithm", given(initial_step=1.0), "initial_step belongs to synchronous-2"),
         ("algorithm", given(step="auto"), 'either rho = NUMBER or step = "auto"'),
         ("algorithm", given(name="synchronous-1", average="tail"), "average"),
@@ -238,10 +246,10 @@ def test_moments_are_for_squared_loss_and_the_domains_bound():
         settings_of(algorithm={"name": "moments"}, privacy={"clip": 1.0})
 
 
-def test_a_schedule_needs_clocks_that_can_be_drawn_ahead():
+def test_a_schedule_needs_clocks_that_can_be_drawn_ahead(public):
     settings = settings_of(privacy={"clip": 1.0}, algorithm=given(horizon=2_000_000))
     with pytest.raises(InputError, match="at most 1,000,000"):
-        decide(settings, None, num_records=COUNTS, seed=1)
+        decide(settings, public, num_records=COUNTS, seed=1)
 
 
 def test_auto_without_public_records_names_the_key(public):

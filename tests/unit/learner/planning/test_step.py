@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import InputError
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Hinge, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import draw_slots
@@ -46,7 +46,7 @@ def choose(algorithm, public, *, noise=0.0, loss="squared", clip=None, seed=0):
     return choose_rho(
         algorithm,
         public,
-        loss=LOSSES[loss],
+        loss=LOSSES[loss].example(),
         noise_scales=np.full(len(algorithm.weights), noise),
         clip=clip,
         rng=np.random.default_rng(seed),
@@ -63,7 +63,7 @@ def measured(algorithm, shards, step, noise, runs=100):
         noise=laplace_noise(np.full(N, noise), num_features=P, rng=rng),
     )
     evaluation = Evaluation(
-        shards=shards, loss=LOSSES["squared"], regulariser=algorithm.regulariser, theta_max=1.0
+        shards=shards, loss=Squared(), regulariser=algorithm.regulariser, theta_max=1.0
     )
     return float(np.mean(evaluation.relative_fitness(result.central)))
 
@@ -108,7 +108,7 @@ def test_the_choices_rho_has_the_choices_step():
 def test_the_largest_stable_step_lets_no_tick_sequence_grow(num_owners):
     public = make_records()
     algorithm = make_algorithm(num_owners, theta_max=1e9, rule="corrected")
-    limit = largest_stable_step(algorithm, public, loss=LOSSES["squared"])
+    limit = largest_stable_step(algorithm, public, loss=Squared())
     centred = replace(public, targets=np.zeros(len(public)))  # the optimum is 0
     gram = Moments.of([centred] * num_owners)
     top = np.linalg.eigh(gram.gram[0])[1][:, -1]
@@ -145,7 +145,7 @@ def test_a_clip_and_kinks_and_curves_are_simulated_on_records():
 def test_hinge_steps_are_bounded_by_half_of_the_box():
     public = Records(features=np.full((4, 1), 2.0), targets=np.ones(4))
     algorithm = make_algorithm(2, num_features=1, theta_max=3.0)
-    step = largest_stable_step(algorithm, public, loss=LOSSES["hinge"])
+    step = largest_stable_step(algorithm, public, loss=Hinge())
     # The strongest answer, 2, has weight 1/2: the copy moves by step * 1.
     assert step == pytest.approx(3.0)
 

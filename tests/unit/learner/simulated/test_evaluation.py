@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from sklearn.svm import LinearSVC
 
 from common.errors import InputError
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Hinge, Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.simulated.evaluation import Evaluation, fitness, optimum, union
 
@@ -23,11 +23,13 @@ def make_records(n=300, p=4, *, classes=True, seed=1):
 def best(records, name, c, theta_max=50.0):
     theta = optimum(
         records,
-        loss=LOSSES[name],
+        loss=LOSSES[name].example(),
         regulariser=Regulariser(coefficient=c),
         theta_max=theta_max,
     )
-    return theta, fitness(theta, records, loss=LOSSES[name], regulariser=Regulariser(coefficient=c))
+    return theta, fitness(
+        theta, records, loss=LOSSES[name].example(), regulariser=Regulariser(coefficient=c)
+    )
 
 
 def test_squared_optimum_is_the_closed_form():
@@ -44,13 +46,15 @@ def test_squared_optimum_without_regulariser_copes_with_dependent_features():
     assert best(twice, "squared", 0.0)[1] == pytest.approx(best(records, "squared", 0.0)[1])
 
 
-@pytest.mark.parametrize("name", ["squared", "logistic"])
+@pytest.mark.parametrize("name", [name for name, kind in LOSSES.items() if kind.curvature])
 @pytest.mark.parametrize("theta_max", [0.1, 0.4, 50.0])
 @pytest.mark.parametrize("c", [1e-5, 0.5])
 def test_smooth_optima_keep_the_conditions_of_the_box(name, theta_max, c):
-    records = make_records(classes=name == "logistic")
+    records = make_records(classes=LOSSES[name].has_classes())
     theta, _ = best(records, name, c, theta_max)
-    gradient = 2 * c * theta + LOSSES[name].mean_gradient(theta, records.features, records.targets)
+    gradient = 2 * c * theta + LOSSES[name].example().mean_gradient(
+        theta, records.features, records.targets
+    )
     inside = np.abs(theta) < theta_max * (1 - 1e-9)
     assert np.all(np.abs(theta) <= theta_max)
     assert np.max(np.abs(gradient[inside]), initial=0.0) < 1e-6
@@ -69,9 +73,7 @@ def test_logistic_optimum_is_where_newtons_method_ends():
         hessian = (x.T * (s * (1 - s))) @ x / len(y) + 2 * c * np.eye(4)
         gradient = x.T @ (s - (y + 1) / 2) / len(y) + 2 * c * newton
         newton = newton - np.linalg.solve(hessian, gradient)
-    value = fitness(
-        newton, records, loss=LOSSES["logistic"], regulariser=Regulariser(coefficient=c)
-    )
+    value = fitness(newton, records, loss=Logistic(), regulariser=Regulariser(coefficient=c))
     assert best(records, "logistic", c)[1] == pytest.approx(value, rel=1e-12)
 
 
@@ -86,9 +88,7 @@ def test_hinge_optimum_agrees_with_liblinear(c):
         tol=1e-9,
         max_iter=1_000_000,
     ).fit(records.features, records.targets)
-    value = fitness(
-        machine.coef_[0], records, loss=LOSSES["hinge"], regulariser=Regulariser(coefficient=c)
-    )
+    value = fitness(machine.coef_[0], records, loss=Hinge(), regulariser=Regulariser(coefficient=c))
     ours = best(records, "hinge", c)[1]
     assert ours == pytest.approx(value, rel=1e-6)
     assert ours <= value * (1 + 1e-9)
@@ -110,13 +110,13 @@ def test_hinge_optimum_without_regulariser_is_the_linear_program(theta_max):
     assert np.all(np.abs(theta) <= theta_max)
 
 
-@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("theta_max", [0.3, 50.0])
 def test_no_model_of_the_box_is_better_than_the_optimum(name, theta_max):
-    records = make_records(classes=name != "squared")
+    records = make_records(classes=LOSSES[name].has_classes())
     evaluation = Evaluation(
         shards=[records],
-        loss=LOSSES[name],
+        loss=LOSSES[name].example(),
         regulariser=Regulariser(coefficient=1e-5),
         theta_max=theta_max,
     )
@@ -128,18 +128,20 @@ def test_no_model_of_the_box_is_better_than_the_optimum(name, theta_max):
 
 
 @pytest.mark.parametrize("theta_max", [0.2, 9.0])  # the box holds the optimum back, or not
-@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("name", LOSSES)
 def test_relative_fitness_is_its_definition_for_many_models_at_once(name, theta_max):
-    shards = [make_records(80, classes=name != "squared", seed=s) for s in (3, 4)]
+    shards = [make_records(80, classes=LOSSES[name].has_classes(), seed=s) for s in (3, 4)]
     regulariser = Regulariser(coefficient=0.02)
     evaluation = Evaluation(
-        shards=shards, loss=LOSSES[name], regulariser=regulariser, theta_max=theta_max
+        shards=shards, loss=LOSSES[name].example(), regulariser=regulariser, theta_max=theta_max
     )
     thetas = np.random.default_rng(5).uniform(-0.4, 0.4, (3, 7, 4))
     psi = evaluation.relative_fitness(thetas)
     assert psi.shape == (3, 7)
     for index in np.ndindex(3, 7):
-        value = fitness(thetas[index], union(shards), loss=LOSSES[name], regulariser=regulariser)
+        value = fitness(
+            thetas[index], union(shards), loss=LOSSES[name].example(), regulariser=regulariser
+        )
         expected = value / evaluation.fitness_optimal - 1
         assert psi[index] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
@@ -148,7 +150,7 @@ def test_relative_fitness_does_not_lose_digits_near_the_optimum():
     records = make_records(classes=False)
     evaluation = Evaluation(
         shards=[records],
-        loss=LOSSES["squared"],
+        loss=Squared(),
         regulariser=Regulariser(coefficient=1e-5),
         theta_max=50.0,
     )
@@ -160,13 +162,11 @@ def test_relative_fitness_does_not_lose_digits_near_the_optimum():
 def test_alone_is_each_owners_own_optimum_judged_on_the_union():
     shards = [make_records(40, classes=False, seed=s) for s in (6, 7, 8)]
     regulariser = Regulariser(coefficient=0.01)
-    evaluation = Evaluation(
-        shards=shards, loss=LOSSES["squared"], regulariser=regulariser, theta_max=2.0
-    )
+    evaluation = Evaluation(shards=shards, loss=Squared(), regulariser=regulariser, theta_max=2.0)
     alone = evaluation.relative_fitness_alone
     assert alone.shape == (3,)
     assert np.all(alone > 0)
-    own = optimum(shards[1], loss=LOSSES["squared"], regulariser=regulariser, theta_max=2.0)
+    own = optimum(shards[1], loss=Squared(), regulariser=regulariser, theta_max=2.0)
     assert alone[1] == pytest.approx(evaluation.fitness(own) / evaluation.fitness_optimal - 1)
     single = replace(evaluation, shards=shards[:1])
     assert single.relative_fitness_alone == pytest.approx([0.0], abs=1e-15)
@@ -177,8 +177,8 @@ def test_no_records_and_a_perfect_fit_are_refused():
     perfect = Records(features=np.ones((2, 1)), targets=np.zeros(2))
     g = Regulariser(coefficient=0.0)
     with pytest.raises(InputError, match="no records"):
-        optimum(empty, loss=LOSSES["squared"], regulariser=g, theta_max=1.0)
+        optimum(empty, loss=Squared(), regulariser=g, theta_max=1.0)
     with pytest.raises(InputError, match="not defined"):
-        Evaluation(
-            shards=[perfect], loss=LOSSES["squared"], regulariser=g, theta_max=1.0
-        ).relative_fitness(np.zeros(1))
+        Evaluation(shards=[perfect], loss=Squared(), regulariser=g, theta_max=1.0).relative_fitness(
+            np.zeros(1)
+        )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Tick, draw_slots, each_alone
@@ -63,7 +63,7 @@ def one_run(algorithm, shards, slots, noise, gradient):
 
 
 def squared(shard, theta):
-    return LOSSES["squared"].mean_gradient(theta, shard.features, shard.targets)
+    return Squared().mean_gradient(theta, shard.features, shard.targets)
 
 
 @pytest.mark.parametrize("num_owners", [1, 2, 3, FEW_OWNERS + 1])
@@ -114,11 +114,11 @@ def test_runs_may_have_frequencies_of_their_own():
         assert together.central[run] == pytest.approx(alone.central[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["squared", "hinge", "logistic"])
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("clip", [None, 0.4])
 def test_records_answer_like_the_owners(name, clip):
-    shards = make_shards(3, classes=name != "squared")
-    loss = LOSSES[name]
+    shards = make_shards(3, classes=LOSSES[name].has_classes())
+    loss = LOSSES[name].example()
 
     def clipped(shard, theta):
         rows = [
@@ -143,7 +143,7 @@ def test_moments_answer_like_records():
     rng = np.random.default_rng(4)
     thetas, slots = rng.uniform(-1, 1, (30, P)), rng.integers(4, size=30)
     by_moments = moment_gradients(Moments.of(shards))(slots, thetas)
-    by_records = record_gradients(shards, loss=LOSSES["squared"])(slots, thetas)
+    by_records = record_gradients(shards, loss=Squared())(slots, thetas)
     assert by_moments == pytest.approx(by_records, rel=1e-12, abs=1e-13)
 
 

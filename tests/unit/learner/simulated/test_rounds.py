@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Regulariser
+from common.losses import LOSSES, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.clocks import draw_ticks, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
@@ -41,13 +41,13 @@ def test_each_run_follows_the_algorithm(kind, loss):
             return SynchronousAverage(initial_step=step, **COMMON)
         return SynchronousDescent(rho=step * T**2, projection=kind == "descent", **COMMON)
 
-    shards = make_shards(loss == "hinge")
+    shards = make_shards(LOSSES[loss].has_classes())
     noise = np.random.default_rng(2).laplace(0, 0.5, (T * N, R, P))
     pages = iter(noise)
     many = run_rounds(
         algorithm(1.0),
         replicates=R,
-        gradients=record_gradients(shards, loss=LOSSES[loss]),
+        gradients=record_gradients(shards, loss=LOSSES[loss].example()),
         noise=lambda slots: next(pages),
         step=steps if kind == "average" else steps * T**2,
     )
@@ -57,7 +57,9 @@ def test_each_run_follows_the_algorithm(kind, loss):
         for k, tick in enumerate(draw_ticks(synchronous_rounds(N), T)):
             theta = one.query_point(state, tick)
             answers = {
-                i: LOSSES[loss].mean_gradient(theta, shards[i].features, shards[i].targets)
+                i: LOSSES[loss]
+                .example()
+                .mean_gradient(theta, shards[i].features, shards[i].targets)
                 + noise[k * N + i, run]
                 for i in range(N)
             }
@@ -82,7 +84,7 @@ def test_owners_that_are_away_are_stood_for_as_in_the_algorithm(averages):
     many = run_rounds(
         algorithm,
         replicates=R,
-        gradients=record_gradients(shards, loss=LOSSES["squared"]),
+        gradients=record_gradients(shards, loss=Squared()),
         noise=lambda slots: next(pages),
         present=present,
         on_round=lambda k, models: rounds.append((k, models.copy())),
@@ -92,7 +94,7 @@ def test_owners_that_are_away_are_stood_for_as_in_the_algorithm(averages):
         for k, tick in enumerate(draw_ticks(synchronous_rounds(N), T)):
             theta = algorithm.query_point(state, tick)
             answers = {
-                i: LOSSES["squared"].mean_gradient(theta, shards[i].features, shards[i].targets)
+                i: Squared().mean_gradient(theta, shards[i].features, shards[i].targets)
                 + noise[k, i, run]
                 for i in tick.owners
                 if present[k, run, i]

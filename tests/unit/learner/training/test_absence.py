@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from common.errors import UnreachableError
 from common.losses import Regulariser
-from learner.algorithms.asynchronous import weighted_gradient
 from learner.algorithms.clocks import Tick
+from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
@@ -79,3 +80,25 @@ def test_those_that_answer_stand_for_those_that_are_away():
     assert weighted_gradient(weights, tick, there) == pytest.approx([(1.0 + 4.0) / 0.7])
     everybody = there | {1: np.array([1.0])}
     assert weighted_gradient(weights, tick, everybody) == pytest.approx([5.3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"study_id": "another"}, "owner north answered for another study"),
+        ({"sequence": 7}, "owner north answered number 7, number 1 was asked"),
+    ],
+)
+def test_an_answer_to_what_was_not_asked_is_named(
+    changes, words, feature_map, table_maker, make_terms
+):
+    class Confused(MemoryOwner):
+        def answer(self, query):
+            return replace(super().answer(query), **changes)
+
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    line = OwnerLine(Confused("north", shard, seed=1), make_terms())
+    line.enroll()
+    assert line.ask(np.zeros(4)) is None
+    assert line.left is not None
+    assert words in line.left

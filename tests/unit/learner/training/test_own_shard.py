@@ -11,7 +11,7 @@ import pytest
 
 from common.errors import OrderError
 from common.features import FeatureMap
-from common.losses import LOSSES
+from common.losses import Squared
 from common.terms import Query, Records, StudyTerms
 from learner.training.line import OwnLine
 from learner.training.memory_owner import OwnShard
@@ -31,7 +31,7 @@ def test_it_answers_exactly_neither_clipped_nor_noised(
     own = OwnShard("own", records)
     own.enroll(make_terms(clip=clip))
     asked = Query(study_id="study-1", sequence=1, theta=THETA)
-    exact = LOSSES["squared"].mean_gradient(THETA, records.features, records.targets)
+    exact = Squared().mean_gradient(THETA, records.features, records.targets)
     assert own.answer(asked).gradient == pytest.approx(exact, rel=1e-12)
     assert own.answer(asked).gradient.tobytes() == own.answer(asked).gradient.tobytes()
 

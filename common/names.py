@@ -1,0 +1,49 @@
+"""Names of owners, learners and studies: what they may be, wherever one is typed or sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+__all__ = ["NAME_RULE", "Name", "check_name"]
+
+NAME_RULE = "letters, digits and . _ - only, and neither . nor .."
+_CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+LONGEST = 64
+
+
+def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
+    """A name as it is; it may become part of a path, so it is never a folder's own sign.
+
+    Args:
+      name: The name.
+      also: Further characters that it may have.
+      longest: How many characters it may have.
+
+    Raises:
+      ValueError: It is none.
+
+    >>> check_name("mount-sinai.2"), check_name("ada@bank", also="@")
+    ('mount-sinai.2', 'ada@bank')
+    >>> check_name("..")
+    Traceback (most recent call last):
+    ValueError: expected a name of up to 64 letters, digits and . _ - only, and neither . nor ..
+    """
+    plain = name.translate(dict.fromkeys(map(ord, also), "-"))
+    if len(name) > longest or name in {".", ".."} or not _CHARACTERS.fullmatch(plain):
+        raise ValueError(f"expected a name of up to {longest} {_rule(also)}")
+    return name
+
+
+def _rule(also: str) -> str:
+    """The rule in words, with the further characters.
+
+    >>> _rule("@")
+    'letters, digits and . _ - @ only, and neither . nor ..'
+    """
+    return NAME_RULE.replace("_ -", " ".join(["_ -", *also]))
+
+
+Name = Annotated[str, AfterValidator(check_name)]

@@ -1,0 +1,79 @@
+"""What every algorithm shares: the protocol that the driver loop needs, checks, and one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from learner.algorithms.clocks import Tick
+
+__all__ = ["Algorithm", "check_numbers", "weighted_gradient"]
+
+Vector = NDArray[np.float64]
+State = TypeVar("State")
+
+
+class Algorithm(Protocol[State]):
+    """What the driver loop needs: it asks at ``query_point`` and applies what comes back."""
+
+    def initial_state(self) -> State:
+        """The state before the first tick."""
+
+    def query_point(self, state: State, tick: Tick) -> Vector:
+        """The model at which the tick's owners are asked for a gradient, shape (p,)."""
+
+    def apply_responses(self, state: State, tick: Tick, responses: Mapping[int, Vector]) -> State:
+        """The state after the noisy mean gradients, shape (p,) each, by owner index."""
+
+    def central_model(self, state: State) -> Vector:
+        """The result so far, shape (p,)."""
+
+
+def check_numbers(weights: Vector, **positive: float) -> None:
+    """Refuse weights that are no shares, and numbers that are not positive and finite.
+
+    Raises:
+      InputError: It names the number, its value and what was expected.
+
+    >>> check_numbers(np.array([0.25, 0.75]), rho=1e-3)
+    """
+    if not (np.all(weights > 0) and abs(np.sum(weights) - 1) < 1e-9):
+        raise InputError(
+            f"weights: got {weights}, expected positive shares of the records that sum to 1"
+        )
+    for name, value in positive.items():
+        if not 0 < value < np.inf:
+            raise InputError(f"{name}: got {value}, expected a finite number above 0")
+
+
+def weighted_gradient(weights: Vector, tick: Tick, responses: Mapping[int, Vector]) -> Vector:
+    r"""Sum of (n_i/n) Q_bar_i over the tick's owners, in their order, shape (p,).
+
+    An owner that is away leaves the others to speak for all: of the tick's owners S, those in
+    A answered, and
+
+    .. math:: \frac{\sum_{S} n_i}{\sum_{A} n_i} \sum_{i \in A} \frac{n_i}{n} \bar Q_i
+
+    keeps the tick's weight. No response is lost by it: what an absent owner was charged for
+    comes with a later tick, when it is back and repeats its answer.
+
+    >>> weights, both = np.array([0.25, 0.75]), Tick(1.0, (0, 1))
+    >>> weighted_gradient(weights, both, {0: np.array([4.0]), 1: np.array([8.0])})
+    array([7.])
+    >>> weighted_gradient(weights, both, {0: np.array([4.0])})
+    array([4.])
+
+    References: Remark 2 of Farokhi et al. (2021) for several owners at the same time.
+    """
+    # One fixed order of additions, so that equal seeds give equal bits over any transport.
+    first, *others = (owner for owner in tick.owners if owner in responses)
+    total: Vector = weights[first] * responses[first]
+    for owner in others:
+        total = total + weights[owner] * responses[owner]
+    if len(others) + 1 < len(tick.owners):
+        total = total * (weights[list(tick.owners)].sum() / weights[[first, *others]].sum())
+    return total

@@ -1,0 +1,194 @@
+"""Every algorithm with what may be asked about it before it is made.
+
+An algorithm is added here; whoever plans, decides, checks settings or tells a run asks its entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from common.losses import Regulariser
+from common.releases import GRADIENT, MOMENTS, Release
+from learner.algorithms.asynchronous import Asynchronous, Rule
+from learner.algorithms.clocks import Groups, Tick, first_ticks, synchronous_rounds
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.protocol import Algorithm
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+
+__all__ = ["ALGORITHMS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated", "simulated"]
+
+Vector = NDArray[np.float64]
+Clocks = Callable[[], Iterable[Tick]]
+Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments
+"""The algorithms that :mod:`learner.simulated` runs many studies of at once."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setup:
+    """What a study says to any algorithm; each takes what it uses.
+
+    Args:
+      weights: Shares n_i/n of the records, one per owner, summing to 1.
+      num_features: The number p of coordinates of a model.
+      theta_max: Half the side of the box of admissible models, L-infinity norm.
+      regulariser: The term g.
+      horizon: The number T of communications or rounds.
+      constant: The step's constant, by whatever key.
+      rule: "printed", "corrected" or None for the algorithm's own.
+      groups: Owners that are asked at the same time; empty where each is asked alone.
+      frequency: Remark 4's frequencies where they are known, or None.
+      counted: Whether they are counted as the run goes.
+      tail_average: Whether the result is the mean over the last half of the ticks.
+    """
+
+    weights: Vector
+    num_features: int
+    theta_max: float
+    regulariser: Regulariser
+    horizon: int
+    constant: float
+    rule: Rule | None = None
+    groups: Groups = ()
+    frequency: Vector | None = None
+    counted: bool = False
+    tail_average: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kind:
+    """What an algorithm says about itself.
+
+    Args:
+      make: The algorithm of a study.
+      ticks: (what starts the owners' clocks, number of owners) -> its ticks.
+      constant: The key of its step's constant in ``[algorithm]``; None where it has no step.
+      uses: The other keys of ``[algorithm]``, and "groups", that not every algorithm has.
+      is_schedulable: Whether owners take turns, so that each may promise its own count of ticks.
+      release: What it asks of owners.
+    """
+
+    make: Callable[[Setup], Algorithm[Any]]
+    ticks: Callable[[Clocks, int], Iterable[Tick]]
+    constant: str | None
+    uses: frozenset[str] = frozenset()
+    is_schedulable: bool = False
+    release: Release = GRADIENT
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All keys that it has and others have not."""
+        steps = set() if self.constant is None else {"horizon", "step", self.constant}
+        return self.uses | steps
+
+    def responses(self, horizon: int) -> int:
+        """How many responses are asked of each owner, where no schedule counts them.
+
+        >>> [ALGORITHMS[name].responses(40) for name in ("asynchronous", "moments")]
+        [40, 1]
+        """
+        return self.release.most_responses or horizon
+
+
+def _asynchronous(setup: Setup) -> Asynchronous:
+    return Asynchronous(
+        weights=setup.weights,
+        num_features=setup.num_features,
+        horizon=setup.horizon,
+        rho=setup.constant,
+        theta_max=setup.theta_max,
+        regulariser=setup.regulariser,
+        rule=setup.rule or "printed",
+        groups=setup.groups,
+        frequency=setup.frequency,
+        counted=setup.counted,
+        tail_average=setup.tail_average,
+    )
+
+
+def _descent(setup: Setup) -> SynchronousDescent:
+    return SynchronousDescent(
+        weights=setup.weights,
+        num_features=setup.num_features,
+        horizon=setup.horizon,
+        rho=setup.constant,
+        theta_max=setup.theta_max,
+        regulariser=setup.regulariser,
+        projection=setup.rule != "printed",
+    )
+
+
+def _average(setup: Setup) -> SynchronousAverage:
+    return SynchronousAverage(
+        weights=setup.weights,
+        num_features=setup.num_features,
+        horizon=setup.horizon,
+        initial_step=setup.constant,
+        theta_max=setup.theta_max,
+        regulariser=setup.regulariser,
+    )
+
+
+def _moments(setup: Setup) -> SecondMoments:
+    return SecondMoments(
+        weights=setup.weights,
+        num_features=setup.num_features,
+        theta_max=setup.theta_max,
+        regulariser=setup.regulariser,
+    )
+
+
+def _as_they_tick(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
+    del num_owners
+    return clocks()
+
+
+def _in_rounds(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
+    del clocks
+    return synchronous_rounds(num_owners)
+
+
+def _each_once(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
+    return first_ticks(clocks(), num_owners)
+
+
+ALGORITHMS: dict[str, Kind] = {
+    "asynchronous": Kind(
+        make=_asynchronous,
+        ticks=_as_they_tick,
+        constant="rho",
+        uses=frozenset(
+            {"rule", "average", "initiative", "interval", "clocks", "correction", "groups"}
+        ),
+        is_schedulable=True,
+    ),
+    "synchronous-1": Kind(
+        make=_descent, ticks=_in_rounds, constant="rho", uses=frozenset({"rule"})
+    ),
+    "synchronous-2": Kind(make=_average, ticks=_in_rounds, constant="initial_step"),
+    # An owner is told what an algorithm asks by the release's name alone (copriv-owner check).
+    MOMENTS.name: Kind(make=_moments, ticks=_each_once, constant=None, release=MOMENTS),
+}
+"""Every algorithm, by its name."""
+
+OPTIONAL_KEYS = frozenset[str]().union(*(kind.keys for kind in ALGORITHMS.values()))
+"""The keys that not every algorithm has."""
+
+
+def simulated(algorithm: Algorithm[Any]) -> Simulated:
+    """The same algorithm, where studies of it can be simulated.
+
+    Raises:
+      InputError: They cannot, so nothing is forecast or chosen for it.
+    """
+    if not isinstance(algorithm, Simulated):
+        raise InputError(
+            f"algorithm: studies of {type(algorithm).__name__} are not simulated, so nothing is "
+            'forecast or chosen for it; give numbers instead of "auto"'
+        )
+    return algorithm

@@ -1,0 +1,139 @@
+r"""What may be changed about Algorithm 1 without changing its equations.
+
+*Groups* (Remark 2): fixed sets of owners asked at the same time, each counting as one larger owner.
+*Frequencies* (Remark 4): who ticks more often moves the model by less at a tick.
+*The tail's average*: the result is the mean of theta_L over the last half of the ticks.
+
+References: Remarks 2 and 4 of Farokhi et al. (2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import InputError
+from learner.algorithms.clocks import Groups, Tick, each_alone
+from learner.algorithms.protocol import check_numbers
+
+__all__ = ["Variants", "inverse_frequency"]
+
+Vector = NDArray[np.float64]
+
+# An owner that is back after a long absence must not throw the model into a corner of the box.
+LARGEST_COUNTED_FACTOR = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variants:
+    """Groups, frequencies and the tail's average.
+
+    Args:
+      weights: Shares n_i/n of the records, one per owner, summing to 1.
+      horizon: The number T of ticks of the study.
+      groups: Fixed sets of owners asked at the same time, each counting as one larger owner
+        (Remark 2); N is then their number. Empty: every owner by itself.
+      frequency: Relative frequency of the ticks of each owner or group, shape (N,), in any
+        unit; gradients are scaled inversely to it (Remark 4). None: equal frequencies.
+      counted: Whether the frequencies of Remark 4 are counted as the run goes instead: an owner
+        that had c of the k ticks so far is scaled by (k + N)/(N (c + 1)), at most by 10. It is 1
+        at first, and depends on nothing but the ticks applied, so a resumed run repeats it.
+      tail_average: Whether the result is the mean of theta_L over the last half of the ticks,
+        free post-processing, instead of the last theta_L.
+
+    """
+
+    weights: Vector
+    horizon: int
+    groups: Groups = ()
+    frequency: Vector | None = None
+    counted: bool = False
+    tail_average: bool = False
+
+    def check(self, **positive: float) -> None:
+        """Refuse what the equations are not defined for.
+
+        Args:
+          positive: The algorithm's own numbers, which must be positive and finite.
+
+        Raises:
+          InputError: A number is wrong, a group leaves an owner out, or frequencies are not N
+            positive numbers.
+        """
+        check_numbers(self.weights, horizon=self.horizon, **positive)
+        owners, rates = [i for group in self._groups for i in group], self.frequency
+        if sorted(owners) != list(range(len(self.weights))):
+            raise InputError(
+                f"groups: got {self.groups}, expected each of the {len(self.weights)} owners once"
+            )
+        if rates is not None and not (
+            rates.shape == (self.num_copies,) and np.all(rates > 0) and np.all(np.isfinite(rates))
+        ):
+            raise InputError(
+                f"frequency: got {rates}, expected {self.num_copies} finite numbers above 0"
+            )
+        if rates is not None and self.counted:
+            raise InputError("frequency: expected none where frequencies are counted; leave it out")
+
+    @property
+    def num_copies(self) -> int:
+        """N: the number of owners, or of groups."""
+        return len(self._groups)
+
+    @property
+    def tail_start(self) -> int:
+        """The number of ticks before those that the tail average is taken over."""
+        return self.horizon // 2
+
+    @cached_property
+    def inverse_frequency(self) -> Vector:
+        """Remark 4: mean frequency over own frequency, shape (N,); exactly 1 for equal ones."""
+        rates = np.ones(self.num_copies) if self.frequency is None else self.frequency
+        return inverse_frequency(rates)
+
+    def slot(self, tick: Tick) -> int:
+        """The index of the copy that belongs to the tick's owners."""
+        if tick.owners not in self._slots:
+            raise InputError(
+                f"tick: got owners {tick.owners}, expected one of {self._groups}; "
+                "give the clocks the algorithm's groups"
+            )
+        return self._slots[tick.owners]
+
+    def factor(self, slot: int, *, k: int, counts: Vector | None) -> float:
+        """Remark 4's factor after k ticks: from known frequencies, or from the counts so far."""
+        if counts is None:
+            return float(self.inverse_frequency[slot])
+        N = self.num_copies
+        return float(min((k + N) / (N * (counts[slot] + 1)), LARGEST_COUNTED_FACTOR))
+
+    def no_counts(self) -> Vector | None:
+        """The counts before the first tick, shape (N,); None where nobody counts."""
+        return np.zeros(self.num_copies) if self.counted else None
+
+    def one_more(self, counts: Vector | None, slot: int) -> Vector | None:
+        """The counts after a tick of this copy."""
+        return None if counts is None else counts + (np.arange(self.num_copies) == slot)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return self.groups or each_alone(len(self.weights))
+
+    @cached_property
+    def _slots(self) -> dict[tuple[int, ...], int]:
+        return {group: slot for slot, group in enumerate(self._groups)}
+
+
+def inverse_frequency(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Remark 4's factors: mean over own frequency, along the first axis; exactly 1 for equal ones.
+
+    >>> inverse_frequency(np.array([[1.0, 3.0], [3.0, 3.0]]))
+    array([[2.        , 1.        ],
+           [0.66666667, 1.        ]])
+    """
+    # Ratios first: equal frequencies then give exactly N/N.
+    factors: NDArray[np.float64] = (frequency[:, None] / frequency[None, :]).sum(axis=0)
+    return factors / len(frequency)

@@ -1,0 +1,168 @@
+r"""What an owner says, compared with what it was asked and with what can be.
+
+Nothing that an owner says of its records can be checked here; that is the price of their privacy.
+But much follows from public facts: the terms that were asked, the bounds of the feature map and
+n_i give the scale of the noise, and both together how large an answer can be.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from common.errors import InputError, RefusedError
+from common.features import FeatureMap
+from common.losses import Domain
+from common.privacy import plan_noise
+from common.releases import release_of
+from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.texts import printable
+
+__all__ = ["Promise", "check_description", "check_enrollment", "check_response"]
+
+# More records cannot be served: their noise would not fit an integer of 64 bits.
+MOST_RECORDS = 2**39
+MOST_NAMES = 100_000
+LONGEST_NAME = 1_000
+# Another version of the program may round the sensitivity up a little more or less.
+NOISE_TOLERANCE = 1e-6
+# A draw of Laplace noise is longer than so many scales with a probability of exp(-128).
+LONGEST_DRAW_SCALES = 128.0
+_DIGEST = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What answers of an owner can be, once it has enrolled.
+
+    Args:
+      dimension: The number of coordinates.
+      largest: The largest absolute value of one, in gradient units: what records can make, and
+        the longest noise.
+    """
+
+    dimension: int
+    largest: float
+
+
+def check_description(said: OwnerDescription, *, name: str) -> OwnerDescription:
+    """A description that may be true; only n_i of it is believed, and nothing depends on the rest.
+
+    Args:
+      said: What the owner says of itself.
+      name: Its name in the study.
+
+    Raises:
+      InputError: It is another owner.
+      RefusedError: No owner is like this.
+    """
+    if said.name != name:
+        raise InputError(
+            f"owner {name} says that its name is {printable(said.name, 80)!r}; use that name in "
+            "the study, or set its address right"
+        )
+    if not 0 < said.num_records <= MOST_RECORDS:
+        raise RefusedError(
+            f"owner {name} says that it has {said.num_records} records, expected 1 to "
+            f"{MOST_RECORDS}; ask its operator"
+        )
+    names = (*said.columns, *said.losses)
+    if len(names) > MOST_NAMES or any(len(one) > LONGEST_NAME for one in names):
+        raise RefusedError(
+            f"owner {name} sent {len(names)} names of columns and losses, expected at most "
+            f"{MOST_NAMES} of at most {LONGEST_NAME} characters; ask its operator"
+        )
+    if not _DIGEST.fullmatch(said.feature_map_digest):
+        raise RefusedError(
+            f"owner {name} sent a digest of its feature map that is none, expected 64 hexadecimal "
+            "digits or nothing; ask its operator"
+        )
+    return said
+
+
+def check_enrollment(said: Enrollment, terms: StudyTerms, *, name: str, held: int) -> Promise:
+    """An enrolment to exactly these terms, with the noise that they and n_i ask for.
+
+    Args:
+      said: What the owner agreed to.
+      terms: What it was asked.
+      name: Its name in the study.
+      held: Responses of the study that the learner holds.
+
+    Raises:
+      RefusedError: It agreed to something else, or counts responses that nobody has.
+    """
+    if said.answered - held not in (0, 1):
+        raise RefusedError(
+            f"owner {name} counts {said.answered} responses, this run holds {held}; the study "
+            "cannot go on with it, start a new run"
+        )
+    if (said.responses, said.epsilon) != (terms.responses, terms.epsilon):
+        raise RefusedError(
+            f"owner {name} agreed to {said.responses} responses for an epsilon of "
+            f"{float(said.epsilon):.6g}, it was asked for {terms.responses} for "
+            f"{float(terms.epsilon):.6g}; ask its operator"
+        )
+    if said.answered > said.responses:
+        raise RefusedError(
+            f"owner {name} counts {said.answered} responses of {said.responses} that it promised; "
+            "ask its operator"
+        )
+    domain = _domain(terms.feature_map)
+    try:
+        plan = plan_noise(terms, domain, num_records=said.num_records)
+    except ValueError as error:
+        raise RefusedError(
+            f"owner {name} agreed to noise that nobody can add ({error}); ask its operator"
+        ) from None
+    scale = plan.noise_scale
+    if not math.isclose(said.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
+        raise RefusedError(
+            f"owner {name} promises noise of scale {said.noise_scale:.6g}, the terms and its "
+            f"{said.num_records} records ask for {scale:.6g}; use the same version on both sides, "
+            "or ask its operator"
+        )
+    largest = release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
+    return Promise(dimension=plan.dimension, largest=largest)
+
+
+def check_response(said: Response, query: Query, promise: Promise, *, name: str) -> None:
+    """An answer to exactly this query, of the right length, and no larger than noise makes it.
+
+    Args:
+      said: What the owner answered.
+      query: What it was asked.
+      promise: What its enrolment came to.
+      name: The owner's name in the study.
+
+    Raises:
+      RefusedError: It is another answer, or one that would poison the model for all.
+    """
+    if said.study_id != query.study_id:
+        raise RefusedError(f"owner {name} answered for another study; ask its operator")
+    if said.sequence != query.sequence:
+        raise RefusedError(
+            f"owner {name} answered number {said.sequence}, number {query.sequence} was asked; "
+            "ask its operator"
+        )
+    gradient = said.gradient
+    if gradient.shape != (promise.dimension,) or not np.all(np.isfinite(gradient)):
+        raise RefusedError(
+            f"owner {name} sent {gradient.size} coordinates or one that is not finite, "
+            f"{promise.dimension} finite ones were expected; ask its operator"
+        )
+    if not np.max(np.abs(gradient)) <= promise.largest:
+        raise RefusedError(
+            f"owner {name} sent a coordinate of {np.max(np.abs(gradient)):.6g}, its noise allows "
+            f"{promise.largest:.6g} at most; ask its operator"
+        )
+
+
+@lru_cache(maxsize=4)
+def _domain(feature_map: str) -> Domain:
+    """The public bounds of a feature map, which is the same text for all owners of a study."""
+    return FeatureMap.from_json(feature_map).domain

@@ -1,0 +1,108 @@
+"""The line to one owner as a state machine: what is known of the owner, and what follows from it.
+
+======  =========  =====  ========
+state   event      next   action
+======  =========  =====  ========
+ready   lost       away   look
+ready   refused    left   part
+away    heard      back   nothing
+away    refused    away   nothing
+back    accepted   ready  welcome
+back    refused    left   part
+left    any        left   nothing
+======  =========  =====  ========
+
+Any other pair cannot happen: an owner that is away is not asked, and is looked for once at a time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from types import MappingProxyType
+
+__all__ = ["LineAction", "LineEvent", "LineState", "after"]
+
+
+class LineState(Enum):
+    """What is known of an owner.
+
+    * ``READY``: it answered the last time, or has just enrolled.
+    * ``AWAY``: it did not answer, and is looked for.
+    * ``BACK``: it replied to who looked for it; the next question takes the reply.
+    * ``LEFT``: it refuses, or says what cannot be; nobody asks it any more.
+    """
+
+    READY = "ready"
+    AWAY = "away"
+    BACK = "back"
+    LEFT = "left"
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a question may bring an answer now."""
+        return self in (LineState.READY, LineState.BACK)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the owner did not answer its last question yet."""
+        return self in (LineState.AWAY, LineState.BACK)
+
+
+class LineEvent(Enum):
+    """What happens on a line.
+
+    * ``LOST``: a question brought no answer.
+    * ``HEARD``: the owner replied to who looked for it, by an enrolment or a refusal.
+    * ``ACCEPTED``: that enrolment is the one that was agreed on.
+    * ``REFUSED``: the owner refuses for good, or says what cannot be.
+    """
+
+    LOST = "lost"
+    HEARD = "heard"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+
+
+class LineAction(Enum):
+    """What the line does about it.
+
+    * ``LOOK``: enrol again and again, in the background, until the owner replies.
+    * ``WELCOME``: say that it is back.
+    * ``PART``: say that it has left, and why.
+    """
+
+    NOTHING = "nothing"
+    LOOK = "look"
+    WELCOME = "welcome"
+    PART = "part"
+
+
+_TRANSITIONS = MappingProxyType(
+    {
+        (LineState.READY, LineEvent.LOST): (LineState.AWAY, LineAction.LOOK),
+        (LineState.READY, LineEvent.REFUSED): (LineState.LEFT, LineAction.PART),
+        (LineState.AWAY, LineEvent.HEARD): (LineState.BACK, LineAction.NOTHING),
+        # Refused elsewhere, such as an offer of long ago: who looks for it hears that too.
+        (LineState.AWAY, LineEvent.REFUSED): (LineState.AWAY, LineAction.NOTHING),
+        (LineState.BACK, LineEvent.ACCEPTED): (LineState.READY, LineAction.WELCOME),
+        (LineState.BACK, LineEvent.REFUSED): (LineState.LEFT, LineAction.PART),
+    }
+)
+
+
+def after(state: LineState, event: LineEvent) -> tuple[LineState, LineAction]:
+    """The next state, and what to do.
+
+    Raises:
+      ValueError: The event cannot happen in this state.
+
+    >>> state, action = after(LineState.READY, LineEvent.LOST)
+    >>> state.value, action.value
+    ('away', 'look')
+    """
+    if state is LineState.LEFT:
+        return state, LineAction.NOTHING
+    try:
+        return _TRANSITIONS[state, event]
+    except KeyError:
+        raise ValueError(f"a line that is {state.value} cannot be {event.value}") from None

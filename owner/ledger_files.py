@@ -1,0 +1,219 @@
+"""The files of a ledger: held by one process, and each marked with how far the ledger has come.
+
+SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME.lock stands beside them.
+What was charged last may stand in one of them alone. So the ledger's generation is noted on each
+of them, as an extended attribute, and in NAME.lock: whichever survives tells what was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.leaks import warn_of_readers
+from owner.ledger_rows import LedgerError
+
+__all__ = ["EMPTIED", "LedgerFiles", "Mark", "read_mark"]
+
+log = logging.getLogger("copriv.owner")
+
+SUFFIXES = ("", "-wal", "-shm", ".lock")
+ATTRIBUTE = "user.copriv.generation"
+MARK = re.compile(rb"generation ([ 0-9]{20}) ([0-9a-f]{8})\n")
+# A ledger of version 2 counted its responses beside it.
+OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
+LONGEST_MARK = 64
+
+EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far the ledger had come, by the furthest of its marks; 0 where there is none."""
+
+    generation: int = 0
+    responses: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything was ever noted."""
+        return self.generation > 0 or self.responses > 0
+
+
+def read_mark(path: Path) -> Mark:
+    """The furthest mark of all files of a ledger that are there.
+
+    Raises:
+      LedgerError: A mark is not what was written.
+    """
+    generations, responses = [0], 0
+    for suffix in SUFFIXES:
+        # No file, no attribute, or a file system that keeps none.
+        with contextlib.suppress(OSError):
+            text = os.getxattr(f"{path}{suffix}", ATTRIBUTE)
+            generations.append(_generation(text, path, suffix))
+    with contextlib.suppress(FileNotFoundError):
+        text = _start_of(Path(f"{path}.lock"))
+        old = OLD_MARK.fullmatch(text)
+        if old:
+            responses = int(old[1])
+        # A lock that was just made is empty, and after a power failure it may be zeros.
+        elif text.strip(b"\0"):
+            generations.append(_generation(text, path, ".lock"))
+    return Mark(max(generations), responses)
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LONGEST_MARK)
+
+
+def _generation(text: bytes, path: Path, suffix: str) -> int:
+    """The number of a mark, if it is whole."""
+    found = MARK.fullmatch(text)
+    if found is None or _mark_text(int(found[1])) != text:
+        raise LedgerError(
+            f"{path}{suffix}: the mark of how far the ledger has come is damaged; restore the "
+            "ledger with all its files from a copy"
+        )
+    return int(found[1])
+
+
+def _mark_text(generation: int) -> bytes:
+    number = f"{generation:>20}"
+    return f"generation {number} {hashlib.sha256(number.encode()).hexdigest()[:8]}\n".encode()
+
+
+class LedgerFiles:
+    """The files of one ledger, held by this process alone.
+
+    Guarantees:
+      * No other process holds any of the files, under whatever name.
+      * What the next start will find are the files that are written to, or nothing is written.
+
+    Raises:
+      LedgerError: The files cannot be written, are held by another process, or are not whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Closed only after SQLite's own: closing any handle of a file would drop its locks.
+        self._handles: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._attributes = True
+        try:
+            self._hold(".lock", os.O_CREAT)
+            self.mark = read_mark(path)
+            if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
+                raise LedgerError(f"{path}: {EMPTIED}")
+            self._hold("", os.O_CREAT)
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._hold(suffix, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def adopt(self) -> None:
+        """Hold and watch the files that SQLite has made by now as well."""
+        for suffix in SUFFIXES:
+            if suffix not in self._handles:
+                self._hold(suffix, 0)
+            # Made for its owner alone; a copy that was restored may not be.
+            warn_of_readers(Path(f"{self._path}{suffix}"))
+        self.check_in_place()
+
+    def check_in_place(self) -> None:
+        """Refuse to go on with a file that the next start will not find, or not all of it."""
+        for suffix, handle in self._handles.items():
+            held = os.fstat(handle)
+            try:
+                there = os.stat(f"{self._path}{suffix}")
+            except OSError:
+                there = None
+            if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+                raise self._lost(suffix)
+            # None of them ever gets shorter while it is in use.
+            if held.st_size < self._sizes.get(suffix, 0):
+                raise self._lost(suffix)
+            self._sizes[suffix] = held.st_size
+
+    def write_mark(self, generation: int) -> None:
+        """Note on every file how far the ledger has come.
+
+        Not synced, and a failure does not matter: a mark that lags makes its check weaker, and
+        what it tells of is on the disk already.
+        """
+        text = _mark_text(generation)
+        with contextlib.suppress(OSError):
+            os.pwrite(self._handles[".lock"], text, 0)
+        if not self._attributes:
+            return
+        for handle in self._handles.values():
+            try:
+                os.setxattr(handle, ATTRIBUTE, text)
+            except OSError as error:
+                if error.errno == errno.ENOTSUP:
+                    self._do_without_attributes()
+                    return
+
+    def close(self) -> None:
+        """Release the files; after SQLite has."""
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
+
+    def _do_without_attributes(self) -> None:
+        self._attributes = False
+        log.warning(
+            "%s: its file system keeps no extended attributes; only %s.lock tells whether the "
+            "ledger is the newest, keep the two together",
+            self._path,
+            self._path.name,
+        )
+
+    def _is_empty(self, suffix: str) -> bool:
+        """Whether a file is empty or not there."""
+        try:
+            return os.stat(f"{self._path}{suffix}").st_size == 0
+        except OSError:
+            return True
+
+    def _lost(self, suffix: str) -> LedgerError:
+        return LedgerError(
+            f"{self._path}{suffix}: the ledger was moved or replaced while in use, or cut short; "
+            "put the file back and start the owner again"
+        )
+
+    def _hold(self, suffix: str, flags: int) -> None:
+        """Take one file for this process alone; the lock ends with the process."""
+        name = f"{self._path}{suffix}"
+        try:
+            # Readable by its owner only: the ledger tells what was asked of the records.
+            handle = os.open(name, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        except FileNotFoundError:
+            if not flags:
+                raise
+            raise self._unwritable("No such file or directory") from None
+        except OSError as error:
+            raise self._unwritable(error.strerror) from None
+        self._handles[suffix] = handle
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LedgerError(
+                f"{self._path}: another process holds this ledger; stop it first, two owners must "
+                "not share one budget"
+            ) from None
+
+    def _unwritable(self, why: str | None) -> LedgerError:
+        return LedgerError(
+            f"{self._path}: the ledger or its folder cannot be written ({why}); make it writable, "
+            "or give a writable path as `ledger` in the owner's settings"
+        )

@@ -1,0 +1,173 @@
+"""Reading a ledger without changing it: for people, for `check`, and before it is served."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from owner.ledger_books import Book, Books
+from owner.ledger_checks import (
+    check_mark,
+    check_shard,
+    examined,
+    schema_version,
+    sound,
+)
+from owner.ledger_files import Mark, read_mark
+from owner.ledger_rows import LedgerError, StudyEntry, explained
+from owner.ledger_tables import BLOCKS, SCHEMA_VERSION, AccountRow
+from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
+
+__all__ = [
+    "History",
+    "check_version",
+    "read_for_shard",
+    "read_history",
+    "read_studies",
+    "snapshot",
+    "verify_ledger",
+]
+
+
+def read_studies(path: Path) -> tuple[dict[str, str], list[StudyEntry]]:
+    """The meta data and studies of a ledger, for people; it may be in use.
+
+    The shard's fingerprint is left out: who can guess a record could check the guess by it.
+
+    Raises:
+      LedgerError: There is no ledger, or it cannot be read.
+    """
+    with _opened(path) as (db, mark):
+        books = sound(db, path)
+        check_mark(books, mark, path)
+        return _told(books), _entries(db, books)
+
+
+@dataclass(frozen=True)
+class History:
+    """All that a ledger holds: texts by digest, and each study with the records of its charges."""
+
+    meta: dict[str, str]
+    texts: dict[str, str]
+    studies: list[tuple[StudyEntry, bytes]]
+
+
+def read_history(path: Path) -> History:
+    """A ledger with every charge; ``charges_of`` tells what its records say.
+
+    Raises:
+      LedgerError: There is no ledger, or it cannot be read.
+    """
+    with _opened(path) as (db, mark):
+        books = sound(db, path)
+        check_mark(books, mark, path)
+        texts = dict(db.execute("SELECT digest, text FROM texts"))
+        studies = [
+            (book.entry(account, texts.__getitem__), _records(db, account))
+            for book, account in _accounts(db, books)
+        ]
+        return History(_told(books), texts, studies)
+
+
+def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:
+    """The studies of a ledger, if it belongs to these records; nothing is written.
+
+    Raises:
+      LedgerError: It cannot be read, or it belongs to other records.
+    """
+    with _opened(path) as (db, mark):
+        books = sound(db, path)
+        check_shard(books.meta, path, fingerprint=fingerprint)
+        check_mark(books, mark, path)
+        return _entries(db, books)
+
+
+def verify_ledger(path: Path) -> list[str]:
+    """What is wrong with a ledger: one sentence for each finding, none for a sound one.
+
+    Raises:
+      LedgerError: There is no ledger, or it cannot be read.
+    """
+    with _opened(path) as (db, mark):
+        books, findings = examined(db, path)
+        if not findings:
+            check_mark(books, mark, path)
+    return findings
+
+
+@contextlib.contextmanager
+def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
+    """One state of a ledger, over a connection that cannot change it.
+
+    Not even by closing: a connection that may write would then move a log that is to be refused
+    into the ledger, and delete it.
+    """
+    # Only who may write can undo a transaction of the first start that was cut off.
+    mode = "rw" if Path(f"{path}-journal").exists() else "ro"
+    address = f"{path.as_uri()}?mode={mode}"
+    with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        yield db
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
+    """A ledger of this version; one of the version before is upgraded in memory."""
+    if not path.is_file():
+        raise LedgerError(f"{path}: there is no ledger; give the path in the owner's settings")
+    real = path.resolve()
+    # Before the ledger: what is charged in between is in the ledger and not yet in the mark.
+    with explained(path):
+        mark = read_mark(real)
+        with snapshot(real) as db:
+            if check_version(db, path) != OLD_VERSION:
+                yield db, mark
+                return
+            check_old(db, path)
+            with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+                db.execute("COMMIT")
+                db.backup(copy)
+                upgrade(copy, path)
+                yield copy, mark
+
+
+def check_version(db: sqlite3.Connection, path: Path) -> str:
+    """The version of a ledger's tables, if this program knows it."""
+    version = schema_version(db)
+    if version not in {SCHEMA_VERSION, OLD_VERSION}:
+        raise LedgerError(
+            f"{path}: schema version {version}, this program knows {SCHEMA_VERSION} and "
+            f"{OLD_VERSION}; use the program version that wrote the ledger"
+        )
+    return version
+
+
+def _told(books: Books) -> dict[str, str]:
+    return {key: value for key, value in books.meta.items() if key != "shard_fingerprint"}
+
+
+def _accounts(db: sqlite3.Connection, books: Books) -> Iterator[tuple[Book, AccountRow]]:
+    """Every study's book and account, oldest first."""
+    for book in books:
+        number = book.study.number
+        values = db.execute("SELECT * FROM accounts WHERE number = ?", (number,)).fetchone()
+        yield book, AccountRow(*values[:-1])
+
+
+def _entries(db: sqlite3.Connection, books: Books) -> list[StudyEntry]:
+    """Studies as typed records, oldest first."""
+    texts = dict(db.execute("SELECT digest, text FROM texts"))
+    return [book.entry(account, texts.__getitem__) for book, account in _accounts(db, books)]
+
+
+def _records(db: sqlite3.Connection, account: AccountRow) -> bytes:
+    """The records of all charges of a study, oldest first."""
+    first = account.number * BLOCKS
+    blocks = db.execute(
+        "SELECT records FROM charges WHERE position >= ? AND position < ? ORDER BY position",
+        (first, first + BLOCKS),
+    )
+    return b"".join(block for (block,) in blocks) + account.recent

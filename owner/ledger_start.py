@@ -1,0 +1,107 @@
+"""Opening a ledger to serve it: looked at first, written only when it is what it should be."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from owner.ledger_books import Books
+from owner.ledger_checks import check_mark, check_shard, schema_version, sound
+from owner.ledger_files import EMPTIED, Mark
+from owner.ledger_reading import check_version, snapshot
+from owner.ledger_rows import LedgerError
+from owner.ledger_tables import SCHEMA, SCHEMA_VERSION, as_time, create_tables, write_meta
+from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
+
+__all__ = ["now", "start_ledger", "transaction"]
+
+log = logging.getLogger("copriv.owner")
+
+
+def start_ledger(
+    path: Path, mark: Mark, *, owner: str, fingerprint: str
+) -> tuple[sqlite3.Connection, Books]:
+    """A connection to a ledger that may be charged, and its books.
+
+    A new one is made, one of the version before upgraded; a ledger that is refused is left as
+    it is, its log included.
+
+    Args:
+      path: The ledger's file, which this process holds.
+      mark: How far the ledger had come.
+      owner: Its owner's name, for a new ledger.
+      fingerprint: Of the records that the budget belongs to.
+
+    Raises:
+      LedgerError: It is damaged, older than its mark, or of other records.
+    """
+    version, books = _looked_at(path, mark, fingerprint)
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        # Written at once: a disk without room is found before anything is promised.
+        with transaction(db):
+            if version is None:
+                create_tables(db, SCHEMA)
+                books.meta = {
+                    "schema_version": SCHEMA_VERSION,
+                    "owner": owner,
+                    "shard_fingerprint": fingerprint,
+                    "created": now(),
+                }
+            elif version == OLD_VERSION:
+                log.info("%s: the ledger is upgraded to schema version %s", path, SCHEMA_VERSION)
+                upgrade(db, path)
+                books = sound(db, path)
+                check_mark(books, mark, path)
+            write_meta(db, books.meta | {"last_opened": now()})
+    except BaseException:
+        db.close()
+        raise
+    return db, books
+
+
+def _looked_at(path: Path, mark: Mark, fingerprint: str) -> tuple[str | None, Books]:
+    """A ledger's version, None for a new one, and its books if it is of this version."""
+    if path.stat().st_size == 0:
+        return None, Books({})
+    with snapshot(path) as db:
+        if schema_version(db) is None:
+            if mark:
+                raise LedgerError(f"{path}: {EMPTIED}")
+            return None, Books({})
+        version = check_version(db, path)
+        if version == OLD_VERSION:
+            check_old(db, path)
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            check_shard(meta, path, fingerprint=fingerprint)
+            return version, Books(meta)
+        books = sound(db, path)
+    check_shard(books.meta, path, fingerprint=fingerprint)
+    check_mark(books, mark, path)
+    return version, books
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, on the disk when it ends."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # A failed COMMIT may have rolled back by itself.
+        with contextlib.suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+
+
+def now() -> str:
+    """The time, as the ledger writes it."""
+    return as_time(time.time_ns() // 10**6)

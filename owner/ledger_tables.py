@@ -1,0 +1,278 @@
+"""The ledger's tables, and the checksum that each of their rows carries.
+
+A row's checksum covers all its fields and the checksum of the row before it: of a study the one
+opened before, of an account its study, of a block of charges the block before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from owner.ledger_rows import text_digest
+
+__all__ = [
+    "BLOCKS",
+    "BLOCK_BYTES",
+    "META_KEYS",
+    "RECORD_BYTES",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "AccountRow",
+    "StudyRow",
+    "as_milliseconds",
+    "as_time",
+    "block_checksum",
+    "charge_record",
+    "charged_account",
+    "charges_of",
+    "create_tables",
+    "insert_account",
+    "insert_study",
+    "insert_text",
+    "row_checksum",
+    "statements",
+    "update_account",
+    "write_meta",
+]
+
+SCHEMA_VERSION = "3"
+META_KEYS = {"schema_version", "owner", "shard_fingerprint", "created", "last_opened"}
+
+# An account and its newest charges fit one page, so that a charge changes one page; older charges
+# stand in blocks of a page each, which are checked as fast as they are read. Rows are found by
+# their number: an index would be a second copy that no checksum covers.
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE texts (digest TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE studies (
+  number INTEGER PRIMARY KEY,
+  study_id TEXT NOT NULL,
+  learner TEXT NOT NULL,
+  epsilon TEXT NOT NULL,
+  noise_scale REAL NOT NULL,
+  insecure_noise INTEGER NOT NULL,
+  opened TEXT NOT NULL,
+  terms TEXT NOT NULL,
+  feature_map TEXT NOT NULL,
+  checksum BLOB NOT NULL
+);
+CREATE TABLE accounts (
+  number INTEGER PRIMARY KEY REFERENCES studies,
+  promised INTEGER NOT NULL CHECK (promised > 0),
+  answered INTEGER NOT NULL CHECK (answered BETWEEN 0 AND promised),
+  closed TEXT,
+  last_response BLOB NOT NULL,
+  recent BLOB NOT NULL,
+  blocks_checksum BLOB NOT NULL,
+  checksum BLOB NOT NULL
+);
+CREATE TABLE charges (position INTEGER PRIMARY KEY, records BLOB NOT NULL, checksum BLOB NOT NULL)
+"""
+
+# A charge's record: SHA-256 of theta, and milliseconds since 1970.
+RECORD = struct.Struct(">32sq")
+RECORD_BYTES = RECORD.size
+CHARGES_PER_BLOCK = 64
+BLOCK_BYTES = CHARGES_PER_BLOCK * RECORD_BYTES
+# Block b of study s stands at position s BLOCKS + b.
+BLOCKS = 2**32
+CHECKSUM_BYTES = 16
+
+
+def row_checksum(*values: str | bytes | float | None) -> bytes:
+    """A checksum over values, their types and where each of them ends."""
+    found = hashlib.sha256()
+    for value in values:
+        data = value if isinstance(value, bytes) else repr(value).encode()
+        found.update(f"{type(value).__name__} {len(data)}:".encode())
+        found.update(data)
+    return found.digest()[:CHECKSUM_BYTES]
+
+
+def block_checksum(before: bytes, position: int, records: bytes) -> bytes:
+    """The checksum of a block of charges; one call, since a ledger may have many."""
+    return hashlib.sha256(b"%b%d:%b" % (before, position, records)).digest()[:CHECKSUM_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """A row of ``studies``: what was agreed on; it never changes.
+
+    ``terms`` and ``feature_map`` are digests of texts.
+    """
+
+    number: int
+    study_id: str
+    learner: str
+    epsilon: str
+    noise_scale: float
+    insecure_noise: int
+    opened: str
+    terms: str
+    feature_map: str
+
+    @property
+    def values(self) -> tuple[str | float, ...]:
+        """The row as it stands in the table, without its checksum."""
+        return (
+            self.number,
+            self.study_id,
+            self.learner,
+            self.epsilon,
+            self.noise_scale,
+            self.insecure_noise,
+            self.opened,
+            self.terms,
+            self.feature_map,
+        )
+
+    def checksum(self, before: bytes) -> bytes:
+        """The row's checksum, after that of the study opened before."""
+        return row_checksum("studies", before, *self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """A row of ``accounts``: what was promised and given, and the newest charges."""
+
+    number: int
+    promised: int
+    answered: int = 0
+    closed: str | None = None
+    last_response: bytes = b""
+    recent: bytes = b""
+    blocks_checksum: bytes = b""
+
+    @property
+    def values(self) -> tuple[str | bytes | int | None, ...]:
+        """The row as it stands in the table, without its checksum."""
+        return (
+            self.number,
+            self.promised,
+            self.answered,
+            self.closed,
+            self.last_response,
+            self.recent,
+            self.blocks_checksum,
+        )
+
+    @property
+    def last_digest(self) -> str:
+        """SHA-256 of the last theta, or ""."""
+        return self.recent[-RECORD_BYTES:][:32].hex()
+
+    @property
+    def blocks(self) -> int:
+        """The number of full blocks of older charges."""
+        return (self.answered - len(self.recent) // RECORD_BYTES) // CHARGES_PER_BLOCK
+
+    @property
+    def position(self) -> int:
+        """Where the recent charges will stand once they fill a block."""
+        return self.number * BLOCKS + self.blocks
+
+    def checksum(self, study: bytes) -> bytes:
+        """The row's checksum, after that of its study."""
+        return row_checksum("accounts", study, *self.values)
+
+
+def charge_record(digest: str, milliseconds: int) -> bytes:
+    """A charge as the ledger keeps it.
+
+    Raises:
+      ValueError: The digest is no SHA-256 in hexadecimal digits.
+    """
+    theta = bytes.fromhex(digest)
+    if len(theta) != hashlib.sha256().digest_size or theta.hex() != digest:
+        raise ValueError(f"{digest!r} is no digest of a query")
+    return RECORD.pack(theta, milliseconds)
+
+
+def charges_of(records: bytes) -> Iterator[tuple[str, str]]:
+    """The digest of theta and the time of each charge of a block."""
+    for theta, milliseconds in RECORD.iter_unpack(records):
+        yield theta.hex(), as_time(milliseconds)
+
+
+def as_milliseconds(time: str) -> int:
+    """Milliseconds since 1970 of a time as the ledger writes it."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def as_time(milliseconds: int) -> str:
+    """A time as the ledger writes it: ISO 8601, UTC.
+
+    >>> as_time(as_milliseconds("2026-01-02T03:04:05.678+00:00"))
+    '2026-01-02T03:04:05.678+00:00'
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def statements(schema: str) -> list[str]:
+    """The statements of a schema, as SQLite keeps them."""
+    return schema.strip().removesuffix(";").split(";\n")
+
+
+def create_tables(db: sqlite3.Connection, schema: str) -> None:
+    """Execute a schema's statements; unlike ``executescript`` it commits nothing."""
+    for statement in statements(schema):
+        db.execute(statement)
+
+
+def write_meta(db: sqlite3.Connection, meta: dict[str, str]) -> None:
+    """Write all meta data, each row chained to the one before."""
+    db.execute("DELETE FROM meta")
+    before = b""
+    for key in sorted(meta):
+        before = row_checksum("meta", before, key, meta[key])
+        db.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, meta[key], before))
+
+
+def insert_study(db: sqlite3.Connection, row: StudyRow, before: bytes) -> bytes:
+    """Add a study after the one opened before; returns the row's checksum."""
+    checksum = row.checksum(before)
+    db.execute("INSERT INTO studies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row.values, checksum))
+    return checksum
+
+
+def insert_account(db: sqlite3.Connection, row: AccountRow, study: bytes) -> bytes:
+    """Add a study's account; returns the row's checksum."""
+    checksum = row.checksum(study)
+    db.execute("INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row.values, checksum))
+    return checksum
+
+
+def insert_text(db: sqlite3.Connection, text: str) -> None:
+    """Keep a text by its digest, once."""
+    db.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_digest(text), text))
+
+
+def charged_account(
+    db: sqlite3.Connection, row: AccountRow, record: bytes, response: bytes
+) -> AccountRow:
+    """An account after one more charge; moves its recent charges to a block when they are full."""
+    if len(row.recent) == BLOCK_BYTES:
+        checksum = block_checksum(row.blocks_checksum, row.position, row.recent)
+        db.execute("INSERT INTO charges VALUES (?, ?, ?)", (row.position, row.recent, checksum))
+        row = replace(row, recent=b"", blocks_checksum=checksum)
+    return replace(
+        row, answered=row.answered + 1, last_response=response, recent=row.recent + record
+    )
+
+
+def update_account(db: sqlite3.Connection, row: AccountRow, study: bytes) -> bytes:
+    """Write a study's account again; returns the row's checksum."""
+    checksum = row.checksum(study)
+    changed = db.execute(
+        "UPDATE accounts SET promised = ?, answered = ?, closed = ?, last_response = ?, "
+        "recent = ?, blocks_checksum = ?, checksum = ? WHERE number = ?",
+        (*row.values[1:], checksum, row.number),
+    ).rowcount
+    if changed != 1:
+        raise ValueError(f"account {row.number} is missing")
+    return checksum

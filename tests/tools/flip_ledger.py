@@ -1,0 +1,255 @@
+"""Flip single bits of an owner's ledger and open it as serving does: refused, or nothing changed.
+
+A life of an owner leaves a ledger with a log, as a SIGKILL does. Each flip hits a fresh copy.
+
+Usage: python tests/tools/flip_ledger.py --flips 10000 [--serves 25] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from common.config import load_settings
+from common.features import FeatureSettings, fit_feature_map
+from common.tables import TableSource, read_table
+from common.terms import Query, StudyTerms
+from owner.ledger import Ledger
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError, StudyEntry, epsilon_uncounted, promise_faults
+from owner.policy import OwnerSettings
+from owner.server import open_owner
+from owner.shard import fingerprint
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite.lock")
+LEARNER = "anonymous"
+
+
+def write_owner(folder: Path) -> tuple[Path, str]:
+    """An owner's folder; returns its settings and its feature map's text."""
+    rng = np.random.default_rng(3)
+    public, private = (
+        pd.DataFrame(rng.normal(size=(size, 4)), columns=list("abcy")) for size in (500, 200)
+    )
+    fitted = fit_feature_map(
+        public, FeatureSettings(target="y", public=TableSource()), source="public"
+    )
+    private.to_parquet(folder / "shard.parquet")
+    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "10", "enrollments_per_hour": 1000}
+    settings = {"name": "flipped", "data": {"path": "shard.parquet"}, "policy": policy}
+    path = folder / "owner.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path, fitted.to_json()
+
+
+def live(settings_path: Path, feature_map: str) -> None:
+    """Lives of an owner: studies open and closed, with and without responses; then a SIGKILL."""
+    settings = load_settings(OwnerSettings, settings_path)
+    plan = {"whole": 150, "some": 5, "none": 0, "open": 70, "last": 3}
+    for turn in range(2):
+        owner = open_owner(settings, base=settings_path.parent, insecure_noise_seed=None)
+        for name, asked in plan.items():
+            study = f"{name}-{turn}"
+            terms = StudyTerms(
+                study_id=study,
+                loss="squared",
+                theta_max=2.0,
+                feature_map=feature_map,
+                horizon=150,
+                responses=150,
+                epsilon=Fraction(1, 3),
+            )
+            owner.enroll(terms, learner=LEARNER)
+            for sequence in range(1, asked + 1):
+                query = Query(study_id=study, sequence=sequence, theta=np.full(4, sequence / 150))
+                owner.answer(query, learner=LEARNER)
+            if name in {"some", "none"}:
+                owner.close(study, learner=LEARNER)
+            if turn and name == "some":
+                # From here on the log alone knows.
+                owner._ledger._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        if not turn:
+            owner.stop()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_owner(folder: Path) -> Path:
+    """A folder as a killed owner leaves it; returns its settings."""
+    settings, feature_map = write_owner(folder)
+    child = os.fork()
+    if child == 0:
+        live(settings, feature_map)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert (folder / FILES[1]).stat().st_size > 0
+    return settings
+
+
+def told(entries: list[StudyEntry]) -> Any:
+    """Everything that is promised, answered and spent, and what was last said."""
+    return [
+        (
+            entry.study_id,
+            entry.learner,
+            entry.epsilon,
+            entry.epsilon_held,
+            entry.noise_scale,
+            entry.insecure_noise,
+            entry.account,
+            entry.agreed_terms if entry.terms else None,
+        )
+        for entry in entries
+    ]
+
+
+def served(path: Path, shard: str) -> Any:
+    """What an owner that starts on the ledger holds; then it goes on by one charge."""
+    ledger = Ledger(path, owner="flipped", fingerprint=shard)
+    try:
+        entries = list(ledger.studies())
+        epsilon_uncounted(entries, kappa=2)
+        faults = [fault for entry in entries for fault in promise_faults(entry)]
+        assert not faults, faults
+        found = told(entries), ledger.epsilon_held(), ledger.responses
+        answered = found[0][-1][6].answered
+        ledger.charge(study_id="last-1", sequence=answered + 1, digest="0" * 64, response=b"r")
+        ledger.close_study("open-1")
+    finally:
+        ledger.close()
+    assert verify_ledger(path) == []
+    return found
+
+
+def shown(path: Path, _: str) -> Any:
+    """What people are shown of the ledger, if it is found sound."""
+    findings = verify_ledger(path)
+    if findings:
+        raise LedgerError(findings[0])
+    return told(read_studies(path)[1])
+
+
+class Flips:
+    """Flips on copies of one ledger, and what became of them."""
+
+    def __init__(self, folder: Path, *, seed: int) -> None:
+        self.settings = killed_owner(folder)
+        self.folder = folder
+        self.choices = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        settings = load_settings(OwnerSettings, self.settings)
+        self.shard = fingerprint(read_table(settings.data, base=folder))
+        self.truth = {look: self.look(look, None) for look in (served, shown)}
+        assert all(not isinstance(found, str) for found in self.truth.values()), self.truth
+
+    def chosen(self) -> tuple[str, int, int]:
+        """A file, a byte of it and a bit; half of all flips hit the ledger's own file."""
+        (name,) = self.choices.choices(FILES, [0.5, 0.45, 0.05])
+        size = (self.folder / name).stat().st_size
+        # One in ten near the beginning, where what holds for the whole file stands.
+        if self.choices.random() < 0.1:
+            size = min(size, 120)
+        return name, self.choices.randrange(size), self.choices.randrange(8)
+
+    def copy(self, to: Path, flip: tuple[str, int, int] | None) -> None:
+        for name in (*FILES, "ledger.sqlite-shm"):
+            # With the marks on the files.
+            shutil.copy2(self.folder / name, to / name)
+        if flip is not None:
+            name, position, bit = flip
+            with (to / name).open("r+b") as file:
+                file.seek(position)
+                (byte,) = file.read(1)
+                file.seek(position)
+                file.write(bytes([byte ^ 1 << bit]))
+
+    def look(self, look: Callable[[Path, str], Any], flip: tuple[str, int, int] | None) -> Any:
+        """What is found in a copy, or the sentence that refuses it."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as made:
+            self.copy(Path(made), flip)
+            try:
+                return look(Path(made) / FILES[0], self.shard)
+            except LedgerError as error:
+                return str(error)
+
+    def flip(self) -> None:
+        flip = self.chosen()
+        self.counts[f"in {flip[0]}"] += 1
+        for look, truth in self.truth.items():
+            try:
+                found = self.look(look, flip)
+            except Exception as error:
+                self.counts["tracebacks"] += 1
+                self.wrong.append(f"{flip} {look.__name__}: {type(error).__name__}: {error}")
+                continue
+            if isinstance(found, str):
+                self.counts[f"{look.__name__}: refused"] += 1
+                if "\n" in found:
+                    self.wrong.append(f"{flip} {look.__name__}: not one line: {found}")
+            elif found == truth:
+                self.counts[f"{look.__name__}: nothing changed"] += 1
+            else:
+                self.counts[f"{look.__name__}: changed unnoticed"] += 1
+                self.wrong.append(f"{flip} {look.__name__}: changed unnoticed")
+
+    def serve(self) -> None:
+        """A real start of the command on a flipped copy."""
+        flip = self.chosen()
+        with tempfile.TemporaryDirectory(dir=self.folder) as made:
+            self.copy(Path(made), flip)
+            for name in ("owner.toml", "shard.parquet"):
+                shutil.copy2(self.folder / name, made)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "owner.cli", "serve", f"{made}/owner.toml"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+            )
+            assert process.stdout is not None
+            serves = process.stdout.readline().startswith("serving on port")
+            process.terminate()
+            errors = process.communicate(timeout=60)[1]
+        self.counts["started" if serves else "start refused"] += 1
+        one_sentence = process.returncode == 2 and len(errors.strip().splitlines()) == 1
+        if "Traceback" in errors or not (serves or one_sentence):
+            self.counts["tracebacks"] += 1
+            self.wrong.append(f"{flip} serve: {process.returncode}, {errors}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flips", type=int, default=10000)
+    parser.add_argument("--serves", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
+        flips = Flips(Path(made), seed=options.seed)
+        for _ in range(options.flips):
+            flips.flip()
+        for _ in range(options.serves):
+            flips.serve()
+    counts = {"flips": options.flips, "tracebacks": 0} | dict(sorted(flips.counts.items()))
+    print(json.dumps(counts | {"wrong": flips.wrong[:20]}, indent=2))
+    sys.exit(1 if flips.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

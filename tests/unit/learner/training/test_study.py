@@ -1,0 +1,131 @@
+"""A training that fails lets go of its owners; one that is resumed reads its journal once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.errors import RefusedError
+from common.features import FeatureMap
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.training.journal import Journal
+from learner.training.memory_owner import MemoryOwner
+from learner.training.runner import Applied
+from learner.training.study import train
+
+NAMES = ("north", "south")
+HORIZON = 8
+
+
+class CrashError(Exception):
+    """The learner dies here."""
+
+
+class Watched(MemoryOwner):
+    """An owner that keeps how it was let go of."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]
+        self.let_go: list[bool] = []
+        self.claims = ""
+
+    @property
+    def name(self) -> str:
+        return self.claims or super().name
+
+    def disconnect(self, *, over: bool = False) -> None:
+        self.let_go.append(over)
+
+
+@pytest.fixture
+def owners(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -> list[Watched]:
+    records = feature_map.apply(table_maker(60, seed=1), where="test")
+    return [Watched(name, records, seed=i) for i, name in enumerate(NAMES)]
+
+
+@pytest.fixture
+def settings() -> StudySettings:
+    table = {
+        "name": "unit",
+        "seed": 7,
+        "profile": "published",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": HORIZON, "rho": 1e-3},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": name} for name in NAMES],
+    }
+    return check_settings(StudySettings, table, where="test")
+
+
+def dies_at(k: int) -> Callable[[Applied], None]:
+    def on_applied(now: Applied) -> None:
+        if now.k == k:
+            raise CrashError
+
+    return on_applied
+
+
+@pytest.mark.parametrize("when", ["planning", "training"])
+def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
+    when: str,
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+) -> None:
+    def fails(plan: object) -> None:
+        if when == "planning":
+            raise RefusedError("not like this")
+
+    public = PublicSide(feature_map=feature_map, records=None)
+    with (
+        closing(Journal(tmp_path / "journal.sqlite")) as journal,
+        pytest.raises(RefusedError if when == "planning" else CrashError),
+    ):
+        train(settings, public, owners, journal=journal, on_started=fails, on_applied=dies_at(3))
+    assert [owner.let_go for owner in owners] == [[False], [False]]
+
+
+def test_a_training_that_is_over_says_goodbye(
+    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
+) -> None:
+    public = PublicSide(feature_map=feature_map, records=None)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        train(settings, public, owners, journal=journal)
+    assert [owner.let_go for owner in owners] == [[True], [True]]
+
+
+def test_a_resume_reads_its_journal_once(
+    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
+) -> None:
+    public = PublicSide(feature_map=feature_map, records=None)
+    path = tmp_path / "journal.sqlite"
+    with closing(Journal(path)) as journal, pytest.raises(CrashError):
+        train(settings, public, owners, journal=journal, on_applied=dies_at(5))
+    statements: list[str] = []
+    with closing(Journal(path)) as journal:
+        journal._db.set_trace_callback(statements.append)
+        outcome = train(settings, public, owners, journal=journal)
+        journal._db.set_trace_callback(None)
+    assert outcome.ticks == HORIZON
+    reads = [one for one in statements if one.startswith("SELECT position")]
+    assert sorted(one.split(" FROM ")[1].split()[0] for one in reads) == ["responses", "ticks"]
+
+
+def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
+    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
+) -> None:
+    owners[0].claims = "east"
+    public = PublicSide(feature_map=feature_map, records=None)
+    with (
+        closing(Journal(tmp_path / "journal.sqlite")) as journal,
+        pytest.raises(Exception, match="owner east says that its name is 'north'"),
+    ):
+        train(settings, public, owners, journal=journal)

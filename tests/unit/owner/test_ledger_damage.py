@@ -1,0 +1,320 @@
+"""A ledger that is not what was written, or not all of it, is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.terms import StudyTerms
+from owner.ledger import Ledger
+from owner.ledger_files import ATTRIBUTE, read_mark
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
+from owner.ledger_tables import AccountRow, StudyRow, update_account
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+def open_ledger(path: Path) -> Ledger:
+    return Ledger(path, owner="a", fingerprint="shard")
+
+
+def enroll(ledger: Ledger, study: str = "s", responses: int = 3) -> None:
+    terms = StudyTerms(
+        study_id=study,
+        loss="squared",
+        theta_max=1.0,
+        feature_map="{}",
+        horizon=150,
+        responses=responses,
+        epsilon=Fraction(1, 3),
+    )
+    ledger.open_study(
+        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
+    )
+
+
+def charge(ledger: Ledger, sequence: int, study: str = "s") -> None:
+    ledger.charge(study_id=study, sequence=sequence, digest=f"{sequence:064x}", response=b"r")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def filled(path: Path) -> None:
+    """Two studies of 150 responses, one of them asked 130 times, and one that was closed."""
+    ledger = open_ledger(path)
+    for study in ("s", "t"):
+        enroll(ledger, study, responses=150)
+    for sequence in range(1, 131):
+        charge(ledger, sequence)
+    charge(ledger, 1, "t")
+    ledger.close_study("t")
+    ledger.close()
+
+
+DAMAGE = {
+    "UPDATE studies SET epsilon = '1/4' WHERE number = 1": "study 's': its row is not what",
+    "UPDATE studies SET noise_scale = 0.5 WHERE number = 2": "study 't': its row is not what",
+    "UPDATE studies SET learner = 'm' WHERE number = 2": "study 't': its row is not what",
+    "UPDATE studies SET epsilon = '1/0'": "cannot be used",
+    "UPDATE studies SET number = 3 WHERE number = 2": "study 't': its row is not what",
+    "DELETE FROM studies WHERE number = 2": "account number 2 has no study",
+    "UPDATE accounts SET answered = 66 WHERE number = 1": "study s: its account is not what",
+    "UPDATE accounts SET closed = NULL": "study t: its account is not what",
+    "UPDATE accounts SET promised = 300": "study s: its account is not what",
+    "UPDATE accounts SET last_response = x'00' WHERE number = 2": "study t: its account is not",
+    "UPDATE accounts SET recent = recent || recent": "cannot be used",
+    "DELETE FROM accounts WHERE number = 1": "study s: its account is missing",
+    "UPDATE charges SET records = zeroblob(2560)": "a block of its charges is not what",
+    "UPDATE charges SET position = position + 10": "a block of its charges is not what",
+    "DELETE FROM charges WHERE position % 2 = 0": "a block of its charges is not what",
+    "DELETE FROM charges": "study s: 130 responses counted, 2 charges listed",
+    "UPDATE texts SET text = text || ' '": "is not what was written",
+    "DELETE FROM texts": "3 texts of studies are missing",
+    "INSERT INTO texts VALUES ('a', 'b')": "the text 'a' is not what was written",
+    "UPDATE meta SET value = 'b' WHERE key = 'owner'": "the note 'owner' is not what",
+    "DELETE FROM meta WHERE key = 'created'": "a note about the ledger is missing",
+    "CREATE TABLE more (a)": "its tables are not those of version 3",
+    "ALTER TABLE charges RENAME COLUMN checksum TO sum": "its tables are not those of version 3",
+    "UPDATE studies SET study_id = CAST(x'ff' AS TEXT) WHERE number = 1": "cannot be used",
+    "UPDATE texts SET text = zeroblob(3)": "cannot be used",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_row_that_is_not_what_was_written_is_refused(path: Path, damage: str) -> None:
+    filled(path)
+    with sqlite3.connect(path) as db:
+        db.execute(damage)
+    db.close()
+    with pytest.raises(LedgerError) as refused:
+        open_ledger(path)
+    found = [str(refused.value)]
+    for look in (verify_ledger, read_studies):
+        try:
+            found += map(str, look(path))
+        except LedgerError as error:
+            found.append(str(error))
+    assert any(DAMAGE[damage] in sentence for sentence in found), found
+    assert len(found) > 2
+    assert all("\n" not in sentence for sentence in found)
+
+
+def test_rows_of_two_ledgers_do_not_mix(path: Path) -> None:
+    """An account of the same study, from another ledger where less was answered."""
+    filled(path)
+    other = path.with_name("other.sqlite")
+    ledger = open_ledger(other)
+    enroll(ledger, responses=150)
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute("ATTACH ? AS other", (str(other),))
+        db.execute("REPLACE INTO accounts SELECT * FROM other.accounts")
+    db.close()
+    with pytest.raises(LedgerError, match="study s: its account is not what was written"):
+        open_ledger(path)
+
+
+def forge(path: Path, **changes: Any) -> None:
+    """Change the first account and write the checksum that belongs to it."""
+    with sqlite3.connect(path) as db:
+        *values, checksum = db.execute("SELECT * FROM studies").fetchone()
+        assert StudyRow(*values).checksum(b"") == checksum
+        account = AccountRow(*db.execute("SELECT * FROM accounts").fetchone()[:-1])
+        update_account(db, replace(account, **changes), checksum)
+    db.close()
+
+
+def test_verify_finds_a_charge_that_is_not_counted(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close()
+    assert verify_ledger(path) == []
+    forge(path, answered=0)
+    assert verify_ledger(path) == ["study s: 0 responses counted, 1 charges listed"]
+
+
+def test_verify_finds_a_promise_that_is_not_the_studys(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    forge(path, promised=300)
+    (finding,) = verify_ledger(path)
+    assert "300 responses for epsilon 1/3 are noted, its terms say 3 for 1/3" in finding
+    with pytest.raises(LedgerError, match="300 responses for epsilon 1/3 are noted"):
+        open_ledger(path)
+
+
+def test_a_ledger_that_is_refused_is_left_as_it_is(path: Path) -> None:
+    """Its log included, though SQLite would move it into the ledger and delete it."""
+    child = os.fork()
+    if child == 0:
+        ledger = open_ledger(path)
+        enroll(ledger)
+        charge(ledger, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    content[-3000] ^= 1
+    log.write_bytes(content)
+    kept = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="has lost responses or studies"):
+            open_ledger(path)
+    assert (log.read_bytes(), path.read_bytes()) == (content, kept)
+    content[-3000] ^= 1
+    log.write_bytes(content)
+    ledger = open_ledger(path)
+    assert ledger.responses == 1
+    ledger.close()
+
+
+def test_a_ledger_that_lost_responses_is_refused(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close()
+    old = path.read_bytes()
+    ledger = open_ledger(path)
+    charge(ledger, 2)
+    ledger.close()
+    path.write_bytes(old)
+    for look in (open_ledger, verify_ledger, read_studies):
+        with pytest.raises(LedgerError, match="lost responses"):
+            look(path)
+    path.unlink()
+    with pytest.raises(LedgerError, match="responses were given before"):
+        open_ledger(path)
+    assert not path.exists()
+
+
+def has_attributes(folder: Path) -> bool:
+    try:
+        os.setxattr(folder, ATTRIBUTE, b"1")
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("survivor", ["", "-wal", "-shm", ".lock"])
+def test_each_file_alone_tells_how_far_the_ledger_has_come(path: Path, survivor: str) -> None:
+    if not has_attributes(path.parent):
+        pytest.skip("this file system keeps no extended attributes")
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger._db.execute("PRAGMA wal_checkpoint").fetchall()
+    charge(ledger, 2)
+    ledger.close_study("s")
+    copies = path.parent / "copies"
+    copies.mkdir()
+    shutil.copy2(f"{path}{survivor}", copies)
+    ledger.close()
+    assert read_mark(copies / path.name).generation == 4
+    with pytest.raises(LedgerError, match=r"lost responses|given before|cannot be used"):
+        Ledger(copies / path.name, owner="a", fingerprint="shard")
+
+
+def test_without_attributes_the_lock_tells_and_the_log_warns(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "setxattr", unsupported)
+    ledger = open_ledger(path)
+    old = path.read_bytes()
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close()
+    assert caplog.text.count("keeps no extended attributes") == 1
+    path.write_bytes(old)
+    with pytest.raises(LedgerError, match="given before"):
+        open_ledger(path)
+
+
+def test_a_mark_that_is_damaged_is_refused(path: Path) -> None:
+    filled(path)
+    lock = Path(f"{path}.lock")
+    whole = lock.read_bytes()
+    for content in (whole[:-2], whole.replace(b"1", b"0"), b"generation 3", b"\xff" * 42):
+        lock.write_bytes(content)
+        with pytest.raises(LedgerError, match=r"\.lock: the mark .* is damaged"):
+            open_ledger(path)
+    # What a power failure leaves of a file that was not synced: the others tell.
+    lock.write_bytes(b"\0" * len(whole))
+    open_ledger(path).close()
+    assert lock.read_bytes() == whole
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".lock"])
+def test_a_ledger_that_was_moved_takes_no_charge(path: Path, suffix: str, replaced: bool) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    file = Path(f"{path}{suffix}")
+    away = path.with_name("away")
+    file.rename(away)
+    if replaced:
+        shutil.copy2(away, file)
+    for _ in range(2):
+        for call in (lambda: charge(ledger, 2), lambda: enroll(ledger, "other")):
+            with pytest.raises(LedgerError, match="moved or replaced while in use"):
+                call()
+    away.replace(file)
+    charge(ledger, 2)
+    ledger.close()
+    assert verify_ledger(path) == []
+
+
+def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    log = Path(f"{path}-wal")
+    content = log.read_bytes()
+    os.truncate(log, 4096)
+    with pytest.raises(LedgerError, match="cut short"):
+        charge(ledger, 1)
+    log.write_bytes(content)
+    charge(ledger, 1)
+    ledger.close()
+    assert verify_ledger(path) == []
+
+
+@pytest.mark.parametrize("gone", [[".lock"], ["", ".lock"], ["", "-wal", ".lock"], ["-shm"]])
+def test_files_that_are_gone_let_no_second_owner_in(path: Path, gone: list[str]) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    for suffix in gone:
+        Path(f"{path}{suffix}").unlink()
+    with pytest.raises(LedgerError, match=r"another process holds|given before"):
+        open_ledger(path)
+    ledger.close()
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing() -> None:
+    command = [sys.executable, str(TOOLS / "flip_ledger.py"), "--flips", "300", "--serves", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert result.returncode == 0, result.stderr[-3000:] + result.stdout
+    counted = json.loads(result.stdout)
+    for look in ("served", "shown"):
+        changed = counted[f"{look}: nothing changed"]
+        assert changed + counted[f"{look}: refused"] == 300
+        assert min(changed, 300 - changed) > 50

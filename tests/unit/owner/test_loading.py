@@ -1,0 +1,160 @@
+"""Which columns learners are told of, and headers that are no headers."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.errors import InputError, PolicyError
+from common.features import FeatureMap
+from owner.attaching import open_attachment
+from owner.loading import check_header
+from owner.server import start_owner
+
+ROWS = [["36", "Bronx", "Dec-2011"], ["41", "Bronx", "Jan-2010"], ["29", "Kings", "Jan-2010"]]
+
+HEADERS = [
+    ["age", "county", "issued"],
+    ["", "Hospital County", "Zip Code - 3 digits"],
+    ["rownames", "s", "d"],
+    ["Time", "V1", "V28"],
+    ["num_tl_120dpd_2m", "inq_last_6mths", "percent_bc_gt_75"],
+    ["Patient.Disposition", "EmergeNocYes DepartmeNot INodicator", "Age Bins"],
+    ["0", "1", "2"],
+    ["1", "2", "3"],
+    ["2011 income", "May be", "Q1 2011"],
+    # One record that says what its column is called decides nothing.
+    ["age", "Kings", "issued"],
+]
+
+
+@pytest.mark.parametrize("names", HEADERS, ids="|".join)
+def test_column_names_as_files_have_them_pass(names: list[str]) -> None:
+    check_header(names, pd.DataFrame(ROWS, columns=names), where="t.csv")
+
+
+RECORDS = [
+    (["36", "Bronx", "married"], "the name of column 1 is a number"),
+    (["age", "1,234.50", "x"], "column 2 is a number"),
+    (["0", "1", "x"], "column 1 is a number"),
+    (["0", "7", "9"], "column 1 is a number"),
+    (["10.5%", "a", "b"], "column 1 is a number"),
+    (["age", "county", "Dec-2011"], "column 3 is a date"),
+    (["age", "2011-12-01", "x"], "column 2 is a date"),
+    (["age", "NA", "x"], "column 2 is a missing value"),
+    (["x", "county", "x"], "two columns have the same name"),
+    (["", "county", ""], "two columns have the same name"),
+]
+
+
+@pytest.mark.parametrize(("names", "why"), RECORDS, ids=lambda x: "|".join(x)[:40])
+def test_a_header_that_looks_like_a_record_is_refused(names: list[str], why: str) -> None:
+    with pytest.raises(InputError, match=r"looks like a record.*add a line") as refused:
+        check_header(names, pd.DataFrame(ROWS), where="t.csv")
+    assert why in str(refused.value)
+    # The sentence may be logged: it does not tell the record.
+    assert not any(name in str(refused.value) for name in names if len(name) > 2)
+
+
+def test_names_that_the_rows_below_repeat_are_a_record() -> None:
+    rows = pd.DataFrame([["F", "Bronx", "a"], ["M", "Kings", "b"], ["F", "Bronx", "c"]])
+    with pytest.raises(InputError, match="2 of 3 names are values of the rows below"):
+        check_header(["F", "Bronx", "z"], rows, where="t.csv")
+    check_header(["F", "county", "z"], rows, where="t.csv")
+
+
+@pytest.fixture
+def settings(owner_folder: Callable[..., Path]) -> Callable[..., Path]:
+    """An owner's settings without a feature map of its own, its table a CSV file."""
+
+    def write(text: str, **data: Any) -> Path:
+        path = owner_folder()
+        (path.parent / "t.csv").write_text(text)
+        table = tomllib.loads(path.read_text())
+        del table["features"]
+        table["data"] = {"path": "t.csv", **data}
+        path.write_text(tomli_w.dumps(table))
+        return path
+
+    return write
+
+
+def opened(path: Path) -> None:
+    start_owner(path, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+
+
+def attached(path: Path) -> None:
+    open_attachment(
+        path, learner="127.0.0.1:1", stay=False, insecure=False, insecure_noise_seed=None
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["36,Bronx,7\n41,Kings,8\n", "a,a,y\n1,2,3\n", "F,Bronx\nF,Bronx\nM,Bronx\nF,Kings\n"]
+)
+def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
+    settings: Callable[..., Path], typed: Callable[..., Any], text: str
+) -> None:
+    path = settings(text, columns=text.splitlines()[0].split(","))
+    for command in (opened, attached):
+        with pytest.raises(InputError, match="the first line looks like a record"):
+            command(path)
+    said = typed("copriv-owner", "check", path)
+    assert said.returncode == 2
+    assert "add a line with the columns' names" in said.stderr
+
+
+def test_an_owner_that_names_no_column_tells_none(
+    settings: Callable[..., Path], make_terms: Callable[..., Any]
+) -> None:
+    path = settings("column-0,column-1,column-2,y,secret\n1,2,3,4,5\n5,6,7,8,9\n")
+    running = start_owner(path, listen=None, insecure_noise_seed=None)
+    assert running.owner.describe(learner="anonymous").columns == ()
+    assert running.owner.enroll(make_terms(), learner="anonymous").num_records == 2
+    running.drain(grace=0.1)
+
+
+def test_a_named_column_must_be_there(settings: Callable[..., Path]) -> None:
+    with pytest.raises(InputError, match=r"no column 'z', which the setting data\.columns names"):
+        opened(settings("age,y\n1,2\n", columns=["age", "z"]))
+
+
+def test_describe_tells_only_columns_that_are_named(
+    owner_folder: Callable[..., Path],
+    table_maker: Callable[..., pd.DataFrame],
+    settings: Callable[..., Path],
+) -> None:
+    table = table_maker(50, seed=1).assign(secret=1.0)
+    pinned = start_owner(owner_folder(table=table), listen=None, insecure_noise_seed=None)
+    told = pinned.owner.describe(learner="anonymous").columns
+    pinned.drain(grace=0.1)
+    (owner_folder(table=table).parent / "ledger.sqlite").unlink()
+    assert told == ("column-0", "column-1", "column-2", "y")
+    named = settings("age,y,secret\n1,2,3\n4,5,6\n", columns=["y", "age"])
+    running = start_owner(named, listen=None, insecure_noise_seed=None)
+    assert running.owner.describe(learner="anonymous").columns == ("age", "y")
+    running.drain(grace=0.1)
+
+
+def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
+    settings: Callable[..., Path], feature_map: FeatureMap, make_terms: Callable[..., Any]
+) -> None:
+    names = ["column-1", "column-2", "y"]
+    said = []
+    for extra in ("column-0", "column-9"):
+        header = ",".join([*names, extra])
+        path = settings(f"{header}\n1,2,3,4\n5,6,7,8\n", columns=names)
+        running = start_owner(path, listen=None, insecure_noise_seed=None)
+        with pytest.raises(PolicyError, match="no column 'column-0' for studies") as refused:
+            running.owner.enroll(make_terms(), learner="anonymous")
+        said.append((str(refused.value), running.owner.epsilon_held()))
+        running.drain(grace=0.1)
+        (path.parent / "ledger.sqlite").unlink()
+    assert said[0] == said[1]
+    assert said[0][1] == 0
