@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.cells import Label, months_of, readable
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "parse_numbers",
 ]
 
-Vector = NDArray[np.float64]
 
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})

@@ -24,9 +24,9 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
+from common.arrays import Matrix
 from common.config import Positive, Settings
 from common.errors import InputError
 from common.fitting import (
@@ -46,8 +46,6 @@ from common.terms import Records
 
 __all__ = ["CONSTANT", "FeatureMap", "FeatureSettings", "fit_feature_map", "load_feature_map"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 CONSTANT = "constant"
 LARGEST_TEXT = 64 * 2**20

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from common.arrays import Flags, Matrix, Vector
 from common.columns import (
     category_key,
     category_keys,
@@ -31,9 +31,6 @@ __all__ = [
     "tidy",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 # So large that public files do not come near, so small that sums of products stay finite.
 LARGEST_NUMBER = 1e15

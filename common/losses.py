@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
 
 __all__ = [
     "LOSSES",
@@ -32,9 +33,6 @@ __all__ = [
     "loss_of",
     "rounded_gradient",
 ]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

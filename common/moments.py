@@ -7,14 +7,11 @@ gradients could, so an owner may spend its whole epsilon on telling them once.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.losses import Domain
 
 __all__ = ["moments_change", "pack_moments", "packed_length", "unpack_moments"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 def packed_length(num_features: int) -> int:

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Enrollment", "OwnerDescription", "Query", "Records", "Response", "StudyTerms"]
+from common.arrays import Vector
 
-Vector = NDArray[np.float64]
+__all__ = ["Enrollment", "OwnerDescription", "Query", "Records", "Response", "StudyTerms"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from common.arrays import Matrix, Vector
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.losses import LOSSES, Loss, Squared
@@ -50,8 +51,6 @@ __all__ = [
     "num_responses",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 NUM_RECORDS = 10
 LEARNER = "auditor"

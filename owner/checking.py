@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from common.config import Epsilon, LossName, Positive, Settings, check_settings, read_toml
@@ -36,7 +35,6 @@ from owner.shard import fingerprint
 
 __all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_answer"]
 
-Vector = NDArray[np.float64]
 
 # Public values lie within their bounds with a probability of 0.99, unless the study says
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Units, Vector
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import Loss, loss_of
 from common.moments import pack_moments
@@ -37,9 +38,6 @@ __all__ = [
     "seeded_noise",
     "theta_digest",
 ]
-
-Vector = NDArray[np.float64]
-Units = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

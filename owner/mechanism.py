@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 # The plain modules: opendp.prelude would load pandas, scipy and scikit-learn too.
 from opendp.domains import atom_domain, vector_domain
@@ -17,6 +16,7 @@ from opendp.measurements import make_laplace
 from opendp.metrics import l1_distance
 from opendp.mod import Measurement, enable_features
 
+from common.arrays import Units
 from common.privacy import NoisePlan
 from owner.core import seeded_noise
 
@@ -30,7 +30,6 @@ __all__ = [
     "seeded_noise_factory",
 ]
 
-Units = NDArray[np.int64]
 
 # Memory for noise drawn ahead in one study, and the number of vectors in any case.
 AHEAD_BYTES = 8 * 2**20

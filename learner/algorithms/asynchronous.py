@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import weighted_gradient
@@ -31,8 +31,6 @@ from learner.algorithms.variants import Variants
 
 __all__ = ["Asynchronous", "LearnerState", "Rule"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Rule = Literal["printed", "corrected"]
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
 
 __all__ = ["box_least_squares"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 def box_least_squares(A: Matrix, b: Vector, *, theta_max: float) -> Vector:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "synchronous_rounds",
 ]
 
-Vector = NDArray[np.float64]
 Groups = tuple[tuple[int, ...], ...]
 
 

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.losses import Regulariser
 from common.moments import packed_length, unpack_moments
 from learner.algorithms.box_least_squares import box_least_squares
@@ -29,9 +29,6 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
 
 __all__ = ["MomentsState", "SecondMoments"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,15 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.losses import Regulariser
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers, weighted_gradient
 
 __all__ = ["SynchronousAverage", "SynchronousDescent", "SynchronousState"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

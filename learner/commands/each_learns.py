@@ -25,7 +25,7 @@ from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
 from learner.results.run_folder import create_run_folder, write_features, write_json
 from learner.results.summary import Summary
-from learner.training.memory_owner import OwnShard
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
 __all__ = ["run_each_learns", "with_learner"]
@@ -78,9 +78,9 @@ def run_each_learns(
         studies=len(studies) - 1,
     ) as processes:
         for index, study in enumerate(studies):
-            own = OwnShard(settings.owners[index].name, shards[index])
-            connections = Connections(_with_own(settings, processes, own, index))
-            run = folder / own.name
+            local = LocalShard(settings.owners[index].name, shards[index])
+            connections = Connections(_with_local(settings, processes, local, index))
+            run = folder / local.name
             run.mkdir()
             summaries.append(
                 train_into(
@@ -99,12 +99,12 @@ def run_each_learns(
     return folder
 
 
-def _with_own(
-    settings: StudySettings, processes: Sequence[OwnerProcess], own: OwnShard, index: int
+def _with_local(
+    settings: StudySettings, processes: Sequence[OwnerProcess], local: LocalShard, index: int
 ) -> list[Owner]:
     """The other owners at their ports, and the learner's own shard in its place."""
     return [
-        own
+        local
         if i == index
         else GrpcOwner(process.name, process.address, deadline=settings.network.deadline)
         for i, process in enumerate(processes)

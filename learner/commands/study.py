@@ -35,7 +35,7 @@ from learner.results.summary import Evaluated, Summary, read_summary, summarise
 from learner.simulated.evaluation import Evaluation
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.memory_owner import OwnShard
+from learner.training.memory_owner import LocalShard
 from learner.training.runner import Applied
 from learner.training.study import Outcome, noiseless_model, train
 
@@ -188,7 +188,7 @@ def train_into(
                 settings,
                 public,
                 [
-                    owner if isinstance(owner, OwnShard) else TimedOwner(owner, metrics)
+                    owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics)
                     for owner in connections.owners
                 ],
                 journal=journal,
@@ -309,7 +309,7 @@ def _evaluate(
     )
     psi = evaluation.relative_fitness(trace.central_models(outcome.theta.size))
     noiseless = noiseless_model(
-        settings, public.feature_map, shards, plan=outcome.plan, lived=trace.ticks()
+        settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
     )
     evaluated = Evaluated(
         fitness=evaluation.fitness(outcome.theta),

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Labels, Matrix, Vector
 from common.errors import InputError
 from common.losses import Loss, Regulariser
 from common.terms import Records
@@ -22,9 +23,6 @@ from learner.simulated.evaluation import Evaluation, optimum
 
 __all__ = ["NOTABLE_DRIFT", "Model", "PublicGroups", "consecutive_parts", "drift"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 # Parts of the public table that are compared to find a drift, and by how many deviations of
 # chance they must differ.

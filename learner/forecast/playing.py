@@ -29,16 +29,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.terms import Records
 from learner.forecast.groups import PublicGroups
 from learner.forecast.world import Mixture, World
 
 __all__ = ["are_certain", "play_owners"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 UNKNOWN = -1
 # Records that answer for one owner where answers need records; first-order exact, see `offsets`.

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.losses import Regulariser
 from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
@@ -24,8 +24,6 @@ from learner.planning.settings import StudySettings
 from learner.simulated.schedules import ALWAYS, Attendance
 
 __all__ = ["model_of", "propose"]
-
-Vector = NDArray[np.float64]
 
 
 def model_of(settings: StudySettings, public: PublicSide) -> Model:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
 from learner.algorithms.moments import SecondMoments
@@ -44,8 +45,6 @@ from learner.simulated.schedules import (
 
 __all__ = ["Forecast", "Proposal", "forecast", "run_in_worlds", "run_study"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 WORLDS = 12
 

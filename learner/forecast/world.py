@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Labels, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.clocks import Groups
 from learner.forecast.groups import Model, PublicGroups
@@ -21,10 +22,6 @@ from learner.simulated.replicates import (
 )
 
 __all__ = ["Mixture", "World"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

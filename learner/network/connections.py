@@ -19,7 +19,7 @@ from learner.network.tokens import check_token_route, load_token
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.training.initiative import Requests
-from learner.training.memory_owner import OwnShard
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
 __all__ = ["Connections", "remote_owners", "simulated_owners"]
@@ -119,7 +119,7 @@ def simulated_owners(
         addresses = {process.name: process.address for process in processes}
         yield Connections(
             [
-                OwnShard(entry.name, shard)
+                LocalShard(entry.name, shard)
                 if entry.name == own
                 else GrpcOwner(entry.name, addresses[entry.name], deadline=deadline)
                 for entry, shard in zip(settings.owners, shards, strict=True)
@@ -160,7 +160,7 @@ def _owner(
     """One owner at its address, or the learner's own shard."""
     if entry.name == settings.learner.own:
         table = read_table(table_source(settings, entry, base=base), base=base)
-        return OwnShard(entry.name, feature_map.apply(table, where=entry.name))
+        return LocalShard(entry.name, feature_map.apply(table, where=entry.name))
     if entry.address is None:
         raise InputError(
             f"owners: {entry.name} has no address; give address = HOST:PORT, "

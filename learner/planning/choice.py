@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Slots, Vector
 from common.errors import InputError
 from common.losses import Loss
 from common.terms import Records
@@ -45,9 +46,6 @@ from learner.simulated.rounds import run_rounds
 
 __all__ = ["Choice", "Conditions", "choose"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Slots = NDArray[np.intp]
 Simulated = Asynchronous | SynchronousAverage | SynchronousDescent
 
 # Ticks of the horizons that are tried; a longer one is simulated by fewer and longer steps.

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
 from common.losses import domain_gradient_bound
 from learner.algorithms.asynchronous import Asynchronous
@@ -31,7 +31,6 @@ from learner.planning.step import choose_rho, largest_stable_step
 
 __all__ = ["decide"]
 
-Vector = NDArray[np.float64]
 
 CHOICE_SEED = 0
 # A schedule is held in memory.

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.features import FeatureMap
 from common.losses import LOSSES, Loss, Regulariser
 from common.terms import StudyTerms
@@ -27,8 +27,6 @@ from learner.planning.roles import clock_rates, frequency_of, groups_of
 from learner.planning.settings import StudySettings
 
 __all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

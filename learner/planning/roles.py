@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups
 from learner.planning.settings import StudySettings
@@ -21,8 +21,6 @@ __all__ = [
     "groups_of",
     "own_index",
 ]
-
-Vector = NDArray[np.float64]
 
 
 def groups_of(settings: StudySettings) -> Groups:

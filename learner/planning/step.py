@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Slots, Vector
 from common.errors import InputError
 from common.losses import Loss
 from common.terms import Records
@@ -48,8 +48,6 @@ from learner.simulated.replicates import (
 
 __all__ = ["StepChoice", "choose_rho", "largest_stable_step", "public_parts"]
 
-Vector = NDArray[np.float64]
-Slots = NDArray[np.intp]
 
 COARSE: Vector = 4.0 ** -np.arange(13.0)
 FINE: Vector = 2.0 ** np.arange(-1.5, 2.0, 0.5)

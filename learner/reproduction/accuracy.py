@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
@@ -43,7 +44,6 @@ __all__ = [
     "summarise",
 ]
 
-Vector = NDArray[np.float64]
 AlgorithmKind = Literal["published", "recommended", "synchronous-1", "synchronous-2", "moments"]
 ALGORITHMS: tuple[AlgorithmKind, ...] = (
     "published",

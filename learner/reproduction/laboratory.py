@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
@@ -34,7 +35,6 @@ from learner.reproduction.public_data import Files, hospital_family, loan_family
 
 __all__ = ["SEED", "Lab", "Laboratory"]
 
-Vector = NDArray[np.float64]
 
 MEAN_RUNS = 60
 FEWEST_STAYS = 300

@@ -12,12 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-__all__ = ["Constants", "fit_constants"]
+from common.arrays import Vector
 
-Vector = NDArray[np.float64]
+__all__ = ["Constants", "fit_constants"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.losses import Hinge, Loss, Regulariser
 from common.terms import Records
@@ -24,8 +25,6 @@ from learner.algorithms.box_least_squares import box_least_squares
 
 __all__ = ["Evaluation", "fitness", "optimum", "union"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Margins held at once when many models are evaluated: 32 MB.
 LARGEST_BLOCK = 4_000_000

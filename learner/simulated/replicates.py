@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Slots, Vector
 from common.losses import Loss
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
@@ -31,9 +32,6 @@ __all__ = [
     "run_replicates",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Slots = NDArray[np.intp]
 GradientFunction = Callable[[Slots, Matrix], Matrix]
 """(slots (R,), models (R, p)) -> exact mean gradients, shape (R, p)."""
 NoiseFunction = Callable[[Slots], Matrix]

@@ -12,13 +12,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Matrix, Vector
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.simulated.replicates import GradientFunction, NoiseFunction
 
 __all__ = ["run_rounds"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 def run_rounds(

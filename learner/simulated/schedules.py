@@ -18,14 +18,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Flags, Slots, Vector
 from common.errors import InputError
 from learner.algorithms.clocks import draw_slots
 
 __all__ = ["ALWAYS", "MISSED", "Attendance", "Schedule", "Split", "draw_presence", "draw_schedule"]
 
-Vector = NDArray[np.float64]
-Slots = NDArray[np.intp]
-Presence = NDArray[np.bool_]
 Split = Literal["horizon", "schedule"]
 
 MISSED = -1
@@ -151,7 +149,7 @@ def draw_presence(
     replicates: int,
     attendance: Attendance,
     rng: np.random.Generator,
-) -> Presence:
+) -> Flags:
     """Who answers in each round of a synchronous algorithm, shape (T, R, N).
 
     Rounds that nobody answers do not count, so that somebody answers in each of these.
@@ -193,7 +191,7 @@ class _Absences:
         self._now = np.zeros(replicates)
         self._rng = rng
 
-    def draw(self, ticks: int) -> tuple[Slots, Presence]:
+    def draw(self, ticks: int) -> tuple[Slots, Flags]:
         """The next ticks: whose they are, and whether it was there, shapes (ticks, R)."""
         R = self._now.size
         slots = draw_slots(self._rates, horizon=ticks, replicates=R, rng=self._rng)

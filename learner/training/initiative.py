@@ -29,8 +29,8 @@ __all__ = [
     "LiveTicks",
     "RequestedTicks",
     "Requests",
+    "journalled_ticks",
     "live_ticks",
-    "lived_ticks",
 ]
 
 PENDING = "pending_tick"
@@ -85,7 +85,7 @@ def live_ticks(
             return None
 
 
-def lived_ticks(journal: Journal) -> list[Tick]:
+def journalled_ticks(journal: Journal) -> list[Tick]:
     """The ticks of earlier starts of the run, by position, and the one that was under way.
 
     Positions that nobody answered hold a tick of no owners, which the loop passes over.
@@ -122,14 +122,14 @@ class LiveTicks(Iterator[Tick], ABC):
         self._lines = lines
         self._journal = journal
         self._pace = pace
-        self._lived = iter(lived_ticks(journal))
+        self._journalled = iter(journalled_ticks(journal))
         self._position = 0
         self._now = 0.0
         self._seen = time.monotonic()
 
     def __next__(self) -> Tick:
         """The next tick."""
-        tick = next(self._lived, None)
+        tick = next(self._journalled, None)
         if tick is None:
             tick = self._live()
             self._keep(tick)

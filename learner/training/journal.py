@@ -15,14 +15,13 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file
 
 __all__ = ["Journal", "TickEntry"]
 
-Vector = NDArray[np.float64]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

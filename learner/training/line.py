@@ -16,20 +16,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.training.claims import Promise, check_enrollment, check_response
 from learner.training.line_state import LineAction, LineEvent, LineState, after
 from learner.training.owners import Owner
 
-__all__ = ["OwnLine", "OwnerLine"]
+__all__ = ["LocalLine", "OwnerLine"]
 
 log = logging.getLogger("copriv.learner")
 
-Vector = NDArray[np.float64]
 
 SHORTEST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 2.0
@@ -277,7 +274,7 @@ class _Search:
             return
 
 
-class OwnLine(OwnerLine):
+class LocalLine(OwnerLine):
     """The line to the learner's own shard: never away, no answers counted, no noise."""
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:

@@ -25,7 +25,7 @@ from owner.core import (
     theta_digest,
 )
 
-__all__ = ["MemoryOwner", "OwnShard"]
+__all__ = ["LocalShard", "MemoryOwner"]
 
 UNBOUNDED = Fraction(10**12)
 
@@ -131,7 +131,7 @@ class MemoryOwner:
         """Nothing to let go of."""
 
 
-class OwnShard:
+class LocalShard:
     """The shard of the owner that is the learner: asked exactly, without noise and charge.
 
     Guarantees:

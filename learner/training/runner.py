@@ -8,9 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import RefusedError, UnreachableError
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
@@ -20,7 +18,6 @@ from learner.training.line_state import LineState
 
 __all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
-Vector = NDArray[np.float64]
 State = TypeVar("State")
 
 # Seconds between two looks while no owner is there.
@@ -163,12 +160,12 @@ def run(
       UnreachableError: Nobody answered for too long; the run can be resumed.
     """
     state = algorithm.initial_state()
-    lived, k = _Lived(journal), 0
+    replay, k = _Replay(journal), 0
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
-            if lived.was_missed(position):
+            if replay.was_missed(position):
                 continue
-            entry = lived.entry(position)
+            entry = replay.entry(position)
             replayed = entry is not None
             if entry is not None:
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
@@ -177,7 +174,7 @@ def run(
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
                 entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
                 # Journalled before applied: the owner was charged, the answer must not be lost.
-                if not lived.keep(entry):
+                if not replay.keep(entry):
                     on_missed()
                     pace.wait_for_owners(lines, asked=asked)
                     continue
@@ -218,7 +215,7 @@ def _ask(
     )
 
 
-class _Lived:
+class _Replay:
     """What the journal says of each position: answered, missed, or still to come."""
 
     def __init__(self, journal: Journal | None) -> None:

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import (
     CoprivError,
     InputError,
@@ -32,14 +30,13 @@ from learner.planning.settings import StudySettings
 from learner.training.claims import check_description
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
-from learner.training.line import OwnerLine, OwnLine
-from learner.training.memory_owner import MemoryOwner, OwnShard
+from learner.training.line import LocalLine, OwnerLine
+from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 
 __all__ = ["Outcome", "noiseless_model", "train"]
 
-Vector = NDArray[np.float64]
 T = TypeVar("T")
 
 START_WAIT_SECONDS = 0.2
@@ -167,19 +164,19 @@ def noiseless_model(
     shards: Sequence[Records],
     *,
     plan: Plan,
-    lived: Iterable[Tick],
+    past: Iterable[Tick],
 ) -> Vector:
     """The model of the same ticks without noise: the cost of privacy is counted from it.
 
     Only a simulation has the shards. Ticks that owners had a say in are taken from the run.
     """
-    ticks = plan.ticks() if settings.algorithm.initiative == "learner" else lived
+    ticks = plan.ticks() if settings.algorithm.initiative == "learner" else past
     names = [entry.name for entry in settings.owners]
     owners = [
         MemoryOwner(name, shard, seed=None) for name, shard in zip(names, shards, strict=True)
     ]
     terms = plan.terms(feature_map, study_id="noiseless")
-    lines = [OwnerLine(owner, own) for owner, own in zip(owners, terms, strict=True)]
+    lines = [OwnerLine(owner, its) for owner, its in zip(owners, terms, strict=True)]
     for line, responses in zip(lines, plan.responses, strict=True):
         if responses:
             line.enroll()
@@ -281,7 +278,7 @@ def _lines(
         )
 
     return [
-        (OwnLine if isinstance(owner, OwnShard) else OwnerLine)(
+        (LocalLine if isinstance(owner, LocalShard) else OwnerLine)(
             owner,
             terms,
             answered=answered[index],

@@ -30,7 +30,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.memory_owner import MemoryOwner, OwnShard
+from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.study import Outcome, train
@@ -664,7 +664,7 @@ def test_a_run_with_an_own_shard_goes_on_after_a_crash_bit_for_bit(
 
     def owners() -> list[Owner]:
         others = remote(running)
-        return [others[0], OwnShard("owner-b", records), others[2]]
+        return [others[0], LocalShard("owner-b", records), others[2]]
 
     whole, _ = go(settings, public, owners(), tmp_path / "whole.sqlite")
     # The noise of a new study of equal terms begins again.

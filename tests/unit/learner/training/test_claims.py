@@ -15,7 +15,7 @@ from common.errors import InputError, RefusedError
 from common.features import FeatureMap
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from learner.training.claims import Promise, check_description, check_enrollment, check_response
-from learner.training.memory_owner import MemoryOwner, OwnShard
+from learner.training.memory_owner import LocalShard, MemoryOwner
 
 QUERY = Query(study_id="study-1", sequence=3, theta=np.zeros(4))
 
@@ -133,6 +133,6 @@ def test_every_draw_of_noise_is_within_what_is_believed(
 def test_the_own_shard_describes_itself(
     feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
 ) -> None:
-    shard = OwnShard("here", feature_map.apply(table_maker(20, seed=1), where="test"))
+    shard = LocalShard("here", feature_map.apply(table_maker(20, seed=1), where="test"))
     said: OwnerDescription = check_description(shard.describe(), name="here")
     assert said.num_records == 20

@@ -13,8 +13,8 @@ from common.errors import OrderError
 from common.features import FeatureMap
 from common.losses import Squared
 from common.terms import Query, Records, StudyTerms
-from learner.training.line import OwnLine
-from learner.training.memory_owner import OwnShard
+from learner.training.line import LocalLine
+from learner.training.memory_owner import LocalShard
 
 THETA = np.array([0.3, -0.2, 0.1, 0.5])
 
@@ -28,7 +28,7 @@ def records(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -
 def test_it_answers_exactly_neither_clipped_nor_noised(
     records: Records, make_terms: Callable[..., StudyTerms], clip: float | None
 ) -> None:
-    own = OwnShard("own", records)
+    own = LocalShard("own", records)
     own.enroll(make_terms(clip=clip))
     asked = Query(study_id="study-1", sequence=1, theta=THETA)
     exact = Squared().mean_gradient(THETA, records.features, records.targets)
@@ -39,7 +39,7 @@ def test_it_answers_exactly_neither_clipped_nor_noised(
 def test_it_promises_and_charges_nothing(
     records: Records, make_terms: Callable[..., StudyTerms]
 ) -> None:
-    own = OwnShard("own", records)
+    own = LocalShard("own", records)
     enrollment = own.enroll(make_terms(responses=3, horizon=3))
     assert (enrollment.epsilon, enrollment.noise_scale) == (Fraction(0), 0.0)
     for sequence in range(1, 10):
@@ -49,13 +49,13 @@ def test_it_promises_and_charges_nothing(
 
 def test_it_answers_nothing_before_it_is_in_a_study(records: Records) -> None:
     with pytest.raises(OrderError, match="enrol first"):
-        OwnShard("own", records).answer(Query(study_id="study-1", sequence=1, theta=THETA))
+        LocalShard("own", records).answer(Query(study_id="study-1", sequence=1, theta=THETA))
 
 
 def test_its_line_goes_on_where_the_journal_ends(
     records: Records, make_terms: Callable[..., StudyTerms]
 ) -> None:
-    line = OwnLine(OwnShard("own", records), make_terms(), answered=7)
+    line = LocalLine(LocalShard("own", records), make_terms(), answered=7)
     line.enroll()
     assert line.ask(THETA) is not None
     assert line.answered == 8
