@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from common.errors import InputError
 from common.tls import Identity, Peer, TlsSettings, canonical, load_identity, role_named
+from common.wire import Options
 
-__all__ = ["Options", "bind", "open_channel", "peer_of"]
+__all__ = ["bind", "open_channel", "peer_of"]
 
 log = logging.getLogger("copriv.tls")
-
-Options = list[tuple[str, int]]
 
 
 def open_channel(
@@ -45,7 +45,9 @@ def open_channel(
     return grpc.secure_channel(target, credentials, options=[*options, *name])
 
 
-def bind(server: grpc.Server, setting: str, address: str, identity: Identity | None) -> int:
+def bind(
+    server: grpc.Server | grpc.aio.Server, setting: str, address: str, identity: Identity | None
+) -> int:
     """Let a server listen on HOST:PORT, and return its port.
 
     With an identity, callers without a certificate of the CA are refused.
@@ -92,18 +94,22 @@ def _renewals(
 ) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """What gRPC asks at each handshake: new files, or None."""
     seen = _stamp(identity.paths)
+    told = ""
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen
+        nonlocal seen, told
         try:
             now = _stamp(identity.paths)
             if now == seen:
                 return None
             renewed = load_identity(identity.paths, base=Path("/"), side="server")
         except (InputError, OSError) as error:
-            log.warning("the renewed certificate is not used: %s", error)
+            # Whoever connects asks: said once, not at each handshake.
+            if str(error) != told:
+                told = str(error)
+                log.warning("the renewed certificate is not used: %s", error)
             return None
-        seen = now
+        seen, told = now, ""
         log.info("a renewed certificate is in use")
         return _configuration(renewed)
 
@@ -116,7 +122,7 @@ def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
     return tuple((status.st_mtime_ns, status.st_ino) for status in found)
 
 
-def peer_of(context: grpc.ServicerContext) -> Peer | None:
+def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:
     """Who calls, by the certificate that the handshake has verified; None for plain text."""
     verified = context.auth_context()
     names: Sequence[bytes] = verified.get("x509_common_name", ())  # type: ignore[assignment]

@@ -54,10 +54,6 @@ class BusyError(RefusedError):
         self.retry_after = retry_after
 
 
-class IdentityError(RefusedError):
-    """Nobody vouches for who asks: no token, or one that the owner does not know."""
-
-
 class MalformedError(RefusedError):
     """The request is not one the protocol knows: a wrong length, not finite, outside the box."""
 
@@ -68,6 +64,10 @@ class OrderError(RefusedError):
 
 class PolicyError(RefusedError):
     """The owner's policy does not allow the request, or not to this learner."""
+
+
+class IdentityError(PolicyError):
+    """Nobody vouches for who asks: no token, or one that the owner does not know."""
 
 
 class OwnerFailedError(CoprivError):

@@ -108,6 +108,11 @@ class FeatureSettings(Settings):
         return self
 
 
+# The first fault is told; to collect thousands of a hostile text would take minutes.
+_Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)
+_Row = Annotated[tuple[Number, ...], _Few]
+
+
 class FeatureMap(Settings):
     """The dictionary that makes every owner's records comparable; frozen, readable, public.
 
@@ -136,9 +141,9 @@ class FeatureMap(Settings):
     target: TargetRule
     intercept: bool
     l1_radius: Positive | None = None
-    bounds: Annotated[tuple[Bound, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
-    columns: Annotated[tuple[ColumnRule, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
-    rotation: tuple[tuple[Number, ...], ...] | None = None
+    bounds: Annotated[tuple[Bound, ...], _Few]
+    columns: Annotated[tuple[ColumnRule, ...], _Few]
+    rotation: Annotated[tuple[_Row, ...], _Few] | None = None
     dropped: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -218,6 +223,8 @@ class FeatureMap(Settings):
         """
         if len(text) > LARGEST_TEXT:
             raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; not a feature map")
+        if text.count("[") > 2 * LARGEST_COUNT:
+            raise InputError(f"{where}: more than {LARGEST_COUNT} rows; use fewer columns")
         if text.count(",") > LARGEST_ENTRIES:
             raise InputError(f"{where}: more than {LARGEST_ENTRIES} numbers; use fewer columns")
         try:

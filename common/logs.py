@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 __all__ = ["FORMATS", "JsonLines", "start_logging"]
 
@@ -14,7 +14,29 @@ Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
 
 
-class JsonLines(logging.Formatter):
+# A traceback may repeat what a caller sent.
+LONGEST_TRACEBACK = 20_000
+
+
+class _Lines(logging.Formatter):
+    r"""Lines in which a caller's words cannot steer a terminal, nor fill a disk.
+
+    >>> record = logging.LogRecord("copriv", 30, "", 0, "late\x1b[2J", (), None)
+    >>> _Lines("%(message)s").format(record)
+    'late [2J'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines."""
+        text = super().format(record)
+        return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """A traceback, its end if it is long."""
+        return super().formatException(ei)[-LONGEST_TRACEBACK:]
+
+
+class JsonLines(_Lines):
     """One JSON object a line: time, level, logger, message, and error with a traceback.
 
     >>> record = logging.LogRecord("copriv.owner", 30, "", 0, "refused: %s", ("late",), None)
@@ -50,7 +72,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 def start_logging(form: str, *, level: int = logging.WARNING) -> None:
     """Send our log lines to standard error; called again, it replaces the former."""
     handler = _StandardError()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    text = _Lines("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     ours = logging.getLogger("copriv")
     ours.handlers[:] = [handler]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["LONGEST_TEXT", "printable"]
 
+# A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 
 

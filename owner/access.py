@@ -84,6 +84,7 @@ class Access:
         }
         self._clock = clock
         self._limits: dict[tuple[str, str], RateLimit] = {}
+        self._lock = threading.Lock()
 
     def identify(self, *, token: str | None, certificate: str | None) -> str:
         """The learner's name: by its token if it sends one, else by its certificate.
@@ -102,6 +103,22 @@ class Access:
         if certificate is not None and not certificate.isprintable():
             raise IdentityError("the certificate's name has characters that cannot be printed")
         return ANONYMOUS if certificate is None else certificate
+
+    @property
+    def calls_per_learner(self) -> int:
+        """How many calls of one learner may be open at once."""
+        return self._policy.calls_per_learner
+
+    def admit(self, *, token: str | None, certificate: str | None) -> str:
+        """The name of a learner that this owner serves.
+
+        Raises:
+          IdentityError: See :meth:`identify`.
+          PolicyError: The owner does not serve it.
+        """
+        learner = self.identify(token=token, certificate=certificate)
+        check_learner(self._policy, learner)
+        return learner
 
     def admit_query(self, learner: str) -> None:
         """Count one request of a learner.
@@ -127,9 +144,12 @@ class Access:
     def _admit(self, kind: str, learner: str, *, per_second: float, burst: float) -> None:
         # Names come from the policy or from the owner's certificate authority, so they are few.
         key = (kind, learner)
-        if key not in self._limits:
-            self._limits[key] = RateLimit(per_second=per_second, burst=burst, clock=self._clock)
-        wait = self._limits[key].wait()
+        with self._lock:
+            limit = self._limits.get(key)
+            if limit is None:
+                limit = RateLimit(per_second=per_second, burst=burst, clock=self._clock)
+                self._limits[key] = limit
+        wait = limit.wait()
         if wait > 0:
             seconds = f"{wait:.3f}" if wait < 10 else f"{math.ceil(wait)}"
             raise BusyError(

@@ -7,69 +7,30 @@ charge and store durably, and only then return.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from common.errors import (
-    BudgetSpentError,
-    BusyError,
-    InputError,
-    MalformedError,
-    OrderError,
-    PolicyError,
-)
+from common.errors import BudgetSpentError, BusyError
 from common.features import FeatureMap
-from common.losses import loss_of
-from common.privacy import NoisePlan, plan_noise, rounded_down
+from common.privacy import rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from owner.access import Access
-from owner.core import (
-    Shard,
-    Step,
-    check_theta,
-    exact_answer,
-    next_step,
-    release,
-    theta_digest,
-)
+from owner.core import Step, check_theta, exact_answer, next_step, release, theta_digest
 from owner.ledger import Ledger
-from owner.ledger_rows import (
-    LedgerError,
-    StudyEntry,
-    epsilon_uncounted,
-    promise_faults,
-)
+from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.listening import Listening, ListeningSettings
-from owner.mechanism import DrawnAhead, NoiseFactory
-from owner.policy import Policy, check_map, check_policy, check_terms
+from owner.mechanism import NoiseFactory
+from owner.open_study import StudyMaker
+from owner.policy import Policy, check_terms
 from owner.shard import PrivateTable
+from owner.studies import Studies, stop_all
 
 __all__ = ["DataOwner"]
 
 log = logging.getLogger("copriv.owner")
-
-# Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.
-OPEN_STUDIES = 16
-
-
-@dataclass
-class _OpenStudy:
-    """What answering a study's queries needs.
-
-    ``entry`` is what the ledger holds, as this process last wrote or read it; None when a
-    write failed and the ledger has to be read again.
-    """
-
-    terms: StudyTerms
-    plan: NoisePlan
-    shard: Shard
-    noise: DrawnAhead
-    entry: StudyEntry | None = None
 
 
 class DataOwner:
@@ -105,13 +66,17 @@ class DataOwner:
         self._policy = policy
         self._access = access
         self._pinned_map = pinned_map
-        self._noise = noise
         self._insecure_noise = insecure_noise
-        self._allow_private_bounds = allow_private_bounds
-        self._open: OrderedDict[str, _OpenStudy] = OrderedDict()
+        self._maker = StudyMaker(
+            table,
+            policy,
+            pinned_map=pinned_map,
+            noise=noise,
+            insecure_noise=insecure_noise,
+            allow_private_bounds=allow_private_bounds,
+        )
+        self._studies = Studies(ledger, self._maker)
         self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
-        # One query at a time: sequence check, charge and release must not interleave.
-        self._lock = threading.Lock()
         # What is known of kappa today counts for the studies of yesterday too.
         uncounted = epsilon_uncounted(ledger.studies(), kappa=policy.kappa)
         self._lifetime = policy.epsilon_lifetime - uncounted
@@ -126,7 +91,7 @@ class DataOwner:
     def describe(self, *, learner: str) -> OwnerDescription:
         """What the owner is and what it would agree to."""
         self._access.admit_query(learner)
-        with self._lock:
+        with self._studies.lock:
             left = self._lifetime - self._ledger.epsilon_held()
         return OwnerDescription(
             name=self._name,
@@ -146,21 +111,20 @@ class DataOwner:
         """
         self._access.admit_query(learner)
         check_terms(terms)
-        with self._lock:
-            entry = self._ledger.study(terms.study_id)
-            if entry is None:
-                self._agree(terms, learner)
-            elif entry.learner != learner or not entry.agrees_with(terms):
-                raise PolicyError("this study was enrolled with other terms or by another learner")
-            study, entry = self._study(terms.study_id, learner)
-        return Enrollment(
-            num_records=self._table.num_records,
-            responses=entry.account.promised,
-            answered=entry.account.answered,
-            noise_scale=study.plan.noise_scale,
-            epsilon=entry.epsilon,
-            insecure_noise=self._insecure_noise,
-        )
+        self._maker.check_size(terms)
+        with self._studies.lock:
+            is_new = self._studies.is_new(terms, learner)
+        if is_new:
+            self._agree(terms, learner)
+        with self._studies.taken(terms.study_id, learner) as (study, entry):
+            return Enrollment(
+                num_records=self._table.num_records,
+                responses=entry.account.promised,
+                answered=entry.account.answered,
+                noise_scale=study.plan.noise_scale,
+                epsilon=entry.epsilon,
+                insecure_noise=self._insecure_noise,
+            )
 
     def answer(self, query: Query, *, learner: str) -> Response:
         """One charged, noised response; or the last one again.
@@ -169,8 +133,7 @@ class DataOwner:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
         """
         self._access.admit_query(learner)
-        with self._lock:
-            study, entry = self._study(query.study_id, learner)
+        with self._studies.taken(query.study_id, learner) as (study, entry):
             check_theta(
                 query.theta,
                 dimension=study.shard.num_features,
@@ -198,6 +161,10 @@ class DataOwner:
             study.entry = replace(entry, account=account)
             return _response(query, response)
 
+    def is_ready(self, study_id: str) -> bool:
+        """Whether a call for this study is answered without making it ready first."""
+        return self._studies.is_ready(study_id)
+
     def offer(self, study_id: str, *, learner: str) -> bool:
         """Whether the owner would take a query of this study now; charges nothing either way.
 
@@ -209,80 +176,64 @@ class DataOwner:
             self._access.admit_query(learner)
         except BusyError:
             return False
-        if not self._lock.acquire(blocking=False):
+        if self._studies.lock.locked():
             return False
-        try:
-            account = self._study(study_id, learner)[1].account
-        finally:
-            self._lock.release()
+        with self._studies.taken(study_id, learner) as (_, entry):
+            account = entry.account
         return account.answered < account.promised and self._listening.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""
         self._access.admit_query(learner)
-        with self._lock:
-            self._entry(study_id, learner)
-            self._ledger.close_study(study_id)
-            study = self._open.pop(study_id, None)
-            entry = self._entry(study_id, learner)
-        if study is not None:
-            study.noise.stop()
-        return entry
+        return self._studies.close(study_id, learner)
 
     def charges(self) -> int:
         """Responses charged to the ledger, over all studies."""
-        with self._lock:
+        with self._studies.lock:
             return self._ledger.responses
 
     def epsilon_held(self) -> float:
         """What all studies together take of the lifetime budget."""
-        with self._lock:
+        with self._studies.lock:
             return float(self._ledger.epsilon_held())
 
     def epsilon_left(self) -> float:
         """What is left of the lifetime budget."""
-        with self._lock:
+        with self._studies.lock:
             left = self._lifetime - self._ledger.epsilon_held()
         return max(float(left), 0.0)
 
     def stop(self) -> None:
         """Stop drawing noise and release the ledger."""
-        with self._lock:
-            for study in self._open.values():
-                study.noise.stop()
-            self._open.clear()
-            self._ledger.close()
+        self._studies.stop()
 
     def _agree(self, terms: StudyTerms, learner: str) -> None:
-        """Check a new study against policy and budget, and reserve its epsilon."""
-        self._access.admit_enrollment(learner)
-        self._check_policy(terms, learner)
-        # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
-        self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
-        study = self._prepare(terms)
-        try:
-            self._ledger.open_study(
-                terms,
-                learner=learner,
-                noise_scale=study.plan.noise_scale,
-                insecure_noise=self._insecure_noise,
-                lifetime=self._lifetime,
-            )
-        except BaseException:
-            study.noise.stop()
-            raise
-        self._hold(terms.study_id, study)
-        log.info("enrolled study %s for learner %s", terms.study_id, learner)
+        """Check a new study against policy and budget, make it ready, and reserve its epsilon.
 
-    def _check_policy(self, terms: StudyTerms, learner: str) -> None:
-        """Refuse a study that this owner's settings do not agree to."""
-        check_policy(
-            self._policy,
-            terms,
-            learner=learner,
-            num_records=self._table.num_records,
-            pinned_map=self._pinned_map.to_json() if self._pinned_map else None,
-        )
+        It is made ready without the lock, so another call may have enrolled it in the meantime:
+        then that one counts, and what was made here is dropped.
+        """
+        self._access.admit_enrollment(learner)
+        self._maker.check(terms, learner)
+        with self._studies.lock:
+            # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
+            self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
+        study = self._maker.prepare(terms)
+        dropped = [study]
+        try:
+            with self._studies.lock:
+                if self._studies.is_new(terms, learner):
+                    self._ledger.open_study(
+                        terms,
+                        learner=learner,
+                        noise_scale=study.plan.noise_scale,
+                        insecure_noise=self._insecure_noise,
+                        lifetime=self._lifetime,
+                    )
+                    dropped = self._studies.hold(terms.study_id, study)
+                    log.info("enrolled study %s for learner %s", terms.study_id, learner)
+        finally:
+            stop_all(dropped)
 
     def _check_lifetime(self, entry: StudyEntry) -> None:
         """Refuse a response beyond a lifetime budget that was lowered after its promise."""
@@ -292,88 +243,6 @@ class DataOwner:
                 raise BudgetSpentError(
                     "the owner has lowered its lifetime budget; nothing of it is left"
                 )
-
-    def _entry(self, study_id: str, learner: str) -> StudyEntry:
-        """The ledger's entry of a study, if it is this learner's."""
-        entry = self._ledger.study(study_id)
-        if entry is None or entry.learner != learner:
-            raise OrderError("no such study was enrolled by this learner; enrol first")
-        return entry
-
-    def _study(self, study_id: str, learner: str) -> tuple[_OpenStudy, StudyEntry]:
-        """An open study of this learner; after a restart it is rebuilt from the ledger's terms."""
-        study = self._open.get(study_id)
-        entry = study.entry if study is not None else None
-        if entry is None or entry.learner != learner:
-            entry = self._entry(study_id, learner)
-        if entry.account.closed:
-            raise OrderError("the study is closed; enrol for a new study")
-        if study is None:
-            study = self._rebuilt(entry)
-            self._hold(study_id, study)
-        self._open.move_to_end(study_id)
-        study.entry = entry
-        return study, entry
-
-    def _rebuilt(self, entry: StudyEntry) -> _OpenStudy:
-        """What the ledger's terms ask for, if it is still what was promised and agreed to."""
-        faults = promise_faults(entry)
-        if faults:
-            raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
-        terms = entry.agreed_terms
-        # The settings may have changed since: more shards per record, fewer losses, another map.
-        self._check_policy(terms, entry.learner)
-        if entry.insecure_noise != self._insecure_noise:
-            raise OrderError(
-                "the study was enrolled under noise of another kind (secure or insecure); "
-                "enrol for a new study"
-            )
-        study = self._prepare(terms)
-        if study.plan.noise_scale != entry.noise_scale:
-            study.noise.stop()
-            raise RuntimeError(
-                f"study {entry.study_id} was promised noise of scale {entry.noise_scale}, this "
-                f"program would add {study.plan.noise_scale}; use the version that enrolled it"
-            )
-        return study
-
-    def _hold(self, study_id: str, study: _OpenStudy) -> None:
-        """Keep a study ready; the one that was quiet longest can be rebuilt from the ledger."""
-        self._open[study_id] = study
-        if len(self._open) > OPEN_STUDIES:
-            self._open.popitem(last=False)[1].noise.stop()
-
-    def _prepare(self, terms: StudyTerms) -> _OpenStudy:
-        """Everything a study's answers need, computed from public terms and the shard."""
-        try:
-            feature_map = FeatureMap.from_json(terms.feature_map)
-        except InputError as error:
-            raise MalformedError(f"the study's feature map is not valid: {error}") from None
-        check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
-        _check_targets(feature_map, terms)
-        try:
-            plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
-        except ValueError as error:
-            raise MalformedError(str(error)) from None
-        shard = self._table.shard(feature_map)
-        noise = self._noise(plan)
-        try:
-            promise = noise.epsilon(responses=terms.responses)
-            # The noise library's own map has the last word, never a formula of ours alone.
-            if promise * terms.kappa > terms.epsilon:
-                raise RuntimeError(f"the noise library promises {promise}, not {terms.epsilon}")
-        except BaseException:
-            noise.stop()
-            raise
-        return _OpenStudy(terms, plan, shard, noise)
-
-
-def _check_targets(feature_map: FeatureMap, terms: StudyTerms) -> None:
-    """A loss for classes needs targets -1 and +1."""
-    has_classes = loss_of(terms).has_classes()
-    if has_classes != feature_map.is_classification:
-        kind = "classes -1 and +1" if has_classes else "numbers"
-        raise MalformedError(f"{terms.loss} loss needs a feature map whose target is {kind}")
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

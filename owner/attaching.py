@@ -30,29 +30,18 @@ from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
 from common.texts import printable
 from common.tls import load_identity, refuse_plain_text
-from owner.access import RateLimit
+from common.wire import CLIENT_OPTIONS, token_in
 from owner.answering import DataOwner
 from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
+from owner.refusals import Refusals, SlowLog
 from owner.route import Route
 from owner.server import open_owner
-from owner.service import AUTHORIZATION, BEARER, public_refusal
 
 __all__ = ["Attachment", "open_attachment"]
 
-log = logging.getLogger("copriv.owner")
-
 SHORTEST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A firewall forgets quiet lines, and a learner that vanished is noticed by its silence.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-]
 # Statuses after which trying again is of no use.
 FINAL = (
     grpc.StatusCode.PERMISSION_DENIED,
@@ -60,8 +49,6 @@ FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-
-REFUSALS_LOGGED_PER_SECOND = 1.0
 
 
 class Attachment:
@@ -94,12 +81,13 @@ class Attachment:
         # The learner's name as the channel has made sure of it.
         self._certificate: str | None = None
         self._stay = stay
+        self._refusals = Refusals()
+        # A learner may come and go as often as it likes.
+        self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
         self._told = False
         self._been_there = False
-        per_second = REFUSALS_LOGGED_PER_SECOND
-        self._noted = RateLimit(per_second=per_second, burst=20 * per_second)
 
     @property
     def address(self) -> str:
@@ -157,7 +145,7 @@ class Attachment:
         outgoing = Outgoing()
         clock = OwnClock(outgoing.put, rate=self._clock_rate, rng=self._rng)
         try:
-            opened, self._certificate = self._route.open(OPTIONS)
+            opened, self._certificate = self._route.open(CLIENT_OPTIONS)
         except CoprivError as error:
             self._absent(error)
             return False, False
@@ -173,7 +161,9 @@ class Attachment:
                     over = message.HasField("goodbye")
                     if over or outgoing.is_full:
                         break
-                    self._handle(message, outgoing.put, clock, token=_token(call))
+                    self._handle(
+                        message, outgoing.put, clock, token=token_in(call.initial_metadata())
+                    )
             except grpc.RpcError as error:
                 self._explain(error)
             finally:
@@ -225,7 +215,7 @@ class Attachment:
                 case _:
                     raise MalformedError("this owner knows no such call")
         except Exception as error:
-            refusal = public_refusal(error, note=self._note)
+            refusal = self._refusals.public(error)
         return pb.OwnerMessage(
             refusal=pb.Refusal(
                 status=refusal.status.value[0],
@@ -233,11 +223,6 @@ class Attachment:
                 retry_after_ms=refusal.retry_after_ms,
             )
         )
-
-    def _note(self, sentence: str) -> None:
-        """Log a refusal, unless a learner that is refused without end would fill the disk."""
-        if not self._noted.wait() > 0:
-            log.warning("refused: %s", sentence)
 
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
@@ -263,15 +248,7 @@ class Attachment:
             raise InputError(str(error)) from None
         if not self._told:
             self._told = True
-            log.warning("no line to the %s; trying again until it is there", error)
-
-
-def _token(call: grpc.Call) -> str | None:
-    """The token that the learner sent when it took the stream."""
-    for key, value in call.initial_metadata() or ():
-        if key == AUTHORIZATION:
-            return str(value).removeprefix(BEARER)
-    return None
+            self._absences.say(f"no line to the {error}; trying again until it is there")
 
 
 def open_attachment(

@@ -51,6 +51,11 @@ class Shard:
     records: Records
 
     @property
+    def num_bytes(self) -> int:
+        """About what it takes of memory: features, targets, norms."""
+        return self.records.features.nbytes + 2 * self.records.targets.nbytes
+
+    @property
     def num_features(self) -> int:
         """The number p of features."""
         return int(self.records.features.shape[1])

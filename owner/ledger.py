@@ -182,22 +182,12 @@ class Ledger:
         """
         if terms.study_id in self._books.studies:
             raise LedgerError(f"study {terms.study_id}: it is in the ledger; give a new name")
-        text = terms_to_text(terms)
-        study = StudyRow(
-            number=len(self._books.studies) + 1,
-            study_id=terms.study_id,
-            learner=learner,
-            epsilon=str(terms.epsilon),
-            noise_scale=float(noise_scale),
-            insecure_noise=int(insecure_noise),
-            opened=now(),
-            terms=text_digest(text),
-            feature_map=text_digest(terms.feature_map),
-        )
+        number = len(self._books.studies) + 1
+        study = _study_row(number, terms, learner, noise_scale, insecure_noise=insecure_noise)
         account = AccountRow(study.number, terms.responses)
         with self._transaction():
             self.check_left(terms.epsilon, lifetime=lifetime)
-            insert_text(self._db, text)
+            insert_text(self._db, terms_to_text(terms))
             insert_text(self._db, terms.feature_map)
             checksum = insert_study(self._db, study, self._books.last_checksum)
             book = Book.of(study, checksum, account, insert_account(self._db, account, checksum))
@@ -240,3 +230,20 @@ class Ledger:
     def close(self) -> None:
         """Release the file."""
         self._opened.close()
+
+
+def _study_row(
+    number: int, terms: StudyTerms, learner: str, noise_scale: float, *, insecure_noise: bool
+) -> StudyRow:
+    """The row of a study that is opened now."""
+    return StudyRow(
+        number=number,
+        study_id=terms.study_id,
+        learner=learner,
+        epsilon=str(terms.epsilon),
+        noise_scale=float(noise_scale),
+        insecure_noise=int(insecure_noise),
+        opened=now(),
+        terms=text_digest(terms_to_text(terms)),
+        feature_map=text_digest(terms.feature_map),
+    )

@@ -2,7 +2,7 @@
 
 SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME.lock stands beside them.
 What was charged last may stand in one of them alone. So the ledger's generation is noted on each
-of them, as an extended attribute, and in NAME.lock: whichever survives tells what was given.
+of the three, as an extended attribute, and in NAME.lock: whichever survives tells what was given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ __all__ = ["EMPTIED", "LedgerFiles", "Mark", "read_mark"]
 
 log = logging.getLogger("copriv.owner")
 
-SUFFIXES = ("", "-wal", "-shm", ".lock")
+# SQLite's own, which take a mark as an attribute only; the lock's whole content is its mark.
+DATABASE = ("", "-wal", "-shm")
+SUFFIXES = (*DATABASE, ".lock")
 ATTRIBUTE = "user.copriv.generation"
 MARK = re.compile(rb"generation ([ 0-9]{20}) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
@@ -53,7 +55,7 @@ def read_mark(path: Path) -> Mark:
       LedgerError: A mark is not what was written.
     """
     generations, responses = [0], 0
-    for suffix in SUFFIXES:
+    for suffix in DATABASE:
         # No file, no attribute, or a file system that keeps none.
         with contextlib.suppress(OSError):
             text = os.getxattr(f"{path}{suffix}", ATTRIBUTE)
@@ -155,9 +157,9 @@ class LedgerFiles:
             os.pwrite(self._handles[".lock"], text, 0)
         if not self._attributes:
             return
-        for handle in self._handles.values():
+        for suffix in DATABASE:
             try:
-                os.setxattr(handle, ATTRIBUTE, text)
+                os.setxattr(self._handles[suffix], ATTRIBUTE, text)
             except OSError as error:
                 if error.errno == errno.ENOTSUP:
                     self._do_without_attributes()

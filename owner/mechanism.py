@@ -141,6 +141,11 @@ class DrawnAhead:
                 self._changed.notify_all()
             return noise
 
+    def wait(self) -> None:
+        """Wait until there is noise for a response, without taking it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
+
     def epsilon(self, *, responses: int) -> Fraction:
         """What so many responses spend together."""
         return self._source.epsilon(responses=responses)

@@ -29,6 +29,7 @@ __all__ = [
     "check_learner",
     "check_learner_name",
     "check_map",
+    "check_map_text",
     "check_policy",
     "check_terms",
 ]
@@ -66,6 +67,10 @@ class Policy(Settings):
       queries_per_second: How many requests of one learner it takes; None for any number.
       enrollments_per_hour: How many new studies of one learner it takes.
       max_features: The largest model; a shard takes 8 bytes for each record and feature.
+      max_map_bytes: The longest text of a learner's feature map; one of 300 columns, rotated and
+        scaled, takes 1.3 MiB.
+      max_map_entries: How many names and codes such a map may hold.
+      calls_per_learner: How many calls and streams of one learner may be open at once.
     """
 
     epsilon_per_study: Epsilon
@@ -78,6 +83,9 @@ class Policy(Settings):
     queries_per_second: Annotated[float, Field(gt=0)] | None = None
     enrollments_per_hour: int = Field(default=100, ge=1)
     max_features: int = Field(default=1000, ge=1)
+    max_map_bytes: int = Field(default=2 * 2**20, ge=1)
+    max_map_entries: int = Field(default=50_000, ge=1)
+    calls_per_learner: int = Field(default=128, ge=1)
 
     @field_validator("tokens")
     @classmethod
@@ -130,6 +138,8 @@ class OwnerSettings(Settings):
       health: Address of a plain-text port that tells only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
       reflection: Whether tools may ask which calls there are.
+      idle_seconds: How long a call waits for its next message; then it ends, and the learner
+        opens another when it has something to ask.
     """
 
     name: Name
@@ -144,6 +154,7 @@ class OwnerSettings(Settings):
     health: Address | None = None
     metrics: Address | None = None
     reflection: bool = False
+    idle_seconds: Positive = 60.0
 
 
 def check_terms(terms: StudyTerms) -> None:
@@ -227,6 +238,25 @@ def check_map(policy: Policy, feature_map: FeatureMap, *, allow_private_bounds: 
         raise PolicyError(
             "the study's feature map was fitted on private records, so its bounds tell about "
             "them; fit it on public records"
+        )
+
+
+def check_map_text(policy: Policy, text: str) -> None:
+    """Refuse the text of a feature map that would take long to read, before it is read.
+
+    Raises:
+      PolicyError: It is too long, or has too many entries.
+    """
+    if len(text) > policy.max_map_bytes or len(text.encode()) > policy.max_map_bytes:
+        raise PolicyError(
+            f"the study's feature map takes more than the {policy.max_map_bytes} bytes that this "
+            "owner reads; use fewer columns, or ask it to raise max_map_bytes"
+        )
+    # Each has a colon behind it; lists are checked as they are read.
+    if text.count(":") > policy.max_map_entries:
+        raise PolicyError(
+            f"the study's feature map has more than the {policy.max_map_entries} entries that "
+            "this owner reads; use fewer categories, or ask it to raise max_map_entries"
         )
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import grpc
 
-from common.channels import Options, open_channel
+from common.channels import open_channel
 from common.diagnosis import identify, why_unreachable
 from common.errors import UntrustedError
 from common.tls import TlsSettings, load_identity
+from common.wire import Options
 
 __all__ = ["Route"]
 

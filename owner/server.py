@@ -3,50 +3,43 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import resource
+import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from common.channels import bind
 from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
 from common.tls import Identity, load_identity, refuse_plain_text
+from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
 from owner.answering import DataOwner
+from owner.calls import Calls
 from owner.health import SERVICE
 from owner.ledger import Ledger
 from owner.loading import load_records
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
 from owner.policy import OwnerSettings
+from owner.ports import Port, on_loop
+from owner.probes import Probes
 from owner.provenance import check_provenance
-from owner.service import OwnerService, handlers
+from owner.service import OwnerService
 from owner.shard import fingerprint
 
 __all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_owner"]
 
 log = logging.getLogger("copriv.owner")
 
-CUT_OFF_SECONDS = 5.0
-WORKERS = 16
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A second owner on the same port would share its queries silently.
-    ("grpc.so_reuseport", 0),
-    # Learners look every ten seconds whether we are there, also when nothing else is said.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    # A learner that vanished without a word frees its thread.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-]
+HEALTH = "grpc.health.v1.Health"
+OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS]
+# A tenth of Python's own.
+SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -54,22 +47,28 @@ class RunningOwner:
     """A serving owner: its port, and how to stop it."""
 
     owner: DataOwner
-    server: grpc.Server
-    health: health.HealthServicer
-    port: int
-    probes: grpc.Server | None = None
+    server: Port
+    calls: Calls
+    health: Probes
+    probes: Port | None = None
     metrics: WSGIServer | None = None
+
+    @property
+    def port(self) -> int:
+        """The number of its port."""
+        return self.server.number
 
     def drain(self, *, grace: float) -> None:
         """Take no new call, let those under way finish, and release the ledger."""
-        self.health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
-        # What does not end when it is cut off does not keep us from releasing the ledger.
-        self.server.stop(grace).wait(grace + CUT_OFF_SECONDS)
+        self.health.tell(serving=False)
+        on_loop(self.calls.end())
+        self.server.stop(grace)
         if self.probes is not None:
-            self.probes.stop(None).wait(CUT_OFF_SECONDS)
+            self.probes.stop(None)
         if self.metrics is not None:
             self.metrics.shutdown()
             self.metrics.server_close()
+        self.calls.close()
         self.owner.stop()
 
 
@@ -116,35 +115,35 @@ def open_owner(
 
 
 def create_server(
-    owner: DataOwner,
+    calls: Calls,
+    health: Probes,
     address: str,
     *,
+    largest: int,
     identity: Identity | None = None,
     reflected: bool = False,
-    metrics: OwnerMetrics | None = None,
-) -> tuple[grpc.Server, health.HealthServicer, int]:
-    """A server for an owner, not yet started, and the port it got.
+) -> Port:
+    """A server for an owner's calls of at most so many bytes each, not yet started.
 
     With an identity whoever shows no certificate of the CA gets nothing.
 
     Raises:
       InputError: The address cannot be used.
     """
-    server = grpc.server(ThreadPoolExecutor(max_workers=WORKERS), options=OPTIONS)
-    server.add_generic_rpc_handlers((handlers(OwnerService(owner, metrics)),))
-    servicer = health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    if reflected:
-        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME), server)
-    return server, servicer, bind(server, "listen", address, identity)
+
+    def fill(server: grpc.aio.Server) -> None:
+        server.add_generic_rpc_handlers((calls.handlers(SERVICE),))
+        health.add_to(server)
+        if reflected:
+            reflection.enable_server_reflection((SERVICE, HEALTH), server)
+
+    options = [*OPTIONS, *size_options(largest)]
+    return Port(fill, "listen", address, identity=identity, options=options)
 
 
-def _probe_server(servicer: health.HealthServicer, address: str) -> grpc.Server:
+def _probe_server(health: Probes, address: str) -> Port:
     """A plain-text port for probes that have no certificate: it tells only whether we serve."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=2), options=OPTIONS)
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    bind(server, "health", address, None)
-    return server
+    return Port(health.add_to, "health", address, identity=None, options=OPTIONS)
 
 
 def start_owner(
@@ -172,24 +171,53 @@ def start_owner(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
-    try:
+    # What was started is stopped again if anything that follows fails.
+    with ExitStack() as stack:
+        stack.callback(owner.stop)
+        _share_the_process()
         counted = OwnerMetrics(owner)
-        server, servicer, port = create_server(
-            owner, address, identity=identity, reflected=settings.reflection, metrics=counted
+        calls = Calls(OwnerService(owner, counted), idle_seconds=settings.idle_seconds)
+        stack.callback(calls.close)
+        health = Probes()
+        server = create_server(
+            calls,
+            health,
+            address,
+            largest=_largest_request(settings, base),
+            identity=identity,
+            reflected=settings.reflection,
         )
-        probes = _probe_server(servicer, settings.health) if settings.health else None
-        scraped = None
+        stack.callback(server.stop, None)
+        probes = scraped = None
+        if settings.health is not None:
+            probes = _probe_server(health, settings.health)
+            stack.callback(probes.stop, None)
         if settings.metrics is not None:
             scraped = serve_metrics(counted.registry, settings.metrics, setting="metrics")
         server.start()
         if probes is not None:
             probes.start()
-    except BaseException:
-        owner.stop()
-        raise
-    servicer.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-    servicer.set("", health_pb2.HealthCheckResponse.SERVING)
-    return RunningOwner(owner, server, servicer, port, probes, scraped)
+        stack.pop_all()
+    health.tell(serving=True)
+    return RunningOwner(owner, server, calls, health, probes, scraped)
+
+
+def _largest_request(settings: OwnerSettings, base: Path) -> int:
+    """Bytes of the largest message that could be agreed to, and room to say why one is not."""
+    policy = settings.policy
+    features = (base / settings.features).stat().st_size if settings.features else 0
+    return 2**20 + 2 * max(policy.max_map_bytes, features) + 16 * policy.max_features
+
+
+def _share_the_process() -> None:
+    """Let neither silent connections nor a study that is made ready keep others waiting.
+
+    As many connections are taken as the system lets us, and a thread that computes lets others
+    in sooner than it would otherwise.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def pinned_map(settings: OwnerSettings, base: Path) -> FeatureMap | None:

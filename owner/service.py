@@ -1,252 +1,111 @@
-"""The owner on the wire: gRPC calls in, one table from error to status; no mathematics."""
+"""The owner's calls as bytes in and bytes out: what each of them reads, does and says."""
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
-from common.channels import peer_of
-from common.errors import (
-    BudgetSpentError,
-    BusyError,
-    IdentityError,
-    MalformedError,
-    OrderError,
-    PolicyError,
-    RefusedError,
-)
+from common.errors import MalformedError
 from common.pb import copriv_pb2 as pb
-from common.pb import copriv_pb2_grpc as pb_grpc
-from owner.access import Access, RateLimit
 from owner.answering import DataOwner
-from owner.health import SERVICE
 from owner.metrics import OwnerMetrics
+from owner.refusals import PublicRefusal, Refusals
 
-__all__ = ["AUTHORIZATION", "BEARER", "OwnerService", "handlers", "public_refusal"]
-
-log = logging.getLogger("copriv.owner")
-
-T = TypeVar("T")
-
-STATUS: dict[type[RefusedError], grpc.StatusCode] = {
-    BudgetSpentError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    BusyError: grpc.StatusCode.UNAVAILABLE,
-    IdentityError: grpc.StatusCode.UNAUTHENTICATED,
-    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
-    OrderError: grpc.StatusCode.FAILED_PRECONDITION,
-    PolicyError: grpc.StatusCode.PERMISSION_DENIED,
-}
-# Exception text may carry records or paths, so the wire says only this.
-FAILED = "the owner failed; its operator finds the reason in the owner's log"
-# A learner's own words may be in a sentence; a status has room for some thousand bytes.
-LONGEST_SENTENCE = 400
-LOGGED_PER_SECOND = 1.0
-RETRY_AFTER = "retry-after-ms"
-AUTHORIZATION = "authorization"
-BEARER = "Bearer "
-
-
-def identity(context: grpc.ServicerContext, access: Access) -> str:
-    """Who asks: by its token, by the common name of its certificate, or anonymous.
-
-    Raises:
-      IdentityError: It is an owner; or the token is unknown, or missing where we want one.
-    """
-    peer = peer_of(context)
-    if peer is not None and peer.role == "owner":
-        raise IdentityError("this owner answers learners only; come with a learner's certificate")
-    certificate = None if peer is None else peer.name
-    sent = [value for key, value in context.invocation_metadata() if key == AUTHORIZATION]
-    token = str(sent[0]).removeprefix(BEARER) if sent else None
-    return access.identify(token=token, certificate=certificate)
-
-
-class _Unreadable:
-    """Stands for bytes that are no message of the protocol."""
-
-
-def handlers(service: OwnerService) -> grpc.GenericRpcHandler:
-    """The service's methods, for a server.
-
-    Bytes that are no message are refused like any malformed one. Left to gRPC, each would keep
-    some 16 kB of the owner's memory for ever.
-    """
-    methods = {}
-    for method in pb.DESCRIPTOR.services_by_name["DataOwner"].methods:
-        streams = method.client_streaming and method.server_streaming
-        kind = (
-            grpc.stream_stream_rpc_method_handler
-            if streams
-            else grpc.unary_unary_rpc_method_handler
-        )
-        methods[method.name] = kind(
-            getattr(service, method.name),
-            request_deserializer=_reader(GetMessageClass(method.input_type)),
-            response_serializer=GetMessageClass(method.output_type).SerializeToString,
-        )
-    return grpc.method_handlers_generic_handler(SERVICE, methods)
-
-
-def _reader(kind: type[Message]) -> Callable[[bytes], Message | _Unreadable]:
-    """Bytes to a message, without an error."""
-
-    def read(content: bytes) -> Message | _Unreadable:
-        try:
-            return kind.FromString(content)
-        except DecodeError:
-            return _Unreadable()
-
-    return read
-
-
-class OwnerService(pb_grpc.DataOwnerServicer):
-    """The DataOwner service of ``protos/copriv.proto``."""
-
-    def __init__(self, owner: DataOwner, metrics: OwnerMetrics | None = None) -> None:
-        self._owner = owner
-        # A learner that is refused a million times must not fill the ledger's disk with it.
-        self._noted = RateLimit(per_second=LOGGED_PER_SECOND, burst=20 * LOGGED_PER_SECOND)
-        self._unnoted = 0
-        self._metrics = metrics or OwnerMetrics(owner)
-
-    def Describe(  # noqa: N802
-        self, request: pb.DescribeRequest, context: grpc.ServicerContext
-    ) -> pb.OwnerDescription:
-        """What the owner is and what it would agree to."""
-        return self._answered(
-            request,
-            context,
-            lambda learner: codec.description_to_pb(self._owner.describe(learner=learner)),
-        )
-
-    def Enroll(  # noqa: N802
-        self, request: pb.StudyTerms, context: grpc.ServicerContext
-    ) -> pb.Enrollment:
-        """Agree on a study and reserve its budget."""
-        return self._answered(
-            request,
-            context,
-            lambda learner: codec.enrollment_to_pb(
-                self._owner.enroll(codec.terms_from_pb(request), learner=learner)
-            ),
-        )
-
-    def Answer(  # noqa: N802
-        self, request_iterator: Iterator[pb.Query], context: grpc.ServicerContext
-    ) -> Iterator[pb.Response]:
-        """Answer a stream of queries, one response each; a refusal ends the stream."""
-        for request in request_iterator:
-            yield self.AnswerOnce(request, context)
-
-    def AnswerOnce(  # noqa: N802
-        self, request: pb.Query, context: grpc.ServicerContext
-    ) -> pb.Response:
-        """Answer one query."""
-        with self._metrics.seconds.time():
-            response = self._answer(request, context)
-        self._metrics.responses.inc()
-        return response
-
-    def _answer(self, request: pb.Query, context: grpc.ServicerContext) -> pb.Response:
-        return self._answered(
-            request,
-            context,
-            lambda learner: codec.response_to_pb(
-                self._owner.answer(codec.query_from_pb(request), learner=learner)
-            ),
-        )
-
-    def Close(  # noqa: N802
-        self, request: pb.CloseRequest, context: grpc.ServicerContext
-    ) -> pb.CloseSummary:
-        """End a study."""
-
-        def close(learner: str) -> pb.CloseSummary:
-            entry = self._owner.close(request.study_id, learner=learner)
-            return codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
-
-        return self._answered(request, context, close)
-
-    def Offer(  # noqa: N802
-        self, request: pb.OfferRequest, context: grpc.ServicerContext
-    ) -> pb.OfferReply:
-        """Say whether the owner would take a query now."""
-        return self._answered(
-            request,
-            context,
-            lambda learner: pb.OfferReply(
-                accepted=self._owner.offer(request.study_id, learner=learner)
-            ),
-        )
-
-    def _answered(
-        self, request: object, context: grpc.ServicerContext, call: Callable[[str], T]
-    ) -> T:
-        """The call's result, or its error as a status with a public sentence."""
-        try:
-            learner = identity(context, self._owner.access)
-            if isinstance(request, _Unreadable):
-                raise MalformedError("the request's bytes are no message of this protocol")
-            return call(learner)
-        except Exception as error:
-            refusal = public_refusal(error, note=self._note)
-            self._metrics.refusals.labels(refusal.status.name).inc()
-            if refusal.retry_after_ms:
-                context.set_trailing_metadata(((RETRY_AFTER, str(refusal.retry_after_ms)),))
-            _abort(context, refusal.status, refusal.sentence)
-
-    def _note(self, sentence: str) -> None:
-        """Log a refusal, or only count it when there are too many."""
-        if self._noted.wait() > 0:
-            self._unnoted += 1
-            return
-        more, self._unnoted = self._unnoted, 0
-        log.warning("refused: %s%s", sentence, f" ({more} refusals before it)" if more else "")
+__all__ = ["Method", "OwnerService"]
 
 
 @dataclass(frozen=True)
-class PublicRefusal:
-    """What the other side may know of an error; asking again helps if there is a time for it."""
+class Method:
+    """One call of the protocol.
 
-    status: grpc.StatusCode
-    sentence: str
-    retry_after_ms: int = 0
-
-
-def _note_each(sentence: str) -> None:
-    """Log every refusal."""
-    log.warning("refused: %s", sentence)
-
-
-def public_refusal(error: Exception, *, note: Callable[[str], None] = _note_each) -> PublicRefusal:
-    """What the other side may know of an error; an unexpected one is logged here in full."""
-    if not isinstance(error, RefusedError):
-        log.error("a call failed", exc_info=error)
-        return PublicRefusal(grpc.StatusCode.INTERNAL, FAILED)
-    sentence = public_sentence(error)
-    note(sentence)
-    wait = math.ceil(1000 * error.retry_after) if isinstance(error, BusyError) else 0
-    return PublicRefusal(STATUS[type(error)], sentence, wait)
-
-
-def public_sentence(error: RefusedError) -> str:
-    r"""A refusal's sentence, printable and of bounded length, whatever the learner sent.
-
-    >>> public_sentence(RefusedError("no\ncolumn " + "x" * 1000))[:12]
-    'no column xx'
+    Attributes:
+      request: The message that it takes.
+      reply: The answer to one message of a learner.
+      streams: Whether more messages may follow the first.
+      is_quick: Whether a message is answered at once; others may take seconds.
     """
-    text = "".join(c if c.isprintable() else " " for c in str(error)[: LONGEST_SENTENCE + 1])
-    return text if len(text) <= LONGEST_SENTENCE else text[: LONGEST_SENTENCE - 3] + "..."
+
+    request: type[Message]
+    reply: Callable[[Any, str], Message]
+    streams: bool = False
+    is_quick: Callable[[Any], bool] = lambda _: True
 
 
-def _abort(context: grpc.ServicerContext, status: grpc.StatusCode, sentence: str) -> NoReturn:
-    context.abort(status, sentence)
-    raise AssertionError("abort returned")  # pragma: no cover
+class OwnerService:
+    """The DataOwner service of ``protos/copriv.proto``, without its connections."""
+
+    def __init__(self, owner: DataOwner, metrics: OwnerMetrics | None = None) -> None:
+        self._owner = owner
+        self._metrics = metrics or OwnerMetrics(owner)
+        self._refusals = Refusals()
+        self.access = owner.access
+        self.methods = {
+            "Describe": Method(pb.DescribeRequest, self._describe),
+            "Enroll": Method(pb.StudyTerms, self._enroll, is_quick=self._is_ready),
+            "Answer": Method(pb.Query, self._answer, is_quick=self._is_ready, streams=True),
+            "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready),
+            "Close": Method(pb.CloseRequest, self._close),
+            "Offer": Method(pb.OfferRequest, self._offer, is_quick=self._is_ready),
+        }
+
+    def reply(
+        self, method: Method, content: bytes, learner: str, *, if_quick: bool = False
+    ) -> bytes | None:
+        """The reply to one message; with ``if_quick`` None, and nothing done, if it may take long.
+
+        Bytes that are no message are refused like any malformed one. Left to gRPC, each would
+        keep some 16 kB of the owner's memory for ever.
+
+        Raises:
+          RefusedError: The owner refuses; any other error is its own failure.
+        """
+        try:
+            request = method.request.FromString(content)
+        except DecodeError:
+            # Without the error: it would hold the bytes for as long as the refusal lives.
+            request = None
+        if request is None:
+            raise MalformedError("the request's bytes are no message of this protocol")
+        if if_quick and not method.is_quick(request):
+            return None
+        return method.reply(request, learner).SerializeToString()
+
+    def refusal(self, error: Exception) -> PublicRefusal:
+        """What a learner may know of an error; it is logged and counted."""
+        refusal = self._refusals.public(error)
+        self._metrics.refusals.labels(refusal.status.name).inc()
+        return refusal
+
+    def _is_ready(self, request: pb.StudyTerms | pb.Query | pb.OfferRequest) -> bool:
+        """Whether the study of a message need not be made ready."""
+        return self._owner.is_ready(request.study_id)
+
+    def _describe(self, request: pb.DescribeRequest, learner: str) -> Message:
+        """What the owner is and what it would agree to."""
+        del request
+        return codec.description_to_pb(self._owner.describe(learner=learner))
+
+    def _enroll(self, request: pb.StudyTerms, learner: str) -> Message:
+        """Agree on a study and reserve its budget."""
+        terms = codec.terms_from_pb(request)
+        return codec.enrollment_to_pb(self._owner.enroll(terms, learner=learner))
+
+    def _answer(self, request: pb.Query, learner: str) -> Message:
+        """Answer one query."""
+        with self._metrics.seconds.time():
+            response = self._owner.answer(codec.query_from_pb(request), learner=learner)
+        self._metrics.responses.inc()
+        return codec.response_to_pb(response)
+
+    def _close(self, request: pb.CloseRequest, learner: str) -> Message:
+        """End a study."""
+        entry = self._owner.close(request.study_id, learner=learner)
+        return codec.close_summary_to_pb(entry.account.answered, entry.epsilon_spent)
+
+    def _offer(self, request: pb.OfferRequest, learner: str) -> Message:
+        """Say whether the owner would take a query now."""
+        return pb.OfferReply(accepted=self._owner.offer(request.study_id, learner=learner))

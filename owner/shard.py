@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pandas as pd
@@ -59,6 +61,9 @@ class PrivateTable:
         self._table = table.loc[:, list(self._told)] if named else table
         self._where = where
         self._shards: OrderedDict[str, Shard] = OrderedDict()
+        # Those that some study still uses, too.
+        self._used: WeakValueDictionary[str, Shard] = WeakValueDictionary()
+        self._lock = threading.Lock()
 
     @property
     def num_records(self) -> int:
@@ -85,10 +90,10 @@ class PrivateTable:
           PolicyError: The map needs a column that is not named for learners. Whether there is
             one of that name, the sentence does not tell.
         """
-        kept = self._shards.get(feature_map.digest)
+        with self._lock:
+            kept = self._used.get(feature_map.digest)
         if kept is not None:
-            self._shards.move_to_end(feature_map.digest)
-            return kept
+            return self._keep(feature_map, kept)
         missing = [name for name in feature_map.columns_needed if name not in self._table.columns]
         if missing:
             raise PolicyError(
@@ -99,7 +104,10 @@ class PrivateTable:
         return self._keep(feature_map, Shard(records))
 
     def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
-        self._shards[feature_map.digest] = shard
-        if len(self._shards) > KEPT_SHARDS:
-            self._shards.popitem(last=False)
+        with self._lock:
+            self._used[feature_map.digest] = shard
+            self._shards[feature_map.digest] = shard
+            self._shards.move_to_end(feature_map.digest)
+            if len(self._shards) > KEPT_SHARDS:
+                self._shards.popitem(last=False)
         return shard

@@ -14,7 +14,7 @@ from common.errors import MalformedError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
-from learner.network.grpc_owner import SHORTEST_WAIT_SECONDS, error_of
+from common.wire import SHORTEST_WAIT_SECONDS, error_numbered, token_metadata
 
 __all__ = ["AttachedOwner", "OwnerStream"]
 
@@ -116,7 +116,7 @@ class AttachedOwner:
         token: str | None = None,
     ) -> None:
         self._name = name
-        self.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self.metadata = token_metadata(token)
         self._changed = changed
         self._deadline = deadline
         self._patience = patience
@@ -220,7 +220,7 @@ class AttachedOwner:
             wait = refusal.retry_after_ms / 1000.0
             if not wait or time.monotonic() + wait > due:
                 sentence = printable(refusal.sentence)
-                raise error_of(refusal.status)(f"owner {self._name}: {sentence}")
+                raise error_numbered(refusal.status)(f"owner {self._name}: {sentence}")
             self._rest(max(wait, SHORTEST_WAIT_SECONDS))
         if not reply.HasField(expected):
             raise MalformedError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,69 +15,25 @@ from google.protobuf.message_factory import GetMessageClass
 from common import codec
 from common.channels import open_channel
 from common.diagnosis import Cause, why_unreachable
-from common.errors import (
-    BudgetSpentError,
-    CoprivError,
-    MalformedError,
-    OrderError,
-    OwnerFailedError,
-    PolicyError,
-    UnreachableError,
-    UntrustedError,
-)
+from common.errors import CoprivError, MalformedError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
 from common.tls import Identity
+from common.wire import (
+    CLIENT_OPTIONS,
+    RECONNECT_OPTIONS,
+    error_of,
+    retry_after,
+    token_metadata,
+)
 
-__all__ = ["GrpcOwner", "error_of"]
+__all__ = ["GrpcOwner"]
 
 T = TypeVar("T")
 
-LARGEST_MESSAGE = 96 * 2**20
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A peer that vanishes without closing the connection is noticed by its silence.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # Owners come back within a second, not within gRPC's default of minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    # The time one attempt may take: TCP and TLS need several round trips of a slow line.
-    ("grpc.min_reconnect_backoff_ms", 5_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-]
-
-RETRY_AFTER = "retry-after-ms"
-# Longer than any deadline is as good as never.
-_MILLISECONDS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-SHORTEST_WAIT_SECONDS = 0.01
-
 DIAGNOSIS_SECONDS = 3.0
 LOOK_SECONDS = 0.5
-
-ERRORS: dict[grpc.StatusCode, type[CoprivError]] = {
-    grpc.StatusCode.RESOURCE_EXHAUSTED: BudgetSpentError,
-    grpc.StatusCode.INVALID_ARGUMENT: MalformedError,
-    grpc.StatusCode.FAILED_PRECONDITION: OrderError,
-    grpc.StatusCode.PERMISSION_DENIED: PolicyError,
-    grpc.StatusCode.UNAUTHENTICATED: PolicyError,
-    grpc.StatusCode.INTERNAL: OwnerFailedError,
-    grpc.StatusCode.UNAVAILABLE: UnreachableError,
-    grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
-    grpc.StatusCode.CANCELLED: UnreachableError,
-}
-
-
-def error_of(status: int) -> type[CoprivError]:
-    """Our error for the number of a gRPC status, as an attached owner sends it.
-
-    >>> error_of(8).__name__
-    'BudgetSpentError'
-    """
-    kinds = {code.value[0]: kind for code, kind in ERRORS.items()}
-    return kinds.get(status, OwnerFailedError)
 
 
 class GrpcOwner:
@@ -105,9 +60,9 @@ class GrpcOwner:
         self._address = address
         self._who = f"owner {name} at {address}"
         self._deadline = deadline
-        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self._metadata = token_metadata(token)
         self._identity = identity
-        self._channel = open_channel(address, identity, OPTIONS)
+        self._channel = open_channel(address, identity, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS])
         self._stream: _Stream | None = None
         self._ending = threading.Event()
 
@@ -159,17 +114,30 @@ class GrpcOwner:
         return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
     def _ask(self, query: Query) -> Response:
+        message, used = codec.query_to_pb(query), self._stream
+        try:
+            try:
+                return codec.response_from_pb(_read(self._opened().ask(message)))
+            except _StreamEndedError:
+                # An owner ends a stream that is quiet for long. The same query on another one
+                # is the same question: whatever was answered meanwhile is answered again.
+                self._drop_stream()
+                if used is None:
+                    raise
+                return codec.response_from_pb(_read(self._opened().ask(message)))
+        except BaseException:
+            # A stream that failed once is over; the next query opens another.
+            self._drop_stream()
+            raise
+
+    def _opened(self) -> _Stream:
+        """The stream of queries, opened when it is needed."""
         if self._stream is None:
             self._stream = _Stream(
                 lambda queries: _method(self._channel, "Answer")(queries, metadata=self._metadata),
                 deadline=self._deadline,
             )
-        try:
-            return codec.response_from_pb(_read(self._stream.ask(codec.query_to_pb(query))))
-        except BaseException:
-            # A stream that failed once is over; the next query opens another.
-            self._drop_stream()
-            raise
+        return self._stream
 
     def _drop_stream(self) -> None:
         if self._stream is not None:
@@ -186,7 +154,7 @@ class GrpcOwner:
             try:
                 return call()
             except grpc.RpcError as error:
-                wait = _retry_after(error)
+                wait = retry_after(error.trailing_metadata())
                 if wait is None or time.monotonic() + wait > due:
                     raise self._error(error, busy=wait is not None, diagnose=diagnose) from None
             except TimeoutError:
@@ -205,7 +173,7 @@ class GrpcOwner:
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
         """The owner's status as one of our errors."""
-        kind = ERRORS.get(error.code(), OwnerFailedError)
+        kind = error_of(error.code())
         detail = printable(error.details())
         if kind is UnreachableError and not busy:
             kind, detail = self._cause(diagnose)
@@ -243,15 +211,8 @@ def _read(message: Any) -> Any:
     return message
 
 
-def _retry_after(error: grpc.RpcError) -> float | None:
-    """Seconds after which a busy owner wants to be asked again; None if it is not busy.
-
-    An owner may send anything there: a few digits are a time, all else is none.
-    """
-    for item in error.trailing_metadata() or ():
-        if item.key == RETRY_AFTER and _MILLISECONDS.fullmatch(str(item.value)):
-            return max(int(item.value) / 1000.0, SHORTEST_WAIT_SECONDS)
-    return None
+class _StreamEndedError(TimeoutError):
+    """The owner has ended the stream and found nothing wrong."""
 
 
 class _Stream:
@@ -278,6 +239,7 @@ class _Stream:
 
         Raises:
           TimeoutError: There is none after so many seconds, or the stream is over.
+          _StreamEndedError: The owner ended the stream.
         """
         self._queries.put(query)
         self._asked.release()
@@ -293,6 +255,8 @@ class _Stream:
             if isinstance(answer, Exception):
                 raise answer
             return answer
+        if not is_live and self._call.code() is grpc.StatusCode.OK:
+            raise _StreamEndedError
         raise TimeoutError
 
     def _read(self) -> None:
@@ -304,7 +268,7 @@ class _Stream:
                 self._answers.put(error)
                 return
             except StopIteration:
-                self._answers.put(TimeoutError())
+                self._answers.put(_StreamEndedError())
                 return
 
     def end(self) -> None:

@@ -16,23 +16,13 @@ from common.channels import bind, peer_of
 from common.pb import copriv_pb2 as pb
 from common.texts import printable
 from common.tls import Identity
+from common.wire import SERVER_OPTIONS, size_options
 from learner.network.attached_owner import AttachedOwner, OwnerStream
-from learner.network.grpc_owner import LARGEST_MESSAGE
 
 __all__ = ["ListeningLearner"]
 
 _Message = pb.OwnerMessage | codec.Unreadable
 
-OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    ("grpc.so_reuseport", 0),
-    # Owners check every ten seconds that we are there, even when nothing else is sent.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-]
 STOP_SECONDS = 5.0
 # In units of virtual time: no clock that takes part in a study is slower.
 LONGEST_GAP = 1e9
@@ -80,7 +70,7 @@ class ListeningLearner:
         workers = 4 * len(names) + 4
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=workers, thread_name_prefix="attached"),
-            options=OPTIONS,
+            options=[*SERVER_OPTIONS, *size_options()],
             maximum_concurrent_rpcs=workers,
         )
         service = _Service(

@@ -33,6 +33,7 @@ from learner.training.journal import Journal
 from learner.training.study import train
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
+from owner.refusals import SlowLog
 from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")
@@ -331,11 +332,11 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
     path = settings_file("owner-a", ours / "owner-a")
     complained = threading.Event()
 
-    def warn(sentence: str, error: CoprivError) -> None:
-        if "not of our CA" in sentence % error:
+    def warn(_: SlowLog, sentence: str) -> None:
+        if "not of our CA" in sentence:
             complained.set()
 
-    monkeypatch.setattr("owner.attaching.log.warning", warn)
+    monkeypatch.setattr(SlowLog, "say", warn)
 
     def start(folder: Path, address: str) -> ListeningLearner:
         return ListeningLearner(

@@ -20,8 +20,8 @@ from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 from owner.ledger_rows import LedgerError
+from owner.refusals import FAILED
 from owner.server import RunningOwner, start_owner
-from owner.service import FAILED
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tests" / "tools" / "full_disk_owner.py"

@@ -26,8 +26,8 @@ from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
+from owner.refusals import FAILED
 from owner.server import RunningOwner
-from owner.service import FAILED
 
 TOKEN = "a-token-for-the-tests-only"  # noqa: S105
 DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"

@@ -14,8 +14,8 @@ from common import codec
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query, StudyTerms
+from owner.refusals import FAILED
 from owner.server import RunningOwner
-from owner.service import FAILED
 
 
 @pytest.fixture

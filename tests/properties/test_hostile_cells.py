@@ -405,10 +405,10 @@ def slowest_against_ordinary(
     """
     least = [float("inf")] * count
     ratio = float("inf")
-    for _ in range(rounds):
+    for done in range(rounds):
         least = [min(before, measure(i)) for i, before in enumerate(least)]
         ratio = max(least) / least[0]
-        if ratio <= allowed:
+        if ratio <= allowed or (done > 5 and ratio > 10 * allowed):
             break
     return ratio
 
@@ -425,7 +425,7 @@ READERS: dict[str, Callable[[str], object]] = {
 def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader: str) -> None:
     through_pandas = reader == "has_percent_sign"
     cells = ["x" * 10_000, *long_texts(10_000)[:: 10 if through_pandas else 1]]
-    number, read = 20 if through_pandas else 200, READERS[reader]
+    number, read = 10 if through_pandas else 50, READERS[reader]
 
     def measure(i: int) -> float:
         return timeit.timeit(lambda: read(cells[i]), number=number)

@@ -13,14 +13,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from owner.answering import DataOwner
+from owner.calls import Calls, Context
 from owner.ledger import Ledger
 from owner.server import start_owner
-from owner.service import OwnerService
 
 
 def arm(step: str, number: int) -> None:  # noqa: C901
@@ -31,7 +30,7 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    charge, answer, send = Ledger.charge, DataOwner.answer, OwnerService.Answer
+    charge, answer, send = Ledger.charge, DataOwner.answer, Calls._send
     statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
 
     def traced(sql: str) -> None:
@@ -57,9 +56,16 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         reached()
         return response
 
-    def killing_send(self: OwnerService, requests: Any, context: Any) -> Iterator[Any]:
-        for response in send(self, requests, context):
-            yield response
+    answered: list[object] = []
+
+    def noted_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
+        answered.append(answer(self, *arguments, **values))
+        return answered[-1]
+
+    async def killing_send(self: Calls, context: Context, reply: bytes) -> None:
+        await send(self, context, reply)
+        if answered:
+            answered.clear()
             reached()
 
     if step in {"before_charge", "in_transaction", "at_commit"}:
@@ -70,7 +76,8 @@ def arm(step: str, number: int) -> None:  # noqa: C901
     elif step == "before_send":
         DataOwner.answer = killing_answer  # type: ignore[method-assign]
     elif step == "after_send":
-        OwnerService.Answer = killing_send  # type: ignore[method-assign]
+        DataOwner.answer = noted_answer  # type: ignore[method-assign]
+        Calls._send = killing_send  # type: ignore[method-assign]
 
 
 def live(settings: Path, port: int, step: str, number: int) -> None:

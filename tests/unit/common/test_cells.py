@@ -75,15 +75,19 @@ def test_every_pattern_is_found() -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_spells_out_its_classes_in_ascii(name: str) -> None:
     pattern = PATTERNS[name]
-    assert pattern.flags & re.ASCII
-    assert not re.search(r"\\[dDwWsSbB]", pattern.pattern)
+    text = pattern.pattern
+    # A pattern of bytes knows nothing beyond ASCII.
+    assert pattern.flags & re.ASCII or isinstance(text, bytes)
+    assert not re.search(r"\\[dDwWsSbB]", text.decode() if isinstance(text, bytes) else text)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_takes_linear_time(name: str) -> None:
     """Twice the text takes twice the time; with two neighbouring repetitions, four times."""
     pattern = PATTERNS[name]
-    match = pattern.search if name in SEARCHED else pattern.fullmatch
+    find = pattern.search if name in SEARCHED else pattern.fullmatch
+    is_bytes = isinstance(pattern.pattern, bytes)
+    match = (lambda text: find(text.encode("ascii", "replace"))) if is_bytes else find
     for start in STARTS:
         for fill in FILLS:
             assert growth(match, start, fill) < 3, (start, fill)
@@ -95,11 +99,12 @@ def growth(match: object, start: str, fill: str) -> float:
     least = [math.inf, math.inf]
     ratio = math.inf
     for _ in range(20):
-        for i, size in enumerate((400, 800)):
+        for i, size in enumerate((150, 300)):
             text = start + (fill * size)[:size] + "!"
-            least[i] = min(least[i], timeit.timeit(lambda text=text: match(text), number=3))
+            least[i] = min(least[i], timeit.timeit(lambda text=text: match(text), number=5))
         ratio = least[1] / least[0]
-        if ratio < 2.8:
+        # Near enough to 2, or so slow that no disturbance explains it.
+        if ratio < 2.8 or least[1] > 0.1:
             break
     return ratio
 

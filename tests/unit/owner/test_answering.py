@@ -28,9 +28,10 @@ from common.errors import (
 from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, StudyTerms
-from owner.answering import OPEN_STUDIES, DataOwner
+from owner.answering import DataOwner
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
+from owner.studies import OPEN_STUDIES
 
 LEARNER = "anonymous"
 OpenOwner = Callable[..., DataOwner]
@@ -370,9 +371,10 @@ def test_noise_scale_is_theorem_1(open_owner: OpenOwner, make_terms: MakeTerms) 
     assert theorem <= scale <= theorem * (1 + 2e-6)
 
 
+@pytest.mark.parametrize("kappa", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_noise_librarys_map_has_the_last_word(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, restart: bool
+    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, kappa: int, restart: bool
 ) -> None:
     """A plan a millionth too small is refused, at enrolment and when a study is taken up again."""
 
@@ -383,7 +385,7 @@ def test_the_noise_librarys_map_has_the_last_word(
     wrong = {"noise": too_little, "insecure_noise": False}
     if restart:
         owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
-        owner.enroll(make_terms(), learner=LEARNER)
+        owner.enroll(make_terms(kappa=kappa), learner=LEARNER)
         owner.stop()
         owner = open_owner(options=wrong)
         with pytest.raises(RuntimeError, match="noise library promises"):
@@ -391,7 +393,7 @@ def test_the_noise_librarys_map_has_the_last_word(
     else:
         owner = open_owner(options=wrong)
         with pytest.raises(RuntimeError, match="noise library promises"):
-            owner.enroll(make_terms(), learner=LEARNER)
+            owner.enroll(make_terms(kappa=kappa), learner=LEARNER)
         assert owner.describe(learner=LEARNER).epsilon_left == 10
     owner.stop()
     assert all(not e.account.answered for e in read_studies(fast_folder / "ledger.sqlite")[1])
@@ -473,11 +475,11 @@ def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: Mak
 def test_more_studies_than_are_held_ready_all_go_on(
     open_owner: OpenOwner, make_terms: MakeTerms
 ) -> None:
-    owner = open_owner()
+    owner = open_owner(enrollments_per_hour=1000)
     studies = [f"s{index}" for index in range(OPEN_STUDIES + 4)]
     before = threading.active_count()
     for study in studies:
-        owner.enroll(make_terms(study_id=study, epsilon=Fraction(1, 10)), learner=LEARNER)
+        owner.enroll(make_terms(study_id=study, epsilon=Fraction(1, 100)), learner=LEARNER)
     for sequence in (1, 2):
         for study in studies:
             ask(owner, sequence, study)

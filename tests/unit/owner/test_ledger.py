@@ -300,3 +300,16 @@ def test_people_can_read_a_ledger_in_use(path: Path) -> None:
     ledger.close()
     with pytest.raises(LedgerError, match="there is no ledger"):
         read_studies(path.with_name("absent.sqlite"))
+
+
+def test_what_a_closed_study_spent_is_held_after_a_reopening(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close_study("s")
+    enroll(ledger, "unused")
+    ledger.close_study("unused")
+    ledger.close()
+    ledger = open_ledger(path)
+    assert ledger.epsilon_held() == ledger.epsilon_spent() == Fraction(1, 9)
+    ledger.close()

@@ -298,12 +298,19 @@ def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
     assert verify_ledger(path) == []
 
 
+@pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("gone", [[".lock"], ["", ".lock"], ["", "-wal", ".lock"], ["-shm"]])
-def test_files_that_are_gone_let_no_second_owner_in(path: Path, gone: list[str]) -> None:
+def test_files_that_are_gone_let_no_second_owner_in(
+    path: Path, gone: list[str], copied: bool
+) -> None:
+    """Whichever file both would share, deleted or replaced by a copy of its own."""
     ledger = open_ledger(path)
     enroll(ledger)
     for suffix in gone:
-        Path(f"{path}{suffix}").unlink()
+        file = Path(f"{path}{suffix}")
+        away = file.rename(path.with_name("away"))
+        if copied:
+            shutil.copy2(away, file)
     with pytest.raises(LedgerError, match=r"another process holds|given before"):
         open_ledger(path)
     ledger.close()

@@ -12,7 +12,8 @@ import pytest
 
 from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
-from learner.network.grpc_owner import GrpcOwner, _retry_after, _Stream
+from common.wire import retry_after
+from learner.network.grpc_owner import GrpcOwner, _Stream
 
 
 class Call:
@@ -35,6 +36,9 @@ class Call:
 
     def is_active(self) -> bool:
         return self._left > 0 or not self._is_over
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
 
     def cancel(self) -> None:
         self.cancelled += 1
@@ -142,7 +146,7 @@ class Refusal:
 def test_a_time_to_come_back_is_a_few_digits_or_none(
     values: tuple[object, ...], seconds: float | None
 ) -> None:
-    assert _retry_after(Refusal(*values)) == seconds  # type: ignore[arg-type]
+    assert retry_after(Refusal(*values).trailing_metadata()) == seconds  # type: ignore[arg-type]
 
 
 def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:

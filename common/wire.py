@@ -1,0 +1,169 @@
+"""What every side of the wire agrees on: sizes, keepalive, header names, statuses of errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import grpc
+
+from common.errors import (
+    BudgetSpentError,
+    BusyError,
+    CoprivError,
+    IdentityError,
+    MalformedError,
+    OrderError,
+    OwnerFailedError,
+    PolicyError,
+    RefusedError,
+    UnreachableError,
+)
+
+__all__ = [
+    "CLIENT_OPTIONS",
+    "QUIET_OPTIONS",
+    "RECONNECT_OPTIONS",
+    "RETRY_AFTER",
+    "SERVER_OPTIONS",
+    "SHORTEST_WAIT_SECONDS",
+    "Options",
+    "error_numbered",
+    "error_of",
+    "retry_after",
+    "size_options",
+    "status_of",
+    "token_in",
+    "token_metadata",
+]
+
+Options = list[tuple[str, int]]
+# Pairs of key and value, in whichever of gRPC's own kinds.
+Metadata = Iterable[Any]
+
+# A model or response of ten million coordinates.
+LARGEST_MESSAGE = 96 * 2**20
+
+AUTHORIZATION = "authorization"
+BEARER = "Bearer "
+RETRY_AFTER = "retry-after-ms"
+# Milliseconds as another machine writes them: at most eleven days, and never at once again.
+SHORTEST_WAIT_SECONDS = 0.01
+_MILLISECONDS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+
+
+def size_options(largest: int = LARGEST_MESSAGE) -> Options:
+    """Accept messages of at most so many bytes, and send any that the other side accepts."""
+    return [
+        ("grpc.max_receive_message_length", largest),
+        ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    ]
+
+
+# Of who opens the connection. A firewall forgets quiet lines, and a side that vanished without a
+# word is noticed by its silence.
+CLIENT_OPTIONS: Options = [
+    *size_options(),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+RECONNECT_OPTIONS: Options = [
+    # The other side comes back within a second, not within gRPC's default of minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    # The time one attempt may take: TCP and TLS need several round trips of a slow line.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+SERVER_OPTIONS: Options = [
+    # A second server on the same port would share its calls silently.
+    ("grpc.so_reuseport", 0),
+    # The other side looks every ten seconds whether we are there, also when nothing else is said.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A side that vanished without a word frees what it held.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+]
+
+# Strangers connect and say nothing: a handshake takes no longer than on a slow line, and a
+# connection without a call is closed; who needs it again opens another, and notices nothing.
+QUIET_OPTIONS: Options = [
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 300_000),
+]
+
+# Read both ways: of an error its own class or the nearest above it counts, of a status the first
+# row. RefusedError stands for refusals to come.
+_STATUSES: Sequence[tuple[type[CoprivError], grpc.StatusCode]] = (
+    (BudgetSpentError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (MalformedError, grpc.StatusCode.INVALID_ARGUMENT),
+    (OrderError, grpc.StatusCode.FAILED_PRECONDITION),
+    (PolicyError, grpc.StatusCode.PERMISSION_DENIED),
+    (IdentityError, grpc.StatusCode.UNAUTHENTICATED),
+    (RefusedError, grpc.StatusCode.ABORTED),
+    (UnreachableError, grpc.StatusCode.UNAVAILABLE),
+    (BusyError, grpc.StatusCode.UNAVAILABLE),
+    (UnreachableError, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (UnreachableError, grpc.StatusCode.CANCELLED),
+    (OwnerFailedError, grpc.StatusCode.INTERNAL),
+)
+
+
+def status_of(error: Exception) -> grpc.StatusCode:
+    """The gRPC status of an error; INTERNAL for what is none of ours.
+
+    >>> class TooDeepError(OrderError): ...
+    >>> status_of(TooDeepError("no")).name, status_of(KeyError("no")).name
+    ('FAILED_PRECONDITION', 'INTERNAL')
+    """
+    for kind in type(error).__mro__:
+        for row, status in _STATUSES:
+            if row is kind:
+                return status
+    return grpc.StatusCode.INTERNAL
+
+
+def error_of(status: grpc.StatusCode) -> type[CoprivError]:
+    """Our error for a gRPC status; the far side failed if it is none that we know."""
+    return next((kind for kind, known in _STATUSES if known is status), OwnerFailedError)
+
+
+def error_numbered(number: int) -> type[CoprivError]:
+    """Our error for the number of a gRPC status, as an attached owner sends it.
+
+    >>> error_numbered(8).__name__, error_numbered(-1).__name__
+    ('BudgetSpentError', 'OwnerFailedError')
+    """
+    known = {status.value[0]: status for status in grpc.StatusCode}
+    return error_of(known[number]) if number in known else OwnerFailedError
+
+
+def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
+    """The headers that tell who asks; none without a token."""
+    return () if token is None else ((AUTHORIZATION, BEARER + token),)
+
+
+def token_in(metadata: Metadata | None) -> str | None:
+    """The token that somebody sent in its headers.
+
+    >>> token_in([("te", "trailers"), *token_metadata("secret")])
+    'secret'
+    """
+    for key, value in metadata or ():
+        if key == AUTHORIZATION:
+            return str(value).removeprefix(BEARER)
+    return None
+
+
+def retry_after(metadata: Metadata | None) -> float | None:
+    """Seconds after which a busy owner wants to be asked again; None if it does not say.
+
+    >>> retry_after([(RETRY_AFTER, "1500")]), retry_after([(RETRY_AFTER, "9" * 400)])
+    (1.5, None)
+    """
+    for key, value in metadata or ():
+        if key == RETRY_AFTER and _MILLISECONDS.fullmatch(str(value)):
+            return max(int(value) / 1000.0, SHORTEST_WAIT_SECONDS)
+    return None

@@ -1,0 +1,191 @@
+"""Calls as they come in: who asks is known before anything of a call is waited for or read.
+
+Every method is registered as a stream of bytes both ways, which on the wire is the same as a
+single call if one message goes each way. So one coroutine serves them all: it looks who calls,
+gives the call a place, waits for a message for a limited time, has it answered by a thread, and
+sends the reply. A call that waits holds no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import grpc
+
+from common.channels import peer_of
+from common.errors import BusyError, IdentityError, MalformedError
+from common.wire import RETRY_AFTER, token_in
+from owner.access import Access
+from owner.service import Method, OwnerService
+
+__all__ = ["Calls", "Context", "as_bytes"]
+
+# Types of grpc.aio take the messages' types, which here are bytes.
+Context = Any
+Handler = Callable[[object, Context], Awaitable[None]]
+
+ANSWER_THREADS = 4
+PREPARE_THREADS = 2
+# Calls open at once, of all learners together; each takes some 50 kB.
+TOTAL_CALLS = 1024
+RETRY_SECONDS = 1.0
+
+
+def as_bytes(handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A handler that reads and writes bytes."""
+    return grpc.stream_stream_rpc_method_handler(handler)
+
+
+class Places:
+    """Counts the calls of each learner that are open.
+
+    Args:
+      each: The most of one learner.
+      total: The most of all.
+    """
+
+    def __init__(self, *, each: int, total: int) -> None:
+        self._each = each
+        self._total = total
+        self._taken: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def taken(self, learner: str) -> Iterator[None]:
+        """A place for one call of a learner.
+
+        Raises:
+          BusyError: There is none.
+        """
+        if self._taken[learner] >= self._each or self._taken.total() >= self._total:
+            whose = "of this learner " if self._taken[learner] >= self._each else ""
+            raise BusyError(
+                f"this owner holds no more calls {whose}open at once; end some, or ask again later",
+                retry_after=RETRY_SECONDS,
+            )
+        self._taken[learner] += 1
+        try:
+            yield
+        finally:
+            self._taken[learner] -= 1
+            if not self._taken[learner]:
+                del self._taken[learner]
+
+
+class Calls:
+    """Serves the calls of one owner, on the event loop.
+
+    Guarantees:
+      * Nothing of a call is read before its caller is known and has a place.
+      * A call that waits holds no thread, and ends after ``idle_seconds``.
+      * A study that is made ready waits for others of its kind only; no answer waits for it.
+
+    Args:
+      service: What the calls do.
+      idle_seconds: How long one message may take to come, or to be taken.
+    """
+
+    def __init__(self, service: OwnerService, *, idle_seconds: float) -> None:
+        self._service = service
+        self._idle_seconds = idle_seconds
+        self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
+        self._answering = ThreadPoolExecutor(ANSWER_THREADS, thread_name_prefix="answer")
+        self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
+        # The calls that wait for a message.
+        self._waiting: set[asyncio.Timeout] = set()
+        self._ending = False
+
+    def handlers(self, service_name: str) -> grpc.GenericRpcHandler:
+        """The methods, for a server."""
+        methods = {
+            name: as_bytes(partial(self._call, method))
+            for name, method in self._service.methods.items()
+        }
+        return grpc.method_handlers_generic_handler(service_name, methods)
+
+    async def end(self) -> None:
+        """End the calls that wait for a message; those that are answered may finish."""
+        self._ending = True
+        for timeout in self._waiting:
+            if not timeout.expired():
+                timeout.reschedule(0)
+
+    def close(self) -> None:
+        """Start no more work."""
+        for pool in (self._answering, self._preparing):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(self, method: Method, _: object, context: Context) -> None:
+        """One call, from who asks to its last reply."""
+        try:
+            learner = identity(context, self._service.access)
+            with self._places.taken(learner):
+                await self._converse(method, learner, context)
+            return
+        except grpc.aio.BaseError:
+            # The caller is gone; what it was to be told is told when it asks again.
+            return
+        except Exception as error:
+            refusal = self._service.refusal(error)
+        wait = refusal.retry_after_ms
+        metadata = ((RETRY_AFTER, str(wait)),) if wait else ()
+        await context.abort(refusal.status, refusal.sentence, metadata)
+
+    async def _converse(self, method: Method, learner: str, context: Context) -> None:
+        """Reply to each message until there is none, or none for too long."""
+        while (content := await self._next(context)) is not None:
+            await self._send(context, await self._reply(method, content, learner))
+            if not method.streams:
+                return
+        if not method.streams:
+            raise MalformedError(
+                f"no message came within {self._idle_seconds:g} seconds; send one with the call"
+            )
+
+    async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
+        """The reply to one message, by a thread; what may take long does not keep the others."""
+        loop, reply = asyncio.get_running_loop(), self._service.reply
+        quick = partial(reply, method, content, learner, if_quick=True)
+        done = await loop.run_in_executor(self._answering, quick)
+        if done is None:
+            done = await loop.run_in_executor(self._preparing, reply, method, content, learner)
+        return done or b""
+
+    async def _next(self, context: Context) -> bytes | None:
+        """The next message; None if there is none, or it does not come."""
+        if self._ending:
+            return None
+        try:
+            async with asyncio.timeout(self._idle_seconds) as timeout:
+                self._waiting.add(timeout)
+                content = await context.read()
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting.discard(timeout)
+        return None if content is grpc.aio.EOF else content
+
+    async def _send(self, context: Context, reply: bytes) -> None:
+        """Send one reply to who takes it in time."""
+        async with asyncio.timeout(self._idle_seconds):
+            await context.write(reply)
+
+
+def identity(context: Context, access: Access) -> str:
+    """Who asks: by its token, by the common name of its certificate, or anonymous.
+
+    Raises:
+      IdentityError: It is an owner; or the token is unknown, or missing where we want one.
+      PolicyError: This owner does not serve it.
+    """
+    peer = peer_of(context)
+    if peer is not None and peer.role == "owner":
+        raise IdentityError("this owner answers learners only; come with a learner's certificate")
+    certificate = None if peer is None else peer.name
+    token = token_in(context.invocation_metadata())
+    return access.admit(token=token, certificate=certificate)

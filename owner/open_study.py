@@ -1,0 +1,204 @@
+"""A study made ready for its queries, from public terms and the shard.
+
+Making one ready may take seconds: a map is read and applied to all records, noise is drawn.
+Nothing here touches the ledger, so other studies are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import InputError, MalformedError, OrderError
+from common.features import FeatureMap
+from common.losses import loss_of
+from common.privacy import NoisePlan, plan_noise
+from common.terms import StudyTerms
+from owner.core import Shard, exact_answer
+from owner.ledger_rows import LedgerError, StudyEntry, promise_faults
+from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
+from owner.policy import Policy, check_map, check_map_text, check_policy
+from owner.shard import PrivateTable
+
+__all__ = ["Agreement", "OpenStudy", "StudyMaker"]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A study's terms, understood: what they mean for the records of this owner.
+
+    Attributes:
+      terms: What learner and owner agree on.
+      feature_map: The map of the terms.
+      plan: The noise of each response, for the map's public domain.
+    """
+
+    terms: StudyTerms
+    feature_map: FeatureMap
+    plan: NoisePlan
+
+
+@dataclass
+class OpenStudy:
+    """What answering a study's queries needs.
+
+    ``entry`` is what the ledger holds, as this process last wrote or read it; None when a
+    write failed and the ledger has to be read again.
+    """
+
+    agreement: Agreement
+    shard: Shard
+    noise: DrawnAhead
+    entry: StudyEntry | None = None
+
+    @property
+    def plan(self) -> NoisePlan:
+        """The noise of each response."""
+        return self.agreement.plan
+
+    @property
+    def terms(self) -> StudyTerms:
+        """What was agreed on."""
+        return self.agreement.terms
+
+    @property
+    def own_bytes(self) -> int:
+        """About what it takes of memory, without its shard, which it may share."""
+        return AHEAD_BYTES // 8 + 8 * self.plan.dimension + 4 * len(self.terms.feature_map)
+
+    def stop(self) -> None:
+        """Draw no more noise."""
+        self.noise.stop()
+
+
+class StudyMaker:
+    """Makes studies ready, by the settings of today.
+
+    Args:
+      table: The owner's records.
+      policy: What the owner agrees to.
+      pinned_map: The only feature map it accepts, or None.
+      noise: Where noise comes from.
+      insecure_noise: Whether that is a seed.
+      allow_private_bounds: Whether maps fitted on private records are accepted.
+    """
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        policy: Policy,
+        *,
+        pinned_map: FeatureMap | None,
+        noise: NoiseFactory,
+        insecure_noise: bool,
+        allow_private_bounds: bool,
+    ) -> None:
+        self._table = table
+        self._policy = policy
+        self._pinned_map = pinned_map
+        self._pinned_text = None if pinned_map is None else pinned_map.to_json()
+        self._noise = noise
+        self._insecure_noise = insecure_noise
+        self._allow_private_bounds = allow_private_bounds
+
+    def check_size(self, terms: StudyTerms) -> None:
+        """Refuse a map that takes long to read; the owner's own may be of any size.
+
+        Raises:
+          PolicyError: It is too large.
+        """
+        if self._pinned_text is None:
+            check_map_text(self._policy, terms.feature_map)
+
+    def check(self, terms: StudyTerms, learner: str) -> None:
+        """Refuse a study that this owner's settings do not agree to.
+
+        Raises:
+          PolicyError: The policy forbids it; the sentence says what it allows.
+        """
+        self.check_size(terms)
+        check_policy(
+            self._policy,
+            terms,
+            learner=learner,
+            num_records=self._table.num_records,
+            pinned_map=self._pinned_text,
+        )
+
+    def prepare(self, terms: StudyTerms) -> OpenStudy:
+        """Everything a study's answers need, computed from checked terms and the shard.
+
+        Raises:
+          RefusedError: The feature map is none, or not for this owner.
+        """
+        agreement = self._agreement(terms)
+        shard = self._table.shard(agreement.feature_map)
+        # What answers have in common is computed now, while nobody waits; nothing is released.
+        exact_answer(shard, np.zeros(shard.num_features), terms)
+        noise = self._noise(agreement.plan)
+        try:
+            promise = noise.epsilon(responses=terms.responses)
+            # The noise library's own map has the last word, never a formula of ours alone.
+            if promise * terms.kappa > terms.epsilon:
+                raise RuntimeError(f"the noise library promises {promise}, not {terms.epsilon}")
+            noise.wait()
+        except BaseException:
+            noise.stop()
+            raise
+        return OpenStudy(agreement, shard, noise)
+
+    def rebuild(self, entry: StudyEntry) -> OpenStudy:
+        """What the ledger's terms ask for, if it is still what was promised and agreed to.
+
+        Raises:
+          LedgerError: The ledger is damaged.
+          RefusedError: The settings of today do not agree to the study.
+        """
+        faults = promise_faults(entry)
+        if faults:
+            raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
+        terms = entry.agreed_terms
+        # The settings may have changed since: more shards per record, fewer losses, another map.
+        self.check(terms, entry.learner)
+        if entry.insecure_noise != self._insecure_noise:
+            raise OrderError(
+                "the study was enrolled under noise of another kind (secure or insecure); "
+                "enrol for a new study"
+            )
+        study = self.prepare(terms)
+        if study.plan.noise_scale != entry.noise_scale:
+            study.stop()
+            raise RuntimeError(
+                f"study {entry.study_id} was promised noise of scale {entry.noise_scale}, this "
+                f"program would add {study.plan.noise_scale}; use the version that enrolled it"
+            )
+        return study
+
+    def _agreement(self, terms: StudyTerms) -> Agreement:
+        """The terms, read once."""
+        feature_map = self._feature_map(terms.feature_map)
+        check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
+        _check_targets(feature_map, terms)
+        try:
+            plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
+        except ValueError as error:
+            raise MalformedError(str(error)) from None
+        return Agreement(terms, feature_map, plan)
+
+    def _feature_map(self, text: str) -> FeatureMap:
+        """The map of a text; the owner's own was read at the start."""
+        if self._pinned_map is not None and text == self._pinned_text:
+            return self._pinned_map
+        try:
+            return FeatureMap.from_json(text)
+        except InputError as error:
+            raise MalformedError(f"the study's feature map is not valid: {error}") from None
+
+
+def _check_targets(feature_map: FeatureMap, terms: StudyTerms) -> None:
+    """A loss for classes needs targets -1 and +1."""
+    has_classes = loss_of(terms).has_classes()
+    if has_classes != feature_map.is_classification:
+        kind = "classes -1 and +1" if has_classes else "numbers"
+        raise MalformedError(f"{terms.loss} loss needs a feature map whose target is {kind}")

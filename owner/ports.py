@@ -1,0 +1,86 @@
+"""gRPC servers on an event loop that has a thread of its own, for callers on other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import grpc
+
+from common.channels import bind
+from common.tls import Identity
+from common.wire import Options
+
+__all__ = ["Port", "on_loop"]
+
+T = TypeVar("T")
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The one event loop of this process: gRPC's own queue wakes one loop at a time."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop
+
+
+def on_loop(work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:
+    """Do work on the event loop, and return what comes of it.
+
+    Raises:
+      TimeoutError: It took longer.
+    """
+    return asyncio.run_coroutine_threadsafe(work, _loop()).result(timeout)
+
+
+class Port:
+    """A gRPC server on one address, not yet started.
+
+    Args:
+      fill: Adds the handlers.
+      setting: The setting that names the address.
+      address: HOST:PORT.
+      identity: With one whoever shows no certificate of the CA gets nothing.
+      options: gRPC's.
+
+    Raises:
+      InputError: The address cannot be used.
+    """
+
+    def __init__(
+        self,
+        fill: Callable[[grpc.aio.Server], None],
+        setting: str,
+        address: str,
+        *,
+        identity: Identity | None,
+        options: Options,
+    ) -> None:
+        async def make() -> tuple[grpc.aio.Server, int]:
+            server = grpc.aio.server(options=options)
+            fill(server)
+            return server, bind(server, setting, address, identity)
+
+        self._server, self.number = on_loop(make())
+        self._started = False
+
+    def start(self) -> None:
+        """Take calls."""
+        on_loop(self._server.start())
+        self._started = True
+
+    def stop(self, grace: float | None, *, cut_off: float = 5.0) -> None:
+        """Take no new call, and let those under way finish for so many seconds.
+
+        What does not end when it is cut off does not keep us.
+        """
+        if not self._started:
+            # gRPC lets go of the port of a server only if it was started.
+            self.start()
+        try:
+            on_loop(self._server.stop(grace), timeout=(grace or 0.0) + cut_off)
+        except TimeoutError:
+            return

@@ -1,0 +1,148 @@
+"""Callers that say nothing: they hold no thread, and nobody who has something to ask waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tomli_w
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from common.config import read_toml
+from common.pb import copriv_pb2 as pb
+from common.pb import copriv_pb2_grpc as pb_grpc
+from common.terms import Query, StudyTerms
+from learner.network.grpc_owner import GrpcOwner
+from owner.server import RunningOwner
+
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
+SERVICE = "copriv.v1.DataOwner"
+TOKEN = "a-token-for-the-tests-only"  # noqa: S105
+Serve = Callable[..., RunningOwner]
+Folder = Callable[..., Path]
+
+
+def settings_with(path: Path, **more: Any) -> Path:
+    path.write_text(tomli_w.dumps(read_toml(path) | more))
+    return path
+
+
+@contextmanager
+def silent_calls(running: RunningOwner, method: str, count: int) -> Iterator[list[grpc.Call]]:
+    """Calls that are open and never send a message."""
+    with ExitStack() as stack:
+        channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{running.port}"))
+        opened = []
+        for _ in range(count):
+            never = stack.enter_context(_never())
+            opened.append(channel.stream_stream(f"/{method}")(never, timeout=60))
+            stack.callback(opened[-1].cancel)
+        yield opened
+
+
+@contextmanager
+def _never() -> Iterator[Iterator[bytes]]:
+    """Messages that do not come until the end."""
+    over = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        over.wait()
+        yield from ()
+
+    try:
+        yield messages()
+    finally:
+        over.set()
+
+
+def test_a_crowd_of_silent_strangers_keeps_no_learner_waiting() -> None:
+    options = ["--idle", "60", "--silent", "200", "--studies", "24", "--rounds", "3"]
+    result = subprocess.run(
+        [sys.executable, str(TOOL), *options],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    for told in json.loads(result.stdout).values():
+        assert told["smallest_ratio"] < 1.5, told
+        assert told["health_answered"]
+        assert told["megabytes_grown"] < 100, told
+        assert told["studies_finished"] == 24
+
+
+def test_who_is_not_known_is_refused_before_a_message_is_waited_for(
+    owner_folder: Folder, serve_owner: Serve
+) -> None:
+    running = serve_owner(owner_folder(tokens={"bank-a": "sha256:" + "0" * 64}))
+    for name in ("Answer", "AnswerOnce", "Enroll", "Describe", "Close", "Offer"):
+        with silent_calls(running, f"{SERVICE}/{name}", 1) as (call,):
+            assert call.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert "token" in call.details()
+
+
+def test_a_call_whose_message_never_comes_ends(owner_folder: Folder, serve_owner: Serve) -> None:
+    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.2))
+    with silent_calls(running, f"{SERVICE}/AnswerOnce", 1) as (call,):
+        assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "no message came within 0.2 seconds" in call.details()
+    with silent_calls(running, f"{SERVICE}/Answer", 1) as (stream,):
+        assert stream.code() is grpc.StatusCode.OK
+
+
+def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
+    owner_folder: Folder, serve_owner: Serve, make_terms: Callable[..., StudyTerms]
+) -> None:
+    running = serve_owner(settings_with(owner_folder(), idle_seconds=0.1))
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    owner.enroll(make_terms())
+    for sequence in range(1, 6):
+        # Now and then the query meets the stream as it ends.
+        time.sleep(0.1 if sequence % 2 else 0.4)
+        query = Query(study_id="study-1", sequence=sequence, theta=np.zeros(4))
+        assert owner.answer(query).sequence == sequence
+    owner.disconnect()
+
+
+def test_one_learner_holds_so_many_calls_open_and_no_more(
+    owner_folder: Folder, serve_owner: Serve
+) -> None:
+    running = serve_owner(owner_folder(calls_per_learner=3))
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+        with silent_calls(running, f"{SERVICE}/Answer", 3):
+            time.sleep(0.5)
+            with pytest.raises(grpc.RpcError) as refused:
+                stub.Describe(pb.DescribeRequest(), timeout=10)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert "no more calls of this learner" in refused.value.details()
+            assert int(dict(refused.value.trailing_metadata())["retry-after-ms"]) > 0
+        patient = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+        assert patient.describe().num_records == 200
+        patient.disconnect()
+
+
+def test_probes_that_never_ask_keep_no_other_from_being_told(
+    owner_folder: Folder, serve_owner: Serve
+) -> None:
+    running = serve_owner(owner_folder())
+    for method in ("Check", "Watch"):
+        with silent_calls(running, f"grpc.health.v1.Health/{method}", 80):
+            time.sleep(0.2)
+            with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+                health = health_pb2_grpc.HealthStub(channel)
+                told = health.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=10)
+                watched = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=10)
+                assert told.status == next(watched).status == health_pb2.HealthCheckResponse.SERVING
+                watched.cancel()

@@ -1,0 +1,48 @@
+"""Whom an owner serves, whoever asks it to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.errors import PolicyError
+from common.terms import Query, StudyTerms
+from owner.answering import DataOwner
+from owner.policy import Policy, check_learner, check_policy
+
+DIGEST = "sha256:" + "0" * 64
+
+
+def policy(**changes: Any) -> Policy:
+    values = {"epsilon_per_study": "1", "epsilon_lifetime": "1"} | changes
+    return Policy.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    "listed", [{"learners": ["ann"]}, {"tokens": {"ann": DIGEST}}], ids=["certificate", "token"]
+)
+def test_whoever_is_not_listed_is_not_served(
+    listed: dict[str, Any], make_terms: Callable[..., StudyTerms]
+) -> None:
+    agreed = policy(**listed)
+    check_learner(agreed, "ann")
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        check_learner(agreed, "bob")
+    terms = make_terms(study_id="s")
+    check_policy(agreed, terms, learner="ann", num_records=1, pinned_map=None)
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        check_policy(agreed, terms, learner="bob", num_records=1, pinned_map=None)
+
+
+def test_a_query_of_whoever_is_not_served_is_refused_before_its_study_is_looked_up(
+    open_owner: Callable[..., DataOwner], make_terms: Callable[..., StudyTerms]
+) -> None:
+    owner = open_owner(learners=["ann"])
+    owner.enroll(make_terms(), learner="ann")
+    query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        owner.answer(query, learner="bob")
+    owner.answer(query, learner="ann")

@@ -1,0 +1,50 @@
+"""What others learn of an error, and how much of it is logged."""
+
+from __future__ import annotations
+
+import logging
+
+import grpc
+import pytest
+
+from common.errors import BusyError, OrderError
+from owner.refusals import FAILED, Refusals
+
+
+def test_what_callers_cause_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    with caplog.at_level(logging.WARNING, logger="copriv.owner"):
+        for _ in range(1000):
+            refusals.public(OrderError("late"))
+            assert refusals.public(ValueError("income 12345")).sentence == FAILED
+    refused = [record for record in caplog.records if record.levelno == logging.WARNING]
+    failed = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert 1 <= len(refused) <= 40
+    assert 1 <= len(failed) <= 20
+    # A flood of refusals hides no failure, nor the reverse.
+    assert "income 12345" in caplog.text
+
+
+def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    with caplog.at_level(logging.WARNING, logger="copriv.owner"):
+        for _ in range(120):
+            refusals.public(OrderError("late"))
+        caplog.clear()
+        # As if two seconds had passed.
+        refusals._refused._rate._at -= 2.0
+        refusals.public(OrderError("late"))
+    (line,) = caplog.messages
+    assert line.startswith("refused: late (")
+    assert "left out before" in line
+
+
+def test_a_caller_cannot_steer_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="copriv.owner"):
+        Refusals().public(OrderError("\x1b[2Jlate\nERROR forged"))
+    assert all(message.isprintable() for message in caplog.messages)
+
+
+def test_a_busy_owner_says_when_to_come_back() -> None:
+    refusal = Refusals().public(BusyError("later", retry_after=0.0001))
+    assert (refusal.status, refusal.retry_after_ms) == (grpc.StatusCode.UNAVAILABLE, 1)
