@@ -118,6 +118,7 @@ def terms_to_pb(terms: StudyTerms) -> pb.StudyTerms:
         clip=terms.clip,
         kappa=terms.kappa,
         release=terms.release,
+        delta=terms.delta,
     )
 
 
@@ -138,6 +139,7 @@ def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
         clip=message.clip if message.HasField("clip") else None,
         kappa=message.kappa,
         release=message.release or "gradient",
+        delta=message.delta if message.HasField("delta") else None,
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "PARAMETERS",
     "Domain",
     "Hinge",
+    "Huber",
     "Logistic",
     "Loss",
     "NamesLoss",
@@ -33,6 +34,11 @@ __all__ = [
     "loss_of",
     "rounded_gradient",
 ]
+
+# Of normal numbers: their deviation over the median of their absolute values.
+DEVIATION_PER_MEDIAN = 1.4826
+# The delta, in deviations, at which Huber loss is 95 % as efficient as squared loss.
+EFFICIENT_DELTA = 1.345
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +128,16 @@ class Loss(ABC):
     @classmethod
     def example(cls) -> Loss:
         """One such loss, where any parameters will do: to attack it, to test it."""
+        return cls()
+
+    @classmethod
+    def fitted(cls, residuals: Vector) -> Loss:
+        """The loss whose parameters go with public residuals of least squares, shape (n,).
+
+        Raises:
+          ValueError: They say nothing of its parameters.
+        """
+        del residuals
         return cls()
 
     def as_terms(self) -> dict[str, Any]:
@@ -228,7 +244,75 @@ class Logistic(Loss):
         return self.slope_bound(z_bound, y_bound)
 
 
-LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Hinge, Logistic)}
+@dataclass(frozen=True)
+class Huber(Loss):
+    r"""Least squares for residuals up to delta and absolute beyond, so no record pulls far.
+
+    .. math:: \ell = \tfrac12 r^2 \text{ for } |r| \le \delta, \quad
+              \delta(|r| - \tfrac12\delta) \text{ beyond}, \qquad r = z - y
+
+    Its slope is the residual cut off at delta, so one record's gradient is bounded by delta times
+    the bound of its features, whatever the box and the targets.
+
+    Args:
+      delta: Where squared becomes absolute, in target units.
+
+    Raises:
+      ValueError: It is not positive and finite.
+
+    >>> Huber(delta=1.0).values(np.array([0.5, 3.0]), np.zeros(2))
+    array([0.125, 2.5  ])
+
+    References: Huber (1964), Robust estimation of a location parameter.
+    """
+
+    delta: float
+
+    name = "huber"
+    curvature = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a delta that bounds nothing."""
+        if not 0 < self.delta < math.inf:
+            raise ValueError(f"delta: got {self.delta}, expected a finite number greater than 0")
+
+    @classmethod
+    def example(cls) -> Huber:
+        """One whose delta lies within targets of 1."""
+        return cls(delta=0.5)
+
+    @classmethod
+    def fitted(cls, residuals: Vector) -> Huber:
+        """Delta is 1.345 deviations, as their median absolute value tells them.
+
+        Under normal residuals it loses a twentieth of the efficiency of least squares.
+
+        >>> round(Huber.fitted(np.array([-2.0, -1.0, 0.0, 1.0, 1e6])).delta, 3)
+        1.994
+        """
+        scale = DEVIATION_PER_MEDIAN * float(np.median(np.abs(residuals)))
+        return cls(delta=EFFICIENT_DELTA * scale)
+
+    def values(self, z: Matrix, y: Vector) -> Matrix:
+        """Squared to delta, absolute beyond."""
+        r = np.abs(z - y)
+        inner = np.minimum(r, self.delta)
+        return inner * (r - 0.5 * inner)
+
+    def slopes(self, z: Matrix, y: Vector) -> Matrix:
+        """The residual, cut off at delta."""
+        return np.clip(z - y, -self.delta, self.delta)
+
+    def slope_bound(self, z_bound: float, y_bound: float) -> float:
+        """Delta, or the largest residual where that is less."""
+        return min(self.delta, z_bound + y_bound)
+
+    def rounded_size(self, z_bound: float, y_bound: float) -> float:
+        """The residual is rounded before it is cut off."""
+        return z_bound + y_bound
+
+
+LOSSES: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Hinge, Logistic, Huber)}
 """Every loss, by its name."""
 
 
@@ -254,6 +338,8 @@ def loss_of(terms: NamesLoss) -> Loss:
     for name, value in given.items():
         if value is not None and name not in takes:
             raise ValueError(f"{name} does not belong to {terms.loss} loss; remove it")
+        if value is None and name in takes:
+            raise ValueError(f"{terms.loss} loss needs {name} = NUMBER")
     return kind(**{name: value for name, value in given.items() if name in takes})
 
 

@@ -46,6 +46,7 @@ class StudyTerms:
       kappa: The largest number of shards that one record may be in.
       release: What a response is: a key of ``common.releases.RELEASES``, "gradient" (4) or
         "moments", once for the whole epsilon.
+      delta: The parameter of Huber loss; None for losses that have none.
     """
 
     study_id: str
@@ -58,6 +59,7 @@ class StudyTerms:
     clip: float | None = None
     kappa: int = 1
     release: str = "gradient"
+    delta: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,6 +92,8 @@ SERVER_OPTIONS: Options = [
 QUIET_OPTIONS: Options = [
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 300_000),
+    # Many more than one learner may hold; others wait at the caller's.
+    ("grpc.max_concurrent_streams", 512),
 ]
 
 # Read both ways: of an error its own class or the nearest above it counts, of a status the first

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from common.channels import peer_of
-from common.errors import BusyError, IdentityError, MalformedError
+from common.errors import BusyError, IdentityError, MalformedError, OrderError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
 from owner.service import Method, OwnerService
@@ -172,8 +172,11 @@ class Calls:
 
     async def _send(self, context: Context, reply: bytes) -> None:
         """Send one reply to who takes it in time."""
-        async with asyncio.timeout(self._idle_seconds):
-            await context.write(reply)
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await context.write(reply)
+        except TimeoutError:
+            raise OrderError("the replies are not taken; read each before you ask on") from None
 
 
 def identity(context: Context, access: Access) -> str:

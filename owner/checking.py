@@ -48,6 +48,7 @@ class Proposal:
 
     Args:
       loss: A key of ``common.losses.LOSSES``; None for one that goes with the feature map.
+      delta: The parameter of Huber loss, or None.
       theta_max: Half the side of the box.
       responses: The number m of responses promised.
       epsilon: The study's budget; None for the most that the policy allows.
@@ -57,6 +58,7 @@ class Proposal:
     """
 
     loss: str | None = None
+    delta: float | None = None
     theta_max: float = 1.0
     responses: int = 1000
     epsilon: Fraction | None = None
@@ -159,6 +161,7 @@ class _Study(Settings):
     """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
 
     loss: LossName | None = None
+    delta: Positive | None = None
     theta_max: Positive | None = None
     responses: Annotated[int, Field(ge=1)] | None = None
     epsilon: Epsilon | None = None
@@ -194,6 +197,7 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
         release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
         said = {
             "loss": model.get("loss"),
+            "delta": model.get("delta"),
             "theta_max": model.get("theta_max"),
             "responses": release.most_responses or algorithm.get("horizon"),
             "epsilon": own.get("epsilon", privacy.get("epsilon")),
@@ -303,6 +307,7 @@ def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal)
     return StudyTerms(
         study_id="dry-run",
         loss=proposal.loss or fitting,
+        delta=proposal.delta,
         theta_max=proposal.theta_max,
         feature_map=feature_map.to_json(),
         horizon=proposal.responses,

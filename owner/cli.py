@@ -193,6 +193,7 @@ def attach(
     help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
 )
 @click.option("--loss", help="The study's loss.")
+@click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss.")
 @click.option("--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1.")
 @click.option("--responses", type=int, metavar="M", help="Responses promised; 1000.")
 @click.option("--epsilon", metavar="NUMBER", help="The study's budget; all that the policy allows.")

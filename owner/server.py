@@ -38,6 +38,7 @@ log = logging.getLogger("copriv.owner")
 
 HEALTH = "grpc.health.v1.Health"
 OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS]
+LARGEST_PROBE = 2**16
 # A tenth of Python's own.
 SWITCH_SECONDS = 0.0005
 
@@ -143,7 +144,8 @@ def create_server(
 
 def _probe_server(health: Probes, address: str) -> Port:
     """A plain-text port for probes that have no certificate: it tells only whether we serve."""
-    return Port(health.add_to, "health", address, identity=None, options=OPTIONS)
+    options = [*OPTIONS, *size_options(LARGEST_PROBE)]
+    return Port(health.add_to, "health", address, identity=None, options=options)
 
 
 def start_owner(

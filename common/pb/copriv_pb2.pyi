@@ -45,7 +45,7 @@ class OwnerDescription(_message.Message):
     def __init__(self, name: _Optional[str] = ..., num_records: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., feature_map_digest: _Optional[str] = ..., epsilon_per_study: _Optional[_Union[Rational, _Mapping]] = ..., epsilon_left: _Optional[_Union[Rational, _Mapping]] = ..., losses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StudyTerms(_message.Message):
-    __slots__ = ("study_id", "loss", "theta_max", "feature_map", "horizon", "responses", "epsilon", "clip", "kappa", "release")
+    __slots__ = ("study_id", "loss", "theta_max", "feature_map", "horizon", "responses", "epsilon", "clip", "kappa", "release", "delta")
     STUDY_ID_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
     THETA_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class StudyTerms(_message.Message):
     CLIP_FIELD_NUMBER: _ClassVar[int]
     KAPPA_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     study_id: str
     loss: str
     theta_max: float
@@ -66,7 +67,8 @@ class StudyTerms(_message.Message):
     clip: float
     kappa: int
     release: str
-    def __init__(self, study_id: _Optional[str] = ..., loss: _Optional[str] = ..., theta_max: _Optional[float] = ..., feature_map: _Optional[str] = ..., horizon: _Optional[int] = ..., responses: _Optional[int] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., clip: _Optional[float] = ..., kappa: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
+    delta: float
+    def __init__(self, study_id: _Optional[str] = ..., loss: _Optional[str] = ..., theta_max: _Optional[float] = ..., feature_map: _Optional[str] = ..., horizon: _Optional[int] = ..., responses: _Optional[int] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., clip: _Optional[float] = ..., kappa: _Optional[int] = ..., release: _Optional[str] = ..., delta: _Optional[float] = ...) -> None: ...
 
 class Enrollment(_message.Message):
     __slots__ = ("num_records", "responses", "answered", "noise_scale", "epsilon", "insecure_noise")

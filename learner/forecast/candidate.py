@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError
+from learner.algorithms.table import ALGORITHMS
 from learner.forecast.groups import PublicGroups
 from learner.forecast.proposal import model_of
 from learner.planning.public_side import PublicSide
@@ -107,7 +108,7 @@ class Candidate:
         profile = "recommended" if name == "recommended" else "published"
         if name == "published":
             algorithm = {"horizon": PUBLISHED_HORIZON, "step": "auto"}
-        elif name == "moments":
+        elif name in ALGORITHMS and ALGORITHMS[name].constant is None:
             algorithm = {"name": name}
         elif name != "recommended":
             algorithm = {"name": name, "horizon": PUBLISHED_ROUNDS, "step": "auto"}
@@ -120,7 +121,8 @@ class Candidate:
         given, asked = self.settings.algorithm, self.settings.privacy
         keys: dict[str, Any] = {"name": given.name, "step": "auto"}
         keys["horizon"] = horizon or given.horizon
-        if given.name == "asynchronous":
+        kind = ALGORITHMS[given.name]
+        if "average" in kind.uses:
             keys["average"] = given.average
         if given.rule is not None:
             keys["rule"] = given.rule
@@ -131,11 +133,11 @@ class Candidate:
             privacy |= {"clip": "auto"} if clip == "auto" else {}
         if split is not None:
             privacy["split"] = split
-        if given.name == "asynchronous" and privacy["split"] != asked.split:
+        if kind.is_schedulable and privacy["split"] != asked.split:
             own_rates = bool(with_own_rate(self.settings))
             keys, privacy = filled(keys, privacy, own_rates=own_rates)
-        elif given.name == "asynchronous":
-            keys |= {"clocks": given.clocks, "correction": given.correction}
+        else:
+            keys |= {key: getattr(given, key) for key in {"clocks", "correction"} & kind.uses}
         return self._changed(profile="published", algorithm=keys, privacy=privacy)
 
     def is_like(self, other: Candidate) -> bool:
@@ -155,7 +157,7 @@ class Candidate:
             "epsilon": self.settings.privacy.epsilon,
             "kappa": self.settings.privacy.kappa,
         }
-        if algorithm.get("name", "asynchronous") != "asynchronous":
+        if "groups" not in ALGORITHMS[algorithm.get("name", "asynchronous")].uses:
             table.pop("groups", None)
         table |= {
             "profile": profile,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from common.losses import LOSSES
+from learner.algorithms.table import ALGORITHMS
 from learner.forecast.candidate import Candidate
 from learner.forecast.proposal import propose
 from learner.forecast.twin import Forecast, forecast
@@ -120,7 +121,8 @@ def questions(
         )
     squared = LOSSES[candidate.settings.model.loss].is_quadratic
     for name in compare:
-        if squared or name != "moments":
+        kind = ALGORITHMS.get(name)
+        if squared or kind is None or not kind.release.quadratic_only:
             asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
     asked |= _budgets_and_sizes(candidate, study) if curves else {}
     asked |= _owners_and_designs(candidate) if curves else {}

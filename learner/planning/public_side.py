@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, fit_feature_map, load_feature_map
-from common.losses import LOSSES, Loss, loss_of
+from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Records
 from learner.planning.sections import ModelSettings
@@ -30,8 +34,31 @@ class PublicSide:
     records: Records | None
 
     def loss(self, model: ModelSettings) -> Loss:
-        """The loss that a study learns with, with its parameters."""
-        return loss_of(model)
+        """The loss that a study learns with; parameters left to "auto" follow the public records.
+
+        Raises:
+          InputError: A parameter is left to "auto", and the public records do not tell it.
+        """
+        open_ones = [name for name in PARAMETERS if getattr(model, name) == "auto"]
+        if not open_ones:
+            return loss_of(model)
+        key = f'model.{open_ones[0]} = "auto"'
+        if self.records is None or len(self.records) == 0:
+            raise InputError(f"{key} needs public records; give features.public, or a NUMBER")
+        try:
+            return LOSSES[model.loss].fitted(self._residuals)
+        except ValueError:
+            raise InputError(
+                f"{key}: the public records have residuals of 0, which say nothing; give a NUMBER"
+            ) from None
+
+    @cached_property
+    def _residuals(self) -> NDArray[np.float64]:
+        """What least squares on the public records leaves of their targets, shape (n,)."""
+        assert self.records is not None  # noqa: S101 (whoever asks has looked)
+        x, y = self.records.features, self.records.targets
+        fitted: NDArray[np.float64] = x @ np.linalg.lstsq(x, y, rcond=None)[0]
+        return y - fitted
 
 
 def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
+from common.losses import LOSSES, PARAMETERS
 from common.names import Name
 from common.tables import TableSource
 from learner.algorithms.table import ALGORITHMS, OPTIONAL_KEYS
@@ -56,7 +58,7 @@ def _horizon(value: object) -> object:
     raise ValueError('expected a whole number from 1 to 1e9, or "auto"')
 
 
-def _clip(value: object) -> object:
+def _amount(value: object) -> object:
     """A positive number, "auto" or nothing; one sentence for all else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or value == "auto":
@@ -77,13 +79,28 @@ class ModelSettings(Settings):
 
     Args:
       loss: A key of ``common.losses.LOSSES``.
+      delta: Where Huber loss turns from squared to absolute, in target units; "auto" takes it from
+        the public records.
       regularisation: The coefficient c of g = c theta'theta.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
     """
 
     loss: LossName = "squared"
+    delta: Annotated[float | Literal["auto"] | None, BeforeValidator(_amount)] = None
     regularisation: Positive = 1e-5
     theta_max: Positive
+
+    @model_validator(mode="after")
+    def _parameters_of_the_loss(self) -> ModelSettings:
+        """Each loss has the parameters that it takes, and no others."""
+        takes = {field.name for field in fields(LOSSES[self.loss])}
+        for name in PARAMETERS:
+            given = getattr(self, name)
+            if given is None and name in takes:
+                raise ValueError(f'{self.loss} loss needs {name} = NUMBER or {name} = "auto"')
+            if given is not None and name not in takes:
+                raise ValueError(f"{name} does not belong to {self.loss} loss; remove it")
+        return self
 
 
 class AlgorithmSettings(Settings):
@@ -176,7 +193,7 @@ class PrivacySettings(Settings):
 
     epsilon: Epsilon
     sensitivity: Literal["domain", "clip"] = "domain"
-    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(_clip)] = None
+    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(_amount)] = None
     split: Literal["horizon", "schedule"] = "horizon"
     kappa: Annotated[int, Field(ge=1)] = 1
 

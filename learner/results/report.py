@@ -12,6 +12,7 @@ from rich.table import Table
 
 from common.errors import InputError
 from common.files import write_whole
+from common.losses import PARAMETERS
 from learner.results.summary import OwnerSummary, Summary
 
 __all__ = ["choice_sentences", "owners_table", "sentences", "write_report"]
@@ -116,15 +117,16 @@ def choice_sentences(summary: Summary) -> list[str]:
     parts = [f"T = {summary.horizon:,}"] if summary.horizon_chosen == "auto" else []
     if summary.clip_chosen == "auto" and summary.clip is not None:
         parts.append(f"clip = {summary.clip:.4g}")
+    chosen = (name for name in PARAMETERS if getattr(summary, f"{name}_chosen") == "auto")
+    parts += [f"{name} = {getattr(summary, name):.4g}" for name in chosen]
     if step.chosen == "auto":
         constants = {"rho": step.rho, "initial_step": step.initial_step}
         parts += [f"{name} = {value:.4g}" for name, value in constants.items() if value is not None]
-    if not parts or step.forecast_relative_fitness is None:
+    if not parts:
         return []
-    return [
-        f"Chosen from the public records: {', '.join(parts)}; forecast relative fitness "
-        f"{step.forecast_relative_fitness:.3g}."
-    ]
+    forecast = step.forecast_relative_fitness
+    expected = "" if forecast is None else f"; forecast relative fitness {forecast:.3g}"
+    return [f"Chosen from the public records: {', '.join(parts)}{expected}."]
 
 
 def _who_gains(summary: Summary) -> str:

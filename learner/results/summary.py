@@ -114,6 +114,8 @@ class Summary(_Record):
     horizon_chosen: Chosen
     clip: float | None
     clip_chosen: Chosen
+    delta: float | None = None
+    delta_chosen: Chosen | None = None
     step: StepSummary
     versions: dict[str, str]
     wall_seconds: float
@@ -234,6 +236,7 @@ def summarise(
         horizon_chosen="auto" if algorithm.horizon == "auto" else "given",
         clip=plan.decision.clip,
         clip_chosen="auto" if privacy.clip == "auto" else "given",
+        **_parameters_chosen(plan),
         step=_step(plan),
         versions={package: version(package) for package in VERSIONS},
         wall_seconds=outcome.wall_seconds,
@@ -262,6 +265,15 @@ def _owners(
         )
         for entry, enrollment, given in zip(settings.owners, enrollments, responses, strict=True)
     )
+
+
+def _parameters_chosen(plan: Plan) -> dict[str, Any]:
+    """How each parameter of the loss came about."""
+    model = plan.settings.model
+    return {
+        f"{name}_chosen": "auto" if getattr(model, name) == "auto" else "given"
+        for name in plan.decision.parameters
+    }
 
 
 def _step(plan: Plan) -> StepSummary:

@@ -275,7 +275,7 @@ class _Search:
 
 
 class LocalLine(OwnerLine):
-    """The line to the learner's own shard: never away, no answers counted, no noise."""
+    """The line to the learner's own shard, which is never away and counts no answers."""
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""

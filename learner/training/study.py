@@ -75,7 +75,7 @@ def train(
     on_missed: Callable[[], None] = lambda: None,
     on_lines: Callable[[Sequence[OwnerLine]], None] = lambda lines: None,
 ) -> Outcome:
-    """Enrol the owners, choose the step, train, and close the study; or go on from the journal.
+    """Enrol the owners, choose the step, train, and close the study; or continue from the journal.
 
     Args:
       settings: The study.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ class World:
                 "name": "study",
                 "seed": seed,
                 "features": {"map": "features.json"},
-                "model": {"loss": loss, "theta_max": 2.0},
+                "model": {"loss": loss, "theta_max": 2.0}
+                | {field.name: "auto" for field in fields(LOSSES[loss])},
                 "algorithm": algorithm,
                 "privacy": {"epsilon": 5} | privacy,
                 "owners": [{"name": name} for name in NAMES],
@@ -143,6 +144,9 @@ AVERAGE = {"name": "synchronous-2", "horizon": 8, "initial_step": 0.3}
         ("hinge", AVERAGE, {"sensitivity": "domain"}),
         ("logistic", NUMBERS, {"sensitivity": "domain"}),
         ("logistic", ROUNDS, {"clip": 1.5}),
+        ("huber", NUMBERS, {"sensitivity": "domain", "split": "horizon"}),
+        ("huber", {"horizon": 20}, {}),
+        ("huber", AVERAGE, {"clip": 0.2}),
     ],
 )
 def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(

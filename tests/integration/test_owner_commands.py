@@ -29,6 +29,7 @@ import owner.audit
 from common.errors import CoprivError
 from common.features import FeatureMap, FeatureSettings, fit_feature_map
 from common.privacy import NoisePlan
+from common.releases import gradient_bound
 from common.tables import TableSource
 from common.terms import StudyTerms
 from owner.audit import CASES, Finding, audit
@@ -106,6 +107,12 @@ def test_check_tells_the_noise_that_an_enrolment_then_promises(
     again = owner_command("check", settings, "--epsilon", "1/3", "--clip", "0.5")
     assert "1 studies, 9 of the lifetime epsilon 10 is left" in again.stdout
     assert "at most 0.5, by the clip" in again.stdout
+    asked = ("check", settings, "--epsilon", "1", "--loss", "huber")
+    huber = owner_command(*asked, "--delta", "0.001")
+    assert "with huber loss" in huber.stdout
+    exact = gradient_bound(make_terms(loss="huber", delta=0.001), feature_map.domain)
+    assert f"at most {exact:.6g}, by the public bounds" in huber.stdout
+    assert "huber loss needs delta" in refused(owner_command(*asked), 3)
     assert "epsilon 1/3" in again.stdout
     _, (entry,) = read_studies(settings.parent / "ledger.sqlite")
     assert (entry.account.answered, entry.epsilon) == (0, Fraction(1))
@@ -271,10 +278,11 @@ def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path: Path)
     assert target.read_text().strip() == token
 
 
-@pytest.mark.parametrize("name", ["", "bank a", "../bank", "anonymous", "a" * 65, 'x"'])
+@pytest.mark.parametrize("name", ["", "bank a", "..", "../bank", "anonymous", "a" * 65, 'x"'])
 def test_a_token_is_made_only_for_a_name_that_settings_take(tmp_path: Path, name: str) -> None:
     target = tmp_path / "bank.token"
-    assert "learner's name" in refused(owner_command("token", name, "--out", target), 2)
+    words = "other than anonymous" if name == "anonymous" else "letters, digits and . _ - @ only"
+    assert words in refused(owner_command("token", name, "--out", target), 2)
     assert not target.exists()
 
 

@@ -338,7 +338,7 @@ class Study:
             table.iloc[100 * index : 100 * (index + 1)].to_parquet(path / "shard.parquet")
             settings = {
                 "name": name,
-                "data": {"path": "shard.parquet"},
+                "data": {"path": "shard.parquet", "columns": list(table)},
                 "policy": {"epsilon_per_study": "10", "epsilon_lifetime": "100"},
             }
             (path / "owner.toml").write_text(tomli_w.dumps(settings))

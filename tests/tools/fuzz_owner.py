@@ -221,7 +221,8 @@ def wrong_terms(owner: FuzzedOwner) -> Make:
         elif kind == 4:
             message.horizon = rng.choice([0, 9, 10**9 + 1, 2**64 - 1])
         elif kind == 5:
-            message.loss = rng.choice(["", "Squared", "hinge", "logistic", "x" * 10_000, "\0"])
+            message.loss = rng.choice(["", "Squared", "hinge", "huber", "x" * 10_000, "\0"])
+            message.delta = rng.choice(numbers[:-1])
         elif kind == 6:
             message.study_id = rng.choice(["", " ", "a b", "x" * 129, "ö", "a\nb", "../x"])
         elif kind == 7:

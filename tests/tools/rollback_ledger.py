@@ -26,9 +26,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from flip_ledger import write_owner
+import pandas as pd
+import tomli_w
 
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
+from common.features import FeatureSettings, fit_feature_map
+from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.server import start_owner
@@ -40,6 +43,23 @@ SUBSETS = [
 ]
 PROMISED = 12
 EPSILON = Fraction(1, 3)
+
+
+def write_owner(folder: Path) -> tuple[Path, str]:
+    """An owner's folder; returns its settings and its feature map's text."""
+    rng = np.random.default_rng(3)
+    public, private = (
+        pd.DataFrame(rng.normal(size=(size, 4)), columns=list("abcy")) for size in (500, 200)
+    )
+    fitted = fit_feature_map(
+        public, FeatureSettings(target="y", public=TableSource()), source="public"
+    )
+    private.to_parquet(folder / "shard.parquet")
+    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1", "enrollments_per_hour": 1000}
+    settings = {"name": "rolled", "data": {"path": "shard.parquet"}, "policy": policy}
+    path = folder / "owner.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path, fitted.to_json()
 
 
 def delete(file: Path, _: Path) -> None:
@@ -106,9 +126,7 @@ class Owner:
 
     def __init__(self, process: subprocess.Popen[str], folder: Path, pages: int) -> None:
         self.process, self.folder, self.pages = process, folder, pages
-        settings, self.feature_map = write_owner(folder)
-        settings.write_text(settings.read_text().replace('lifetime = "10"', 'lifetime = "1"'))
-        self.settings = settings
+        self.settings, self.feature_map = write_owner(folder)
         self.answered: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.models = itertools.count(1)
         self.refused = ""

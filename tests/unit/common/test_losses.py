@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.losses import LOSSES, Domain, Loss, Regulariser, Squared, domain_gradient_bound, loss_of
+from common.losses import (
+    LOSSES,
+    Domain,
+    Huber,
+    Loss,
+    Regulariser,
+    Squared,
+    domain_gradient_bound,
+    loss_of,
+)
 from common.terms import StudyTerms
 
 NUMBERS = st.floats(-3, 3, allow_subnormal=False)
@@ -91,6 +100,32 @@ def test_terms_with_a_loss_that_is_none_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="loss must be one of squared, hinge, logistic"):
         loss_of(make_terms(loss="Squared"))
+
+
+def test_hubers_gradient_is_bounded_by_delta_times_the_features_whatever_the_targets() -> None:
+    domain = Domain(feature_bound=np.array([1.0, 2.0]), target_bound=1e6)
+    assert domain_gradient_bound(Huber(delta=0.5), domain, theta_max=1e3) == 1.5
+    # A delta beyond every residual bounds nothing: half of squared loss is left.
+    wide = domain_gradient_bound(Huber(delta=1e9), domain, theta_max=1e3)
+    assert wide == domain_gradient_bound(Squared(), domain, theta_max=1e3) / 2
+
+
+def test_huber_is_half_the_squared_loss_up_to_delta_and_straight_beyond() -> None:
+    z, y = np.linspace(-3, 3, 61), np.full(61, 0.5)
+    values = Huber(delta=1.0).values(z, y)
+    near = np.abs(z - y) <= 1.0
+    np.testing.assert_allclose(values[near], Squared().values(z, y)[near] / 2, rtol=1e-12)
+    np.testing.assert_allclose(values[~near], np.abs(z - y)[~near] - 0.5, rtol=1e-12)
+
+
+def test_delta_follows_the_bulk_of_the_residuals_and_not_the_few_that_are_far() -> None:
+    residuals = np.random.default_rng(1).normal(0, 2.0, 10_001)
+    delta = Huber.fitted(residuals).delta
+    assert delta == pytest.approx(1.345 * 2.0, rel=0.03)
+    residuals[:500] = 1e6
+    assert Huber.fitted(residuals).delta == pytest.approx(delta, rel=0.1)
+    with pytest.raises(ValueError, match="delta"):
+        Huber.fitted(np.zeros(5))
 
 
 def test_an_l1_radius_shrinks_the_bound_about_quadratically() -> None:

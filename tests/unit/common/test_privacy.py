@@ -70,6 +70,21 @@ def test_sensitivity_counts_the_floating_point_error_of_sums(
     assert error <= more <= 1.01 * error + 1e-6
 
 
+def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterwards(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    """Huber's bound knows nothing of the box, but its residuals are as large and round so."""
+    terms = make_terms(loss="huber", delta=1e-6, theta_max=1e9)
+    plan = plan_noise(terms, DOMAIN, num_records=1)
+    exact = l1_sensitivity(gradient_bound=1e-6 * 12.0, num_records=1)
+    counted = plan.sensitivity_units * 2.0**plan.grid_exponent - exact
+    residual = 1e9 * 12.0 + 3.0
+    assert counted >= 2 * 4 * 2.0**-53 * residual * 12.0
+    # Where rounding would drown what is promised, the study is refused, not answered.
+    with pytest.raises(ValueError, match="epsilon: too small"):
+        plan_noise(replace(terms, theta_max=1e90), DOMAIN, num_records=1)
+
+
 def test_kappa_divides_the_budget_of_each_response(make_terms: Callable[..., StudyTerms]) -> None:
     one = plan_noise(make_terms(), DOMAIN, num_records=100)
     three = plan_noise(make_terms(kappa=3), DOMAIN, num_records=100)

@@ -8,6 +8,7 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.losses import Huber, loss_of
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import count_per_owner
@@ -22,11 +23,11 @@ NAMES = ("north", "south", "west")
 COUNTS = (300, 500, 200)
 
 
-def settings_of(*, profile=None, algorithm=None, privacy=None, loss="squared"):
+def settings_of(*, profile=None, algorithm=None, privacy=None, loss="squared", model=None):
     table = {
         "name": "study",
         "features": {"public": {"path": "p.csv"}, "target": "y"},
-        "model": {"loss": loss, "theta_max": 2.0},
+        "model": model or {"loss": loss, "theta_max": 2.0},
         "algorithm": algorithm or {},
         "privacy": {"epsilon": 3} | (privacy or {}),
         "owners": [{"name": name} for name in NAMES],
@@ -244,6 +245,44 @@ def test_moments_are_for_squared_loss_and_the_domains_bound():
         settings_of(algorithm={"name": "moments"}, loss="logistic")
     with pytest.raises(InputError, match=r"privacy.sensitivity"):
         settings_of(algorithm={"name": "moments"}, privacy={"clip": 1.0})
+
+
+def test_delta_is_decided_from_public_residuals_and_promised_to_every_owner(public):
+    model = {"loss": "huber", "delta": "auto", "theta_max": 2.0}
+    settings = settings_of(profile="published", algorithm=given(), model=model)
+    decision = decide(settings, public, num_records=COUNTS, seed=1)
+    x, y = public.records.features, public.records.targets
+    residuals = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    assert decision.parameters == {"delta": Huber.fitted(residuals).delta}
+    assert Decision.from_json(decision.to_json()) == decision
+    # A run that is resumed learns with what was decided, whatever the public records are then.
+    plan = Plan(settings=settings, num_features=4, decision=decision, seed=1)
+    sent = plan.terms(public.feature_map, study_id="s")
+    assert {loss_of(terms) for terms in sent} == {plan.loss} == {Huber(**decision.parameters)}
+    fixed = settings_of(profile="published", algorithm=given(), model=model | {"delta": 0.25})
+    alone = replace(public, records=None)
+    assert decide(fixed, alone, num_records=COUNTS, seed=1).parameters == {"delta": 0.25}
+    with pytest.raises(InputError, match=r'model.delta = "auto" needs public records'):
+        decide(settings, alone, num_records=COUNTS, seed=1)
+    exact = replace(public, records=Records(features=x, targets=np.zeros(len(y))))
+    with pytest.raises(InputError, match=r'model.delta = "auto": .* give a NUMBER'):
+        decide(settings, exact, num_records=COUNTS, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"loss": "huber"}, 'huber loss needs delta = NUMBER or delta = "auto"'),
+        ({"loss": "huber", "delta": 0}, "model.delta: got 0, expected a finite number"),
+        ({"loss": "huber", "delta": "small"}, "model.delta: got 'small', expected a finite number"),
+        ({"loss": "squared", "delta": 1.0}, "delta does not belong to squared loss; remove it"),
+        ({"loss": "absolute"}, "model.loss: got 'absolute', expected one of squared, hinge"),
+    ],
+)
+def test_each_loss_has_its_own_parameters(model, words):
+    with pytest.raises(InputError) as caught:
+        settings_of(model=model | {"theta_max": 2.0})
+    assert words in str(caught.value)
 
 
 def test_a_schedule_needs_clocks_that_can_be_drawn_ahead(public):

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from sklearn.svm import LinearSVC
 
 from common.errors import InputError
-from common.losses import LOSSES, Hinge, Logistic, Regulariser, Squared
+from common.losses import LOSSES, Hinge, Huber, Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.simulated.evaluation import Evaluation, fitness, optimum, union
 
@@ -75,6 +75,28 @@ def test_logistic_optimum_is_where_newtons_method_ends():
         newton = newton - np.linalg.solve(hessian, gradient)
     value = fitness(newton, records, loss=Logistic(), regulariser=Regulariser(coefficient=c))
     assert best(records, "logistic", c)[1] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("c", [1e-5, 0.1])
+@pytest.mark.parametrize("delta", [0.01, 0.3, 100.0])
+def test_huber_optimum_is_where_newtons_method_ends(c, delta):
+    """The Hessian counts the records within delta; the fitness is a polynomial while they stay."""
+    records, loss = make_records(classes=False), Huber(delta=delta)
+    x, y, g = records.features, records.targets, Regulariser(coefficient=c)
+    newton = np.linalg.lstsq(x, y, rcond=None)[0]
+    for _ in range(60):
+        inside = np.abs(x @ newton - y) <= delta
+        hessian = (x.T * inside) @ x / len(y) + 2 * c * np.eye(4)
+        step = np.linalg.solve(hessian, loss.mean_gradient(newton, x, y) + g.gradient(newton))
+        before = fitness(newton, records, loss=loss, regulariser=g)
+        while np.linalg.norm(step) > 1e-13 and (
+            fitness(newton - step, records, loss=loss, regulariser=g) > before
+        ):
+            step = 0.5 * step
+        newton = newton - step
+    ours = optimum(records, loss=loss, regulariser=g, theta_max=50.0)
+    values = [fitness(theta, records, loss=loss, regulariser=g) for theta in (ours, newton)]
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("c", [0.5, 0.01])
