@@ -54,9 +54,9 @@ class Evaluated:
 
 
 class _Record(BaseModel):
-    """Frozen; keys that a later version adds are kept as they are."""
+    """Frozen; keys that a later version adds are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True)
 
 
 class StepSummary(_Record):
@@ -90,8 +90,6 @@ class OwnerSummary(_Record):
 
 class Summary(_Record):
     """A finished run.
-
-    The parameters of a loss that has some stand beside its name.
 
     ``fitness`` and what follows, and the same of the owners, are there only after a simulation:
     all of it or nothing.
