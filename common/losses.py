@@ -20,8 +20,6 @@ import numpy as np
 from common.arrays import Matrix, Vector
 from common.domain import Domain
 
-from common.domain import Domain
-
 __all__ = [
     "LOSSES",
     "PARAMETERS",
