@@ -13,7 +13,7 @@ import numpy as np
 
 from common.arrays import Vector
 from common.domain import Domain
-from common.losses import LOSSES, Domain, domain_gradient_bound, loss_of, rounded_gradient
+from common.losses import LOSSES, domain_gradient_bound, loss_of, rounded_gradient
 from common.moments import moments_change, pack_moments, packed_length
 from common.terms import StudyTerms
 
