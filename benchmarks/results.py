@@ -37,9 +37,7 @@ from learner.planning.deciding import decide
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
-from learner.planning.step import largest_stable_step
 from learner.reproduction.documents import replace_section
-from learner.simulated.evaluation import Evaluation
 from learner.simulated.replicates import (
     Moments,
     laplace_noise,
@@ -48,6 +46,7 @@ from learner.simulated.replicates import (
     run_replicates,
 )
 from learner.simulated.rounds import run_rounds
+from learner.simulated.stability import largest_stable_step
 
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 # The grid that published and synchronous training take their best of.
@@ -276,9 +275,7 @@ def facts(case: Case) -> str:
     """What a table's numbers are to be seen against."""
     judge, domain = evaluation(case), case.feature_map.domain
     zero = judge.relative_fitness(np.zeros((1, domain.num_features)))[0]
-    public = Evaluation(
-        shards=[case.public], loss=LOSSES[case.loss], regulariser=G, theta_max=BOX
-    ).theta_optimal
+    public = case.problem().optimum(case.public)
     alone = judge.relative_fitness_alone
     return (
         f"{len(case.shards)} owners of {case.counts.min():,.0f} to {case.counts.max():,.0f} "

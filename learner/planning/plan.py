@@ -24,6 +24,7 @@ from learner.algorithms.asynchronous import Algorithm, Asynchronous
 from learner.algorithms.clocks import (
     PoissonClocks,
     Tick,
+    asking_everyone,
     count_per_owner,
     scheduled_frequency,
     synchronous_rounds,
@@ -49,6 +50,7 @@ class Decision:
       constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
       forecast: Forecast relative fitness of what was chosen; None where nothing was.
       largest_stable: The constant of the largest stable step; None where no step was chosen.
+      asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
     """
 
     num_records: tuple[int, ...]
@@ -57,6 +59,7 @@ class Decision:
     constant: float
     forecast: float | None = None
     largest_stable: float | None = None
+    asks_everyone: bool = False
 
     def to_json(self) -> str:
         """The decision as text, for the journal.
@@ -111,7 +114,11 @@ class Plan:
         if self.settings.algorithm.name == "moments":
             return _first_ticks(self._clocks(), len(self.settings.owners))
         clocks = self._clocks()
-        return islice(clocks, self.horizon) if self._is_scheduled else clocks
+        if not self._is_scheduled:
+            return clocks
+        drawn = islice(clocks, self.horizon)
+        groups = groups_of(self.settings)
+        return asking_everyone(drawn, groups) if self.decision.asks_everyone else drawn
 
     @cached_property
     def responses(self) -> tuple[int, ...]:

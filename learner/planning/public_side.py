@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from common.columns import category_key, category_keys
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, fit_feature_map, load_feature_map
 from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Records
 from learner.planning.settings import StudySettings
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
 
-__all__ = ["PublicSide", "prepare_public_side"]
+__all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
+
+Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +32,30 @@ class PublicSide:
     Args:
       feature_map: The map that it proposes to the owners.
       records: Its public records under this map, or None.
+      labels: The group of each public record, shape (n,), -1 for none; None where nothing is told.
+      known: The group that owners are known to be, by name.
     """
 
     feature_map: FeatureMap
     records: Records | None
+    labels: Labels | None = None
+    known: Mapping[str, int] = field(default_factory=dict)
+
+
+def public_groups(public: PublicSide, problem: Problem) -> PublicGroups:
+    """The public records in groups.
+
+    Raises:
+      InputError: There are none, or fewer than features.
+    """
+    if public.records is None:
+        raise InputError("forecast: needs public records; give --public FILE")
+    return PublicGroups(problem=problem, records=public.records, labels=public.labels)
+
+
+def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | None, ...]:
+    """The group that each owner of a study is known to be, or None."""
+    return tuple(public.known.get(entry.name) for entry in settings.owners)
 
 
 def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
@@ -55,7 +85,33 @@ def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
             f"{feature_map.target_name!r}: hinge and logistic need features.positive, squared none"
         )
     records = None if table is None else feature_map.apply(table, where="the public records")
-    return PublicSide(feature_map=feature_map, records=records)
+    labels, known = _groups(settings, table)
+    return PublicSide(feature_map=feature_map, records=records, labels=labels, known=known)
+
+
+def _groups(
+    settings: StudySettings, table: pd.DataFrame | None
+) -> tuple[Labels | None, dict[str, int]]:
+    """The group of each public record, and of owners whose group is told."""
+    column = settings.forecast.group_column
+    if column is None or table is None:
+        return None, {}
+    if column not in table.columns:
+        raise InputError(
+            f"forecast: no column {column!r} among the public records, which "
+            "forecast.group_column names; give records with it, or leave the setting out"
+        )
+    codes, names = category_keys(table[column])
+    known = {}
+    for entry in settings.owners:
+        told = settings.forecast.groups.get(entry.name)
+        value = told if told is not None or entry.data is None else entry.data.where.get(column)
+        key = None if value is None else category_key(value)
+        if key is not None and key in names:
+            known[entry.name] = names.index(key)
+        elif told is not None:
+            raise InputError(f"forecast.groups: no public record is of group {told!r}")
+    return codes.astype(np.intp), known
 
 
 def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:

@@ -24,6 +24,7 @@ from learner.reproduction.bounds import (
 )
 from learner.reproduction.shapes import finite_shape, fit_constants, large_shape, privacy_sum
 from learner.simulated.evaluation import Evaluation
+from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
     Moments,
     laplace_noise,
@@ -101,7 +102,8 @@ def strongly_regular_study():
     theta_max, b = f.theta_max, 2 * 0.4
     xi = 2 * (theta_max * b + 0.5) * b
     f = replace(f, gradient_bound=xi, regulariser_bound=f.strong_convexity * theta_max * P)
-    evaluation = Evaluation(shards=shards, loss=loss, regulariser=regulariser, theta_max=theta_max)
+    problem = Problem(loss=loss, regulariser=regulariser, theta_max=theta_max)
+    evaluation = Evaluation(shards=shards, problem=problem)
     algorithm = Asynchronous(
         weights=f.num_records / f.num_records.sum(),
         num_features=P,

@@ -1,0 +1,81 @@
+r"""The largest stable step of Algorithm 1, from public records and public facts only.
+
+Let an error of (6) lie along an eigenvector of the mean loss's Hessian with eigenvalue h, and let
+w_i be n_i/n with Remark 4's factor. A tick of owner i turns theta_bar into the copy
+:math:`(1-u_i)\,\bar\theta` by (5) and the central model :math:`(1-v)\,\bar\theta` by (7), with
+
+.. math:: u_i = \alpha\,(c/N + w_i h), \qquad v \le 2c\,\alpha/N.
+
+theta_bar is the mean of two models, so its error is at most the larger of theirs. With
+:math:`0 \le u_i \le 2` and :math:`0 \le v \le 2` neither factor is beyond 1 in size: no sequence
+of ticks can make the largest error of the N + 1 models grow, and the projection only shortens it.
+Hence :math:`\alpha_{max} = 2/(\max_i w_i h_{max} + c/N)`. With one owner oscillations begin to
+grow at twice that step; with several, the random order of owners decides in between.
+
+Hinge loss has kinks instead of a curvature. There the largest step is the one whose strongest
+answer moves a copy across half of the box.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.losses import Loss
+from common.terms import Records
+from learner.algorithms.asynchronous import Asynchronous
+from learner.simulated.replicates import slot_weights
+
+__all__ = ["largest_stable_step", "reach", "stable_steps"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+def largest_stable_step(algorithm: Asynchronous, public: Records, *, loss: Loss) -> float:
+    r"""The largest step alpha at which no tick sequence makes errors grow, on public records.
+
+    For a loss whose second derivative is at most :math:`L`, with :math:`h_{max}` the largest
+    eigenvalue of :math:`L X'X/n` and w Remark 4's weights:
+
+    .. math:: \alpha_{max} = 2 / (\max_i w_i\,h_{max} + c/N)
+
+    For a loss with kinks, with the largest mean absolute feature for :math:`h_{max}` and half of
+    the box for what it may move: :math:`\alpha_{max} = \theta_{max}/(\max_i w_i \max_j E|x_j|)`.
+
+    >>> from common.losses import LOSSES, Regulariser
+    >>> one = Asynchronous(weights=np.ones(1), num_features=1, theta_max=1.0,
+    ...     regulariser=Regulariser(coefficient=1e-9), rho=1.0, horizon=9)
+    >>> public = Records(features=np.array([[1.0], [1.0]]), targets=np.ones(2))
+    >>> round(largest_stable_step(one, public, loss=LOSSES["squared"]), 6)
+    1.0
+    """
+    return float(stable_steps(algorithm, reach(public, loss), loss=loss)[0])
+
+
+def stable_steps(
+    algorithm: Asynchronous, reach: float, *, loss: Loss, frequency: Matrix | None = None
+) -> Vector:
+    """The same for many runs, shape (R,), or (1,) without their frequencies.
+
+    Args:
+      algorithm: What runs.
+      reach: What :func:`reach` says of the public records.
+      loss: The loss.
+      frequency: Remark 4's frequencies in each run, shape (number of copies, R); None for the
+        algorithm's own.
+    """
+    weight = slot_weights(algorithm, frequency).max(axis=0)
+    if loss.curvature is None:
+        return np.asarray(algorithm.theta_max / (weight * max(reach, np.finfo(float).tiny)))
+    return np.asarray(
+        2.0 / (weight * reach + algorithm.regulariser.coefficient / algorithm.num_copies)
+    )
+
+
+def reach(public: Records, loss: Loss) -> float:
+    """The largest curvature h_max, or the largest mean absolute feature where there is none."""
+    x = public.features
+    if loss.curvature is None:
+        return float(np.max(np.mean(np.abs(x), axis=0)))
+    return loss.curvature * float(np.linalg.eigvalsh(x.T @ x / len(public))[-1])
