@@ -122,7 +122,7 @@ def choose(
                 replace(point, step=step)
                 for T in search.horizons(given.shortest)
                 for point in (Choice(horizon=T, clip=C, step=0.0) for C in clips)
-                for step in search.steps(T, given.step)
+                for step in search.steps(T, point.clip, given.step)
             ],
             COARSE,
         )
@@ -134,14 +134,15 @@ def choose(
         grid = [
             Choice(horizon=horizon, clip=C, step=step)
             for C in clips
-            for step in search.steps(horizon, given.step)
+            for step in search.steps(horizon, C, given.step)
         ]
         best = search.best(grid, MIDDLE)
         clip = search.best(search.around(best, given, horizons=[horizon]), MIDDLE).clip
     if given.step is not None:
         return Choice(horizon=horizon, clip=clip, step=given.step)
     best = search.best(
-        [Choice(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, None)], FINE
+        [Choice(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, clip, None)],
+        FINE,
     )
     return search.best([replace(best, step=best.step * f) for f in CLOSE_STEPS], FINE)
 
@@ -159,23 +160,25 @@ class _Search:
         self._proposal, self._public = proposal, public
         self._known, self._bound = known, bound
         self._is_asynchronous = isinstance(proposal.algorithm, Asynchronous)
+        self._reaches: dict[float | None, float] = {}
 
-    @cached_property
-    def _reach(self) -> float:
-        return stability.reach(self._public.records, self._public.problem.loss)
+    def _reach(self, clip: float | None) -> float:
+        if clip not in self._reaches:
+            public = self._public
+            self._reaches[clip] = stability.reach(
+                public.records, public.problem.loss, counts=public.unclipped(clip)
+            )
+        return self._reaches[clip]
 
-    @cached_property
-    def _unit_step(self) -> float:
+    def _unit_step(self, clip: float | None) -> float:
         """The largest stable step, for a round that of one owner with all records."""
         algorithm, loss = self._proposal.algorithm, self._public.problem.loss
         if isinstance(algorithm, Asynchronous):
-            expected = self._proposal.clock_rates if algorithm.counted else None
-            frequency = None if expected is None else expected[:, None]
-            return float(
-                stability.stable_steps(algorithm, self._reach, loss=loss, frequency=frequency)[0]
-            )
+            expected = self._proposal.clock_rates[:, None] if algorithm.counted else None
+            reach = self._reach(clip)
+            return float(stability.stable_steps(algorithm, reach, loss=loss, frequency=expected)[0])
         full = algorithm.theta_max if loss.curvature is None else 2.0
-        return LARGEST_ROUND * full / self._reach
+        return LARGEST_ROUND * full / self._reach(None)
 
     @cached_property
     def clips(self) -> list[float | None]:
@@ -195,13 +198,13 @@ class _Search:
         """Horizons around one."""
         return sorted({max(shortest, 2, round(horizon * f)) for f in WIDE})
 
-    def steps(self, horizon: int, given: float | None) -> list[float]:
+    def steps(self, horizon: int, clip: float | None, given: float | None) -> list[float]:
         """Steps to try for a horizon, or the one that is given."""
         if given is not None:
             return [given]
         ticks = self._ticks(horizon)
         kept = STEPS if not self._is_asynchronous else STEPS[STEPS * ticks >= SHORTEST_WAY]
-        unit = self._unit_step * ticks / horizon if self._is_asynchronous else self._unit_step
+        unit = self._unit_step(clip) * (ticks / horizon if self._is_asynchronous else 1.0)
         return list(unit * (kept if kept.size else np.ones(1)))
 
     def around(self, best: Choice, given: Given, *, horizons: Sequence[int]) -> list[Choice]:
@@ -224,7 +227,6 @@ class _Search:
                 self._proposal,
                 self._designs(horizon, same),
                 self._worlds,
-                reach=self._reach,
                 runs=runs * int(np.clip(FEW_TICKS // horizon, 1, MORE_RUNS)),
                 rng=rng,
             )
@@ -261,5 +263,6 @@ class _Search:
             bounds=np.array(clips),
             clips=any(point.clip is not None for point in points),
             steps=np.array([point.step for point in points]),
+            reaches=np.array([self._reach(point.clip) for point in points]),
             ticks=self._ticks(horizon),
         )

@@ -206,7 +206,13 @@ def _largest_stable(
     if algorithm.counted:
         known = clock_rates(settings, chosen.num_records)
         algorithm = replace(algorithm, counted=False, frequency=known)
-    return largest_stable_step(algorithm, public.records, loss=problem_of(settings).loss)
+    problem = problem_of(settings)
+    return largest_stable_step(
+        algorithm,
+        public.records,
+        loss=problem.loss,
+        counts=public_groups(public, problem).unclipped(chosen.clip),
+    )
 
 
 def step_of_unit(

@@ -36,6 +36,7 @@ class Designs:
       bounds: L1 norm of one record's gradient that the noise is for, shape (K,).
       clips: Whether gradients are scaled down to it; else it is the domain's bound.
       steps: The steps alpha, or rho/T^2 of synchronous-1, or c1 of synchronous-2, shape (K,).
+      reaches: What :func:`learner.simulated.stability.reach` says under each clip, shape (K,).
       ticks: Simulated ticks: a longer study is simulated by fewer and longer steps.
     """
 
@@ -43,6 +44,7 @@ class Designs:
     bounds: Vector
     clips: bool
     steps: Vector
+    reaches: Vector
     ticks: int
 
     @property
@@ -56,7 +58,6 @@ def relative_fitness_of(
     designs: Designs,
     worlds: Sequence[World],
     *,
-    reach: float,
     runs: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
@@ -70,13 +71,12 @@ def relative_fitness_of(
         those of a bound of 1.
       designs: The designs.
       worlds: The worlds.
-      reach: What :func:`learner.simulated.stability.reach` says of the public records.
       runs: Runs in each world.
       rng: Where the randomness comes from.
     """
     algorithm = proposal.algorithm
     if isinstance(algorithm, Asynchronous):
-        models = _take_turns(proposal, algorithm, designs, worlds, reach=reach, runs=runs, rng=rng)
+        models = _take_turns(proposal, algorithm, designs, worlds, runs=runs, rng=rng)
     elif isinstance(algorithm, Rounds):
         models = [_go_round(proposal, algorithm, designs, world, runs, rng=rng) for world in worlds]
     else:
@@ -93,7 +93,6 @@ def _take_turns(
     designs: Designs,
     worlds: Sequence[World],
     *,
-    reach: float,
     runs: int,
     rng: np.random.Generator,
 ) -> Sequence[Matrix]:
@@ -110,9 +109,17 @@ def _take_turns(
     each = len(designs.steps) * runs
     shorter = replace(algorithm, horizon=designs.ticks)
     counted = scheduled_frequency(schedule.promised) if algorithm.counted else None
-    limits = stable_steps(algorithm, reach, loss=worlds[0].problem.loss, frequency=counted)
-    wanted = designs.steps * designs.longer
-    steps = np.minimum(wanted[None, :], np.broadcast_to(limits, len(worlds))[:, None])
+    limits = np.stack(
+        [
+            np.broadcast_to(
+                stable_steps(algorithm, reach, loss=worlds[0].problem.loss, frequency=counted),
+                len(worlds),
+            )
+            for reach in designs.reaches.tolist()
+        ],
+        axis=1,
+    )
+    steps = np.minimum(designs.steps * designs.longer, limits)
     units = group_units(proposal, worlds[0].weights)[:, None] * schedule.promised
     result = run_replicates(
         shorter,

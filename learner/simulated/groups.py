@@ -82,6 +82,12 @@ class PublicGroups:
         """Each record's gradient at the optimum of all, shape (n, p)."""
         return self.problem.gradients(self.theta_optimal, self.records, None)
 
+    def unclipped(self, clip: float | None) -> NDArray[np.bool_]:
+        """Whose gradients at the optimum a clip leaves as they are, shape (n,)."""
+        norms = np.abs(self.gradients).sum(axis=1)
+        kept: NDArray[np.bool_] = norms <= (np.inf if clip is None else clip)
+        return kept
+
     @cached_property
     def gradient_root(self) -> Matrix:
         """A matrix R with R'R the second moments of one record's gradient, shape (p, p)."""

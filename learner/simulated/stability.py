@@ -12,6 +12,10 @@ of ticks can make the largest error of the N + 1 models grow, and the projection
 Hence :math:`\alpha_{max} = 2/(\max_i w_i h_{max} + c/N)`. With one owner oscillations begin to
 grow at twice that step; with several, the random order of owners decides in between.
 
+A clip shortens the gradients of records far from their targets: these push, but do not push harder
+the farther the model is off. So h_max is that of the records that are not clipped at the optimum;
+an error that is large enough for more of them to count is pulled back by the others' push.
+
 Hinge loss has kinks instead of a curvature. There the largest step is the one whose strongest
 answer moves a copy across half of the box.
 """
@@ -28,11 +32,19 @@ from learner.simulated.replicates import slot_weights
 
 __all__ = ["largest_stable_step", "reach", "stable_steps"]
 
-Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+SMALLEST_REACH = float(np.finfo(float).tiny)
+FEWEST_UNCLIPPED = 0.25
 
-def largest_stable_step(algorithm: Asynchronous, public: Records, *, loss: Loss) -> float:
+
+def largest_stable_step(
+    algorithm: Asynchronous,
+    public: Records,
+    *,
+    loss: Loss,
+    counts: NDArray[np.bool_] | None = None,
+) -> float:
     r"""The largest step alpha at which no tick sequence makes errors grow, on public records.
 
     For a loss whose second derivative is at most :math:`L`, with :math:`h_{max}` the largest
@@ -50,32 +62,49 @@ def largest_stable_step(algorithm: Asynchronous, public: Records, *, loss: Loss)
     >>> round(largest_stable_step(one, public, loss=LOSSES["squared"]), 6)
     1.0
     """
-    return float(stable_steps(algorithm, reach(public, loss), loss=loss)[0])
+    return float(stable_steps(algorithm, reach(public, loss, counts=counts), loss=loss)[0])
 
 
 def stable_steps(
-    algorithm: Asynchronous, reach: float, *, loss: Loss, frequency: Matrix | None = None
-) -> Vector:
+    algorithm: Asynchronous,
+    reach: float | Matrix,
+    *,
+    loss: Loss,
+    frequency: Matrix | None = None,
+) -> Matrix:
     """The same for many runs, shape (R,), or (1,) without their frequencies.
 
     Args:
       algorithm: What runs.
-      reach: What :func:`reach` says of the public records.
+      reach: What :func:`reach` says of the public records; one number, or any shape that goes with
+        that of the runs.
       loss: The loss.
       frequency: Remark 4's frequencies in each run, shape (number of copies, R); None for the
         algorithm's own.
     """
     weight = slot_weights(algorithm, frequency).max(axis=0)
     if loss.curvature is None:
-        return np.asarray(algorithm.theta_max / (weight * max(reach, np.finfo(float).tiny)))
+        return np.asarray(algorithm.theta_max / (weight * np.maximum(reach, SMALLEST_REACH)))
     return np.asarray(
         2.0 / (weight * reach + algorithm.regulariser.coefficient / algorithm.num_copies)
     )
 
 
-def reach(public: Records, loss: Loss) -> float:
-    """The largest curvature h_max, or the largest mean absolute feature where there is none."""
+def reach(public: Records, loss: Loss, *, counts: NDArray[np.bool_] | None = None) -> float:
+    """The largest curvature h_max, or the largest mean absolute feature where there is none.
+
+    Args:
+      public: The public records.
+      loss: The loss.
+      counts: The records that are not clipped, shape (n,); None for all. A quarter of them count
+        at least: with next to none the linear picture says nothing.
+    """
     x = public.features
     if loss.curvature is None:
         return float(np.max(np.mean(np.abs(x), axis=0)))
-    return loss.curvature * float(np.linalg.eigvalsh(x.T @ x / len(public))[-1])
+    largest = float(np.linalg.eigvalsh(x.T @ x / len(public))[-1])
+    if counts is not None:
+        kept = x[counts]
+        unclipped = float(np.linalg.eigvalsh(kept.T @ kept / len(public))[-1])
+        largest = max(unclipped, FEWEST_UNCLIPPED * largest)
+    return loss.curvature * largest

@@ -140,18 +140,18 @@ def test_no_step_is_beyond_the_largest_stable_one(epsilon):
         assert pick(epsilon, given).step <= limit * (1 + 1e-12)
 
 
-def test_a_hopeless_study_is_short_and_still_moves():
+def test_six_hundred_records_at_a_tenth_of_epsilon_get_a_short_study_that_moves():
     sizes = np.array([300.0, 300.0])
-    choice = pick(0.01, sizes=sizes)
+    choice = pick(0.1, replace(OPEN, shortest=4), sizes=sizes)
     assert choice.horizon <= 100
+    assert measured(choice, 0.1, sizes=sizes) < 0.9 * untrained()
+    # A long one that is typed is not left at zero either.
+    typed = pick(0.1, Given(horizon=1800, chooses_clip=True), sizes=sizes)
     limit = largest_stable_step(
         replace(make_algorithm(sizes=sizes), counted=False),
         make_records(),
         loss=LOSSES["squared"],
     )
-    assert choice.horizon * choice.step >= 0.2 * limit
-    # A long one that is typed is not left at zero either.
-    typed = pick(0.01, Given(horizon=1800, chooses_clip=True), sizes=sizes)
     assert typed.horizon * typed.step >= 0.2 * limit
 
 
