@@ -52,13 +52,11 @@ WIDE, CLOSE = 1.8 ** np.arange(-1.0, 2.0), 1.35 ** np.arange(-1.0, 2.0)
 CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
 # All comparisons together take a second or two: more ticks are simulated by fewer and longer
 # steps, and so many records play an owner.
-TICKS, PLAYED, WORLDS = 1000, 200, 6
+TICKS, PLAYED, WORLDS = 600, 200, 6
 # Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
 # many times the runs, down from so many ticks.
-COARSE, MIDDLE, FINE = 1, 1, 2
+COARSE, MIDDLE, FINE = 1, 2, 4
 MORE_RUNS, FEW_TICKS = 8, 300
-# Relative fitness below it is rounding.
-SMALLEST = 1e-12
 CHOICE_SEED = 0
 
 
@@ -117,18 +115,16 @@ def choose(
     search = _Search(proposal, public, known, bound)
     horizon, clips = given.horizon, search.clips if given.chooses_clip else [given.clip]
     if horizon is None:
-        best = search.best(
-            [
-                replace(point, step=step)
-                for T in search.horizons(given.shortest)
-                for point in (Choice(horizon=T, clip=C, step=0.0) for C in clips)
-                for step in search.steps(T, point.clip, given.step)
-            ],
-            COARSE,
-        )
-        horizon = search.best(
-            search.around(best, given, horizons=search.near(best.horizon, given.shortest)), MIDDLE
-        ).horizon
+        grid = [
+            replace(point, step=step)
+            for T in search.horizons(given.shortest)
+            for point in (Choice(horizon=T, clip=C, step=0.0) for C in clips)
+            for step in search.steps(T, point.clip, given.step)
+        ]
+        # The best of many is good by chance too: those of the horizons meet on other noise.
+        best = search.best(search.best_of_each_horizon(grid, COARSE), FINE)
+        near = search.near(best.horizon, given.shortest)
+        horizon = search.best(search.around(best, given, horizons=near), MIDDLE).horizon
     clip = given.clip
     if given.chooses_clip:
         grid = [
@@ -144,7 +140,9 @@ def choose(
         [Choice(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, clip, None)],
         FINE,
     )
-    return search.best([replace(best, step=best.step * f) for f in CLOSE_STEPS], FINE)
+    limit = search.largest_step(horizon, clip)
+    closer = sorted({min(best.step * f, limit) for f in CLOSE_STEPS.tolist()})
+    return search.best([replace(best, step=step) for step in closer], FINE)
 
 
 class _Search:
@@ -204,8 +202,12 @@ class _Search:
             return [given]
         ticks = self._ticks(horizon)
         kept = STEPS if not self._is_asynchronous else STEPS[STEPS * ticks >= SHORTEST_WAY]
-        unit = self._unit_step(clip) * (ticks / horizon if self._is_asynchronous else 1.0)
-        return list(unit * (kept if kept.size else np.ones(1)))
+        return list(self.largest_step(horizon, clip) * (kept if kept.size else np.ones(1)))
+
+    def largest_step(self, horizon: int, clip: float | None) -> float:
+        """The largest step to try."""
+        shorter = self._ticks(horizon) / horizon if self._is_asynchronous else 1.0
+        return self._unit_step(clip) * shorter
 
     def around(self, best: Choice, given: Given, *, horizons: Sequence[int]) -> list[Choice]:
         """The grid drawn closer around a candidate."""
@@ -219,6 +221,15 @@ class _Search:
 
     def best(self, grid: Sequence[Choice], runs: int) -> Choice:
         """The candidate with the smallest mean relative fitness."""
+        return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
+
+    def best_of_each_horizon(self, grid: Sequence[Choice], runs: int) -> list[Choice]:
+        """The best candidate of each horizon."""
+        means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
+        return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
+
+    def _means(self, grid: Sequence[Choice], runs: int) -> list[tuple[float, Choice]]:
+        """Mean relative fitness of each candidate."""
         rng = np.random.default_rng(CHOICE_SEED)
         means: list[tuple[float, Choice]] = []
         for horizon, points in itertools.groupby(grid, key=lambda point: point.horizon):
@@ -230,10 +241,11 @@ class _Search:
                 runs=runs * int(np.clip(FEW_TICKS // horizon, 1, MORE_RUNS)),
                 rng=rng,
             )
-            # The middle of the worlds: one that is far off does not decide.
-            middle = np.exp(np.mean(np.log(np.maximum(psi.mean(axis=2), SMALLEST)), axis=1))
+            # Between the mean, which one world that is far off decides, and the middle, which
+            # tells nothing of ticks that come unluckily.
+            middle = np.mean(np.sqrt(np.maximum(psi.mean(axis=2), 0.0)), axis=1) ** 2
             means += zip(middle.tolist(), same, strict=True)
-        return min(means, key=lambda pair: pair[0])[1]
+        return means
 
     @cached_property
     def _worlds(self) -> Sequence[World]:

@@ -63,8 +63,8 @@ def relative_fitness_of(
 ) -> NDArray[np.float64]:
     """Relative fitness of each design in each world and run, shape (K, W, R).
 
-    Every world has a sequence of ticks of its own. No step is beyond the largest stable one of
-    its world's schedule.
+    Every world has sequences of ticks of its own, two where its runs can share them. No step is
+    beyond the largest stable one of its sequence.
 
     Args:
       proposal: The study; its horizon, step and ticks are not looked at, and ``unit_scales`` are
@@ -97,23 +97,25 @@ def _take_turns(
     rng: np.random.Generator,
 ) -> Sequence[Matrix]:
     """Algorithm 1: the models of each world, shape (K R, p), those of a design side by side."""
+    sequences = 2 if runs % 2 == 0 else 1
+    blocks, share = len(worlds) * sequences, runs // sequences
     schedule = draw_schedule(
         proposal.clock_rates,
         horizon=designs.ticks,
-        replicates=len(worlds),
+        replicates=blocks,
         split=proposal.split,
         attendance=proposal.attendance,
         asks_everyone=proposal.asks_everyone,
         rng=rng,
     )
-    each = len(designs.steps) * runs
+    each = len(designs.steps) * share
     shorter = replace(algorithm, horizon=designs.ticks)
     counted = scheduled_frequency(schedule.promised) if algorithm.counted else None
     limits = np.stack(
         [
             np.broadcast_to(
                 stable_steps(algorithm, reach, loss=worlds[0].problem.loss, frequency=counted),
-                len(worlds),
+                blocks,
             )
             for reach in designs.reaches.tolist()
         ],
@@ -126,31 +128,32 @@ def _take_turns(
         np.repeat(schedule.slots, each, axis=1),
         gradients=block_gradients(
             worlds,
-            blocks=1,
-            clip=np.repeat(designs.bounds, runs) if designs.clips else None,
+            blocks=sequences,
+            clip=np.repeat(designs.bounds, share) if designs.clips else None,
             groups=proposal.groups,
         ),
-        noise=_common_noise(designs, units, runs, algorithm.num_features, rng=rng),
-        rho=np.repeat(steps.ravel(), runs) / shorter.alpha * shorter.rho,
+        noise=_common_noise(designs, units, share, algorithm.num_features, rng=rng),
+        rho=np.repeat(steps.ravel(), share) / shorter.alpha * shorter.rho,
         frequency=None if counted is None else np.repeat(counted, each, axis=1),
     )
-    return np.split(result.central, len(worlds))
+    designs_apart = result.central.reshape(len(worlds), sequences, len(designs.steps), share, -1)
+    return list(designs_apart.swapaxes(1, 2).reshape(len(worlds), each * sequences, -1))
 
 
 def _common_noise(
     designs: Designs, units: Matrix, runs: int, num_features: int, *, rng: np.random.Generator
 ) -> NoiseFunction:
-    """One draw for all designs of a world and run; ``units`` has shape (N, W)."""
-    worlds, designs_each = units.shape[1], len(designs.steps) * runs
+    """One draw for all designs of a block and run; ``units`` has shape (N, blocks)."""
+    blocks, designs_each = units.shape[1], len(designs.steps) * runs
     # m ticks of a step are like one of m times the step with 1/sqrt(m) of the noise, and each
     # owner promises m times what the simulated ticks count.
     bounds = designs.bounds * np.sqrt(designs.longer)
-    world = np.arange(worlds)
+    block = np.arange(blocks)
 
     def draw(slots: Slots) -> Matrix:
-        pair = rng.standard_exponential((2, worlds, 1, runs, num_features))
+        pair = rng.standard_exponential((2, blocks, 1, runs, num_features))
         asked = slots[::designs_each]
-        scales = units[asked, world][:, None, None, None] * bounds[:, None, None]
+        scales = units[asked, block][:, None, None, None] * bounds[:, None, None]
         page: Matrix = ((pair[0] - pair[1]) * scales).reshape(-1, num_features)
         return page
 

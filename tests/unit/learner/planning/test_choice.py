@@ -130,14 +130,13 @@ def test_what_is_given_stays():
 
 @pytest.mark.parametrize("epsilon", [0.01, 1, 1000])
 def test_no_step_is_beyond_the_largest_stable_one(epsilon):
-    # Nearly equal owners, so that what a schedule counts by chance says little.
-    limit = largest_stable_step(
-        replace(make_algorithm(), counted=False, frequency=SIZES),
-        make_records(),
-        loss=LOSSES["squared"],
-    )
+    known = replace(make_algorithm(), counted=False, frequency=SIZES)
+    public = PublicGroups(problem=problem_of(), records=make_records(), labels=None)
     for given in (OPEN, Given(horizon=20), Given(horizon=400, clip=2.0)):
-        assert pick(epsilon, given).step <= limit * (1 + 1e-12)
+        choice = pick(epsilon, given)
+        kept = public.unclipped(choice.clip)
+        limit = largest_stable_step(known, public.records, loss=LOSSES["squared"], counts=kept)
+        assert choice.step <= limit * (1 + 1e-12)
 
 
 def test_six_hundred_records_at_a_tenth_of_epsilon_get_a_short_study_that_moves():
