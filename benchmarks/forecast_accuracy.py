@@ -15,10 +15,10 @@ import click
 import numpy as np
 import pandas as pd
 
-from learner.forecast.groups import NOTABLE_DRIFT, drift
 from learner.reproduction.accuracy import compare_case, draw_cases, overall, summarise
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.public_data import Files, hospital_family, loan_family
+from learner.simulated.groups import NOTABLE_DRIFT, drift
 from learner.simulated.sweeps import run_sweep
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"

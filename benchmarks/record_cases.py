@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from common.features import FeatureMap, FeatureSettings
-from common.losses import LOSSES, Regulariser, domain_gradient_bound
+from common.losses import LOSSES, Regulariser
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
 from learner.simulated.evaluation import Evaluation
+from learner.simulated.problem import Problem
 
 SOURCES = {
     "hospitals": "sparcs/sparcs_2020_survivors_339006.parquet",
@@ -45,11 +46,13 @@ class Case:
     def weights(self) -> np.ndarray:
         return self.counts / self.counts.sum()
 
+    def problem(self, coefficient: float = G.coefficient, box: float = BOX) -> Problem:
+        regulariser = Regulariser(coefficient=coefficient)
+        return Problem(loss=LOSSES[self.loss].example(), regulariser=regulariser, theta_max=box)
+
     @property
     def bound(self) -> float:
-        return domain_gradient_bound(
-            LOSSES[self.loss].example(), self.feature_map.domain, theta_max=BOX
-        )
+        return self.problem().gradient_bound(self.feature_map.domain)
 
 
 def hospitals(data: Path, title: str, **features: Any) -> Case:
@@ -114,9 +117,4 @@ def _case(
 
 
 def evaluation(case: Case, coefficient: float = G.coefficient, box: float = BOX) -> Evaluation:
-    return Evaluation(
-        shards=case.shards,
-        loss=LOSSES[case.loss].example(),
-        regulariser=Regulariser(coefficient=coefficient),
-        theta_max=box,
-    )
+    return Evaluation(shards=case.shards, problem=case.problem(coefficient, box))

@@ -24,6 +24,7 @@ __all__ = [
     "Groups",
     "PoissonClocks",
     "Tick",
+    "asking_everyone",
     "count_per_owner",
     "draw_slots",
     "draw_ticks",
@@ -32,9 +33,14 @@ __all__ = [
     "scheduled_frequency",
     "slots_of",
     "synchronous_rounds",
+    "with_everyone",
 ]
 
 Groups = tuple[tuple[int, ...], ...]
+
+# An answer moves its owner's copy, and reaches the central model when the owner is asked again.
+LEAST_TICKS = 2
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +241,43 @@ def scheduled_frequency(counts: NDArray[Any]) -> Vector:
     """
     frequency: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64)
     return frequency
+
+
+def with_everyone(slots: NDArray[np.intp], num_groups: int) -> NDArray[np.intp]:
+    """The same ticks, a few of them handed on so that every clock has two, shape (T,).
+
+    An owner that is asked once has spent its budget on an answer that never reaches the central
+    model, one that is not asked has its records left out. Each tick that is missing is taken from
+    the clock with most ticks at that moment. With fewer than two ticks for each clock everyone
+    has one; with fewer than one nothing is changed. Like the clocks, this looks at no data.
+
+    Args:
+      slots: Whose the ticks are, as indices of groups.
+      num_groups: The number of clocks.
+
+    >>> with_everyone(np.array([0, 0, 0, 1, 0, 0, 1, 0]), 3).tolist()
+    [0, 2, 0, 1, 2, 0, 1, 0]
+    """
+    handed = slots.copy()
+    counts = np.bincount(slots, minlength=num_groups)
+    least = min(LEAST_TICKS, len(slots) // num_groups)
+    for k, slot in enumerate(np.repeat(np.arange(num_groups), np.maximum(least - counts, 0))):
+        donor = int(np.argmax(counts))
+        places = np.nonzero(handed == donor)[0]
+        # Spread over the whole study by the golden section.
+        handed[places[int(len(places) * ((k + 1) * GOLDEN % 1.0))]] = slot
+        counts[donor] -= 1
+        counts[slot] += 1
+    return handed
+
+
+def asking_everyone(ticks: Iterable[Tick], groups: Groups) -> list[Tick]:
+    """These ticks at the same times, handed on as :func:`with_everyone` does.
+
+    >>> ticks = [Tick(0.1, (0,)), Tick(0.2, (0,)), Tick(0.3, (0,))]
+    >>> [tick.owners for tick in asking_everyone(ticks, ((0,), (1, 2)))]
+    [(0,), (1, 2), (0,)]
+    """
+    drawn = list(ticks)
+    slots = with_everyone(slots_of(drawn, groups), len(groups)).tolist()
+    return [Tick(tick.time, groups[slot]) for tick, slot in zip(drawn, slots, strict=True)]

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
-from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.tables import TableSource, read_table
 from learner.forecast.candidate import COMPARED, Candidate
@@ -24,7 +22,7 @@ from learner.forecast.questions import (
 )
 from learner.forecast.verdict import Verdict, verdict
 from learner.network.processes import table_source
-from learner.planning.deciding import decide
+from learner.planning.deciding import decide_quietly
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -71,7 +69,7 @@ def run_forecast(
     fits = candidate.groups  # refuses too few records before anything is computed
     folder = _folder(out, name=f"{settings.name}-forecast")
     with console.status(f"deciding from {len(fits.records):,} public records"):
-        decision = decide(
+        decision = decide_quietly(
             candidate.settings,
             candidate.public,
             num_records=candidate.num_records,
@@ -113,7 +111,6 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
             "forecast: no public records; give --public FILE, or features.public in the study"
         )
     side = prepare_public_side(settings, base=base)
-    labels, names = _labels(settings, base=base)
     given = settings.forecast
     owners = [entry.name for entry in settings.owners]
     for key in {*given.groups, *given.records, *given.availability_of}:
@@ -122,43 +119,8 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
     return Candidate(
         settings=settings,
         public=side,
-        labels=labels,
         num_records=tuple(_num_records(settings, entry, base=base) for entry in settings.owners),
-        known=tuple(_group(settings, entry, names) for entry in settings.owners),
-        availability=tuple(given.availability_of.get(name, given.availability) for name in owners),
     )
-
-
-def _labels(
-    settings: StudySettings, *, base: Path
-) -> tuple[NDArray[np.intp] | None, list[str | None]]:
-    """The group of each public record, and the groups' names."""
-    column = settings.forecast.group_column
-    source = settings.features.public
-    if column is None or source is None:
-        return None, []
-    table = read_table(source, base=base, default_path=settings.data.path)
-    if column not in table.columns:
-        raise InputError(
-            f"forecast: no column {column!r} among the public records, which "
-            "forecast.group_column names; give records with it, or leave the setting out"
-        )
-    codes, keys = category_keys(table[column])
-    return codes.astype(np.intp), keys
-
-
-def _group(settings: StudySettings, entry: OwnerEntry, names: Sequence[str | None]) -> int | None:
-    """Which group an owner is, if the settings say."""
-    column = settings.forecast.group_column
-    value = settings.forecast.groups.get(entry.name)
-    if value is None and column is not None and entry.data is not None:
-        value = entry.data.where.get(column)
-    key = None if value is None else category_key(value)
-    if key is None:
-        return None
-    if key not in names and entry.name in settings.forecast.groups:
-        raise InputError(f"forecast.groups: no public record is of group {value!r}")
-    return names.index(key) if key in names else None
 
 
 def _num_records(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> int:

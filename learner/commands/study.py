@@ -11,12 +11,12 @@ from rich.console import Console
 
 from common.arrays import Vector
 from common.errors import UnreachableError
-from common.losses import Regulariser
 from common.tables import read_table
 from common.terms import Records
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import table_source
 from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.metrics import LearnerMetrics, TimedOwner
@@ -301,12 +301,7 @@ def _evaluate(
     outcome: Outcome,
 ) -> tuple[Evaluated, Vector]:
     """Compare with the best model of the union of the records: only in a simulation."""
-    evaluation = Evaluation(
-        shards=shards,
-        loss=outcome.plan.loss,
-        regulariser=Regulariser(coefficient=settings.model.regularisation),
-        theta_max=settings.model.theta_max,
-    )
+    evaluation = Evaluation(shards=shards, problem=problem_of(settings, outcome.plan.loss))
     psi = evaluation.relative_fitness(trace.central_models(outcome.theta.size))
     noiseless = noiseless_model(
         settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()

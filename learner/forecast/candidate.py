@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from common.errors import InputError
 from learner.algorithms.table import ALGORITHMS
-from learner.forecast.groups import PublicGroups
-from learner.forecast.proposal import model_of
-from learner.planning.public_side import PublicSide
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.sections import LearnerSettings, filled
 from learner.planning.settings import StudySettings, with_own_rate
+from learner.simulated.groups import PublicGroups
 
 __all__ = ["COMPARED", "Candidate"]
 
@@ -30,19 +26,18 @@ class Candidate:
 
     Args:
       settings: The study.
-      public: The feature map and the public records.
-      labels: The group of each public record, shape (n,), or None.
+      public: The feature map, the public records, and the groups that owners are known to be.
       num_records: Each owner's n_i.
-      known: The group that each owner is known to be, or None.
-      availability: Share of the time at which each owner answers.
     """
 
     settings: StudySettings
     public: PublicSide
-    labels: NDArray[np.intp] | None
     num_records: tuple[int, ...]
-    known: tuple[int | None, ...]
-    availability: tuple[float, ...]
+
+    @property
+    def known(self) -> tuple[int | None, ...]:
+        """The group that each owner is known to be, or None."""
+        return known_groups(self.public, self.settings)
 
     @cached_property
     def groups(self) -> PublicGroups:
@@ -51,27 +46,27 @@ class Candidate:
         Raises:
           InputError: There are no public records, or fewer than features.
         """
-        if self.public.records is None:
-            raise InputError("forecast: needs public records; give --public FILE")
-        return PublicGroups(
-            model=model_of(self.settings, self.public),
-            records=self.public.records,
-            labels=self.labels,
+        return public_groups(
+            self.public, problem_of(self.settings, self.public.loss(self.settings.model))
         )
 
     def with_owners(self, kept: Sequence[int]) -> Candidate:
         """The study of some of its owners, each as often as it is named."""
-        entries = []
+        entries, given = [], self.settings.forecast
+        availability: dict[str, float] = {}
         for place, owner in enumerate(kept):
             entry = self.settings.owners[owner]
             again = place >= len(self.settings.owners)
+            # A copy of an owner is another one of the kind, not the same group once more.
             name = f"{entry.name[:56]}-{place}" if again else entry.name
             entries.append(entry.model_copy(update={"name": name}))
+            availability[name] = given.availability_of.get(entry.name, given.availability)
         names = {entry.name for entry in entries}
         groups = (tuple(n for n in group if n in names) for group in self.settings.groups)
         changes: dict[str, Any] = {
             "owners": tuple(entries),
             "groups": tuple(group for group in groups if group),
+            "forecast": given.model_copy(update={"availability_of": availability}),
         }
         if self.settings.learner.own not in names:
             changes["learner"] = LearnerSettings()
@@ -79,12 +74,6 @@ class Candidate:
             self,
             settings=self.settings.model_copy(update=changes),
             num_records=tuple(self.num_records[owner] for owner in kept),
-            # A copy of an owner is another one of the kind, not the same group once more.
-            known=tuple(
-                self.known[owner] if owner not in kept[:place] else None
-                for place, owner in enumerate(kept)
-            ),
-            availability=tuple(self.availability[owner] for owner in kept),
         )
 
     def with_epsilon(self, factors: Sequence[float], more: Sequence[float] = ()) -> Candidate:
@@ -142,7 +131,9 @@ class Candidate:
 
     def is_like(self, other: Candidate) -> bool:
         """Whether both are the same study, whatever filled its settings."""
-        tables = [which.settings.model_dump(exclude={"profile"}) for which in (self, other)]
+        tables = [
+            which.settings.model_dump(exclude={"profile", "forecast"}) for which in (self, other)
+        ]
         return tables[0] == tables[1] and self.num_records == other.num_records
 
     def _changed(

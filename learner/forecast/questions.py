@@ -2,15 +2,14 @@
 
 Each question has a name: the study as proposed, the study without one owner, at other budgets, with
 other sizes, with more owners, by other algorithms. What the study leaves to "auto" is decided for
-each as the study would decide it. Deciding is most of the work, so questions of which it is known
-that they are decided alike make one *point*: it is decided once.
+each as the study would decide it. Names of the same question make one *point*.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ import numpy as np
 from common.losses import LOSSES
 from learner.algorithms.table import ALGORITHMS
 from learner.forecast.candidate import Candidate
-from learner.forecast.proposal import propose
-from learner.forecast.twin import Forecast, forecast
-from learner.planning.deciding import decide
+from learner.planning.deciding import decide_quietly, expect
 from learner.planning.plan import Decision, kind_of
 from learner.planning.settings import StudySettings
-from learner.simulated.schedules import Attendance
+from learner.simulated.twin import Forecast
 
 __all__ = [
     "FACTORS",
@@ -38,7 +35,6 @@ __all__ = [
     "questions",
 ]
 
-FORECAST_SEED = 0
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
 # Fewer than that say nothing of a shard.
@@ -52,16 +48,13 @@ class Question:
 
     Args:
       candidate: The study in question.
-      taking_part: The owners who take part, where fewer than fitness is told for; None for all.
+      taking_part: The owners who take part, where the forecast judges more; None for all.
       decision: What was decided before; None to decide what is open.
-      decided_as: The question of this name leaves the same open under the same conditions; empty
-        for none.
     """
 
     candidate: Candidate
     taking_part: tuple[int, ...] | None = None
     decision: Decision | None = None
-    decided_as: str = ""
 
     @property
     def part(self) -> Candidate:
@@ -141,10 +134,7 @@ def _budgets_and_sizes(candidate: Candidate, study: Question) -> dict[str, Quest
         scaled = Question(candidate=candidate.with_epsilon([factor] * N))
         asked[f"epsilon-{factor:g}"] = study if factor == 1.0 else scaled
         if min(candidate.num_records) * factor >= FEWEST_RECORDS:
-            # A choice sees n_i epsilon_i and n_i/n, which are those of as many times epsilon.
-            asked[f"size-{factor:g}"] = Question(
-                candidate=candidate.with_sizes(factor), decided_as=f"epsilon-{factor:g}"
-            )
+            asked[f"size-{factor:g}"] = Question(candidate=candidate.with_sizes(factor))
     return asked
 
 
@@ -168,13 +158,11 @@ def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
 
 
 def points_of(asked: Mapping[str, Question]) -> dict[str, dict[str, Question]]:
-    """The questions in points, each by the name of its first question."""
+    """The questions in points, each by the first of its names."""
     points: dict[str, dict[str, Question]] = {}
     first: dict[int, str] = {}
     for name, question in asked.items():
-        alike = question.decided_as if question.decided_as in asked else name
-        point = first.setdefault(id(asked[alike]), alike)
-        points.setdefault(point, {})[name] = question
+        points.setdefault(first.setdefault(id(question), name), {})[name] = question
     return points
 
 
@@ -195,61 +183,39 @@ def fingerprint(asked: Mapping[str, Question]) -> str:
             name,
             whole.settings.model_dump_json(),
             whole.public.feature_map.digest,
-            repr((whole.num_records, whole.known, whole.availability, question.taking_part)),
+            repr((whole.num_records, whole.known, question.taking_part)),
             repr(question.decision),
         ):
             digest.update(text.encode("utf-8") + b"\0")
-        for array in (records.features, records.targets, whole.labels):
+        for array in (records.features, records.targets, whole.groups.labels):
             digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
 
 
 def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
-    """The answers of one point as JSON holds them, by name: the point is decided once."""
-    decision = _decide(next(iter(asked.values())))
-    answers: dict[int, Answer] = {}
-    for question in asked.values():
-        if id(question) not in answers:
-            sizes = question.part.num_records
-            answers[id(question)] = ask(
-                replace(question, decision=replace(decision, num_records=sizes))
-            )
-    return {name: asdict(answers[id(question)]) for name, question in asked.items()}
+    """The answers of one point as JSON holds them, by the question's names."""
+    answer = asdict(ask(next(iter(asked.values()))))
+    return dict.fromkeys(asked, answer)
 
 
 def ask(question: Question) -> Answer:
     """The answer of one question."""
-    whole, part, decision = question.candidate, question.part, _decide(question)
-    proposal = propose(
+    whole, part = question.candidate, question.part
+    seed = whole.settings.seed or 0
+    decision = question.decision or decide_quietly(
+        part.settings, part.public, num_records=part.num_records, seed=seed
+    )
+    forecasted = expect(
         part.settings,
         part.public,
-        num_records=part.num_records,
-        seed=whole.settings.seed or 0,
-        decision=decision,
-        attendance=Attendance(
-            availability=np.array(part.availability),
-            mean_absence=whole.settings.forecast.mean_absence,
-        ),
-    )
-    forecasted = forecast(
-        proposal,
-        whole.groups,
-        num_records=np.array(whole.num_records, dtype=np.float64),
+        decision,
+        seed=seed,
+        num_records=whole.num_records,
         taking_part=question.taking_part,
         known=whole.known,
-        runs=whole.settings.forecast.runs,
-        worlds=whole.settings.forecast.worlds,
-        rng=np.random.default_rng(FORECAST_SEED),
+        groups=whole.groups,
     )
     return _answer(forecasted, decision, part.settings)
-
-
-def _decide(question: Question) -> Decision:
-    """What is open, as the study would decide it."""
-    part = question.part
-    return question.decision or decide(
-        part.settings, part.public, num_records=part.num_records, seed=part.settings.seed or 0
-    )
 
 
 def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:

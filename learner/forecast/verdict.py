@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from learner.forecast.candidate import COMPARED, Candidate
-from learner.forecast.groups import NOTABLE_DRIFT, drift
 from learner.forecast.questions import FACTORS, OWNERS, Answer
+from learner.simulated.groups import NOTABLE_DRIFT, drift
 
 __all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
 
@@ -231,7 +231,7 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
             f"{change:.0%} on its last; if the owners' records are of another time, the forecast "
             "may be off by a factor of two"
         )
-    if candidate.labels is not None:
+    if groups.labels is not None:
         unknown = [
             entry.name
             for entry, group in zip(candidate.settings.owners, candidate.known, strict=True)

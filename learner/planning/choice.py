@@ -1,382 +1,279 @@
-r"""Horizon, clip and step together, from public records and public facts only.
+r"""Horizon, clip and step, from public records and public facts only.
 
 With the schedule's split owner i adds noise of the scale :math:`2CT_i/(n_i\epsilon_i)`. A long
 horizon therefore buys small steps with loud answers, a small clip C buys quiet answers with a
 bias, and a large step follows the signal and the noise alike: none of the three can be chosen
-without the others. Here studies of many (T, C, step) are simulated on the public records, which
-play the owners, under the noise that each would have and on the ticks that will really come. The
-smallest mean relative fitness wins; then the grid is drawn closer around it.
+without the others. Here studies of many (T, C, step) are simulated in the worlds of
+:mod:`learner.simulated.playing`, where public records play the owners and differ as they will,
+under the noise that each would have. The smallest mean relative fitness over worlds, sequences of
+ticks and noise wins: the ticks that will really come are one sequence of many, and what is best
+for them alone is so by chance.
 
-Nothing private is looked at: the n_i, the budgets and the clocks are public. How much the owners
-differ from each other is not, and parts of one public table differ by chance only. So each
-simulated owner's mean gradient is given a constant difference of its own: a tenth of what single
-records' gradients differ by, weighted to cancel over all owners. (Counties of one state and years
-of one lender differ by 0.02 to 0.26 in that unit.) Without it, horizons come out too short and
-steps too long for owners that differ.
+First the horizon is chosen, with clip and step; then clip and step for that horizon; then the step
+for both. Each choice depends on what was chosen before it and on nothing else, so a study that
+types the horizon and clip that it was given gets the same step.
+
+Nothing silly is chosen: a horizon has ticks enough for everyone to be asked, no step is beyond
+the largest stable one, and no step is so small that T of them leave the model where it began.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Slots, Vector
-from common.errors import InputError
-from common.losses import Loss
-from common.terms import Records
+from common.arrays import Vector
 from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import scheduled_frequency
-from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.step import largest_stable_step, public_parts
-from learner.simulated.evaluation import Evaluation
-from learner.simulated.replicates import (
-    GradientFunction,
-    Moments,
-    NoiseFunction,
-    moment_gradients,
-    record_gradients,
-    run_replicates,
-)
-from learner.simulated.rounds import run_rounds
+from learner.algorithms.clocks import LEAST_TICKS
+from learner.simulated import stability
+from learner.simulated.candidates import Designs, relative_fitness_of
+from learner.simulated.groups import PublicGroups
+from learner.simulated.playing import play_owners
+from learner.simulated.studies import Proposal
+from learner.simulated.world import World
 
-__all__ = ["Choice", "Conditions", "choose"]
+__all__ = ["HORIZONS", "Choice", "Given", "choose"]
 
-Simulated = Asynchronous | SynchronousAverage | SynchronousDescent
 
-# Ticks of the horizons that are tried; a longer one is simulated by fewer and longer steps.
-HORIZONS = (30, 100, 300, 1000, 3000)
-STEPS: Vector = 8.0 * 3.0 ** -np.arange(8.0)
+# Ticks of the horizons that are tried.
+HORIZONS = (10, 30, 100, 300, 1000, 3000)
 CLIPS = 6
-# Each round draws the grid closer around the best: (factors of T, of C and the step, runs).
-ROUNDS: tuple[tuple[Vector, Vector, int], ...] = (
-    (1.8 ** np.arange(-1.0, 2.0), 1.8 ** np.arange(-1.0, 2.0), 8),
-    (np.ones(1), 1.35 ** np.arange(-1.0, 2.0), 16),
-)
-COARSE_RUNS = 3
-# So many slopes of records are computed in one round, a second or two of work.
-WORK = 2e8
-FEWEST_RECORDS, MOST_RECORDS = 500, 6000
-# What owners differ by, in deviations of a single record's gradient.
-DIFFERENCE = 0.1
+# Steps in units of the largest stable one; those of a round fall from the first, and may be larger.
+STEPS: Vector = 3.0 ** -np.arange(8.0)
+LARGEST_ROUND = 8.0
+# A step alpha with less than that many alpha/alpha_max in all hardly moves the model.
+SHORTEST_WAY = 0.5
+WIDE, CLOSE = 1.8 ** np.arange(-1.0, 2.0), 1.35 ** np.arange(-1.0, 2.0)
+CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
+# All comparisons together take a second or two: more ticks are simulated by fewer and longer
+# steps, and so many records play an owner.
+TICKS, PLAYED, WORLDS = 600, 200, 6
+# Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
+# many times the runs, down from so many ticks.
+COARSE, MIDDLE, FINE = 1, 2, 4
+MORE_RUNS, FEW_TICKS = 8, 300
+CHOICE_SEED = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Conditions:
-    """The public facts that a choice rests on.
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the settings leave open, and what they give.
 
     Args:
-      public: Public records, after the feature map.
-      loss: The loss.
-      bound: The domain's bound Xi on one record's gradient.
-      epsilons: Each owner's epsilon_i/kappa, shape (N,).
-      num_records: Each owner's n_i, shape (N,).
-      slots: The clocks' ticks as indices of copies, at least as many as the longest horizon has
-        simulated ticks; not used by synchronous algorithms.
-      promise: The number m_i of responses that each owner promises for a horizon, shape (N,).
-      counted: Whether Remark 4 is applied to what the schedule of a horizon counts.
+      horizon: The horizon, or None to choose it.
+      clip: The clip; None for the domain's bound, or when it is chosen.
+      chooses_clip: Whether the clip is chosen.
+      step: The step, or None to choose it.
+      shortest: The shortest horizon to choose.
     """
 
-    public: Records
-    loss: Loss
-    bound: float
-    epsilons: Vector
-    num_records: Vector
-    slots: Slots
-    promise: Callable[[int], Vector]
-    counted: bool = False
-
-    def corrected(self, algorithm: Asynchronous) -> Asynchronous:
-        """The algorithm with the frequencies that its horizon's schedule counts, if they count."""
-        if not self.counted:
-            return algorithm
-        return replace(algorithm, frequency=scheduled_frequency(self.promise(algorithm.horizon)))
+    horizon: int | None = None
+    clip: float | None = None
+    chooses_clip: bool = False
+    step: float | None = None
+    shortest: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What was chosen, and how good it is forecast to be.
+    """What was chosen.
 
     Args:
       horizon: The number T of ticks or rounds.
       clip: The clip C, in gradient units; None for the domain's bound.
       step: The step alpha of a local copy, rho/T^2 of synchronous-1, or c1 of synchronous-2.
-      forecast_relative_fitness: Mean relative fitness after T, simulated on the public records.
     """
 
     horizon: int
     clip: float | None
     step: float
-    forecast_relative_fitness: float
 
 
 def choose(
-    algorithm: Simulated,
-    conditions: Conditions,
+    proposal: Proposal,
+    public: PublicGroups,
+    given: Given,
     *,
-    horizon: int | None,
-    clip: float | None,
-    choose_clip: bool,
-    step: float | None,
-    longest: int = HORIZONS[-1],
-    rng: np.random.Generator,
+    bound: float,
+    known: Sequence[int | None] = (),
 ) -> Choice:
-    """The best (T, C, step) of a grid drawn closer twice, where the settings leave them open.
+    """The best (T, C, step) where the settings leave them open; equal arguments choose equally.
 
     Args:
-      algorithm: What will run; its horizon and step are not looked at.
-      conditions: The public facts.
-      horizon: The horizon where it is given, else None.
-      clip: The clip where it is given; None for the domain's bound, or when it is chosen.
-      choose_clip: Whether the clip is chosen.
-      step: The step where it is given, else None.
-      longest: The longest horizon to choose.
-      rng: Where the simulations' noise comes from; seed it with nothing private.
-
-    Raises:
-      InputError: There are no public records.
+      proposal: The study; its horizon, clip, step and ticks are not looked at, and its
+        ``unit_scales`` are those of a bound of 1.
+      public: The public records in groups.
+      given: What is open.
+      bound: The domain's bound Xi on one record's gradient.
+      known: The group of public records that each owner is known to be.
     """
-    if len(conditions.public) == 0:
-        raise InputError('"auto": there are no public records to choose from; give numbers instead')
-    simulation = _Simulation(algorithm=algorithm, conditions=conditions)
-    together = isinstance(algorithm, Asynchronous)
-    rounds = 1 if together else len(conditions.num_records)
-    horizons = [horizon] if horizon else sorted({max(2, T // rounds) for T in HORIZONS})
-    horizons = [T for T in horizons if horizon or longest >= T] or [longest]
-    grid = [
-        _Point(T, C, a)
-        for T in horizons
-        for C in (simulation.clips if choose_clip else [clip])
-        for a in ([step] if step else simulation.limit * STEPS / _ticks_in_one(T))
-    ]
-    best, psi = simulation.best(grid, runs=COARSE_RUNS, rng=rng)
-    for longer, factors, runs in ROUNDS:
+    search = _Search(proposal, public, known, bound)
+    horizon, clips = given.horizon, search.clips if given.chooses_clip else [given.clip]
+    if horizon is None:
         grid = [
-            _Point(T, C, a)
-            for T in ([horizon] if horizon else _around(best.horizon, longer, longest))
-            for C in (_closer(best.clip, factors, conditions.bound) if choose_clip else [clip])
-            for a in ([step] if step else best.step * factors)
+            replace(point, step=step)
+            for T in search.horizons(given.shortest)
+            for point in (Choice(horizon=T, clip=C, step=0.0) for C in clips)
+            for step in search.steps(T, point.clip, given.step)
         ]
-        best, psi = simulation.best(grid, runs=runs, rng=rng)
-    return Choice(
-        horizon=best.horizon, clip=best.clip, step=best.step, forecast_relative_fitness=psi
+        # The best of many is good by chance too: those of the horizons meet on other noise.
+        best = search.best(search.best_of_each_horizon(grid, COARSE), FINE)
+        near = search.near(best.horizon, given.shortest)
+        horizon = search.best(search.around(best, given, horizons=near), MIDDLE).horizon
+    clip = given.clip
+    if given.chooses_clip:
+        grid = [
+            Choice(horizon=horizon, clip=C, step=step)
+            for C in clips
+            for step in search.steps(horizon, C, given.step)
+        ]
+        best = search.best(grid, MIDDLE)
+        clip = search.best(search.around(best, given, horizons=[horizon]), MIDDLE).clip
+    if given.step is not None:
+        return Choice(horizon=horizon, clip=clip, step=given.step)
+    best = search.best(
+        [Choice(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, clip, None)],
+        FINE,
     )
+    limit = search.largest_step(horizon, clip)
+    closer = sorted({min(best.step * f, limit) for f in CLOSE_STEPS.tolist()})
+    return search.best([replace(best, step=step) for step in closer], FINE)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """One candidate."""
-
-    horizon: int
-    clip: float | None
-    step: float
-
-
-def _ticks_in_one(horizon: int) -> float:
-    """How many ticks one simulated tick stands for."""
-    return horizon / min(horizon, HORIZONS[-1])
-
-
-def _around(horizon: int, factors: Vector, longest: int) -> list[int]:
-    """Horizons around one."""
-    return sorted({int(np.clip(round(horizon * f), 2, longest)) for f in factors})
-
-
-def _closer(clip: float | None, factors: Vector, bound: float) -> list[float]:
-    """Clips around one, none beyond the domain's bound."""
-    return sorted({min(float((clip or bound) * f), bound) for f in factors})
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Simulation:
-    """Studies of many candidates on the public records."""
-
-    algorithm: Simulated
-    conditions: Conditions
-
-    @property
-    def _takes_turns(self) -> bool:
-        return isinstance(self.algorithm, Asynchronous)
-
-    @cached_property
-    def _everyone(self) -> Evaluation:
-        """All public records together."""
-        return Evaluation(
-            shards=[self.conditions.public],
-            loss=self.conditions.loss,
-            regulariser=self.algorithm.regulariser,
-            theta_max=self.algorithm.theta_max,
-        )
-
-    @cached_property
-    def clips(self) -> list[float]:
-        """Clips from the typical gradient of the public records up to the domain's bound."""
-        facts = self.conditions
-        x, y = facts.public.features, facts.public.targets
-        norms = np.abs(facts.loss.slopes(np.zeros(len(y)), y)) * np.abs(x).sum(axis=1)
-        low = max(float(np.quantile(norms, 0.25)), 1e-3 * facts.bound)
-        return list(np.geomspace(min(low, facts.bound), facts.bound, CLIPS))
-
-    @cached_property
-    def limit(self) -> float:
-        """The unit of the candidates' steps: the largest stable one."""
-        algorithm = self.algorithm
-        if isinstance(algorithm, Asynchronous):
-            return largest_stable_step(algorithm, self.conditions.public, loss=self.conditions.loss)
-        # A round's weights sum to 1: it is a step of one owner that has all records.
-        one = Asynchronous(
-            weights=np.ones(1),
-            num_features=algorithm.num_features,
-            theta_max=algorithm.theta_max,
-            regulariser=replace(
-                algorithm.regulariser,
-                coefficient=max(algorithm.regulariser.coefficient, 1e-12),
-            ),
-            rho=1.0,
-            horizon=1,
-        )
-        return largest_stable_step(one, self.conditions.public, loss=self.conditions.loss)
-
-    def best(
-        self, grid: Sequence[_Point], *, runs: int, rng: np.random.Generator
-    ) -> tuple[_Point, float]:
-        """The candidate with the smallest mean relative fitness, and that."""
-        asked = runs * sum(min(point.horizon, HORIZONS[-1]) for point in grid)
-        # A tick asks one part of the records, a round all of them.
-        share = float(np.max(self.algorithm.weights)) if self._takes_turns else 1.0
-        records = int(np.clip(WORK / (asked * share), FEWEST_RECORDS, MOST_RECORDS))
-        world = _World(
-            self.algorithm,
-            self.conditions,
-            records,
-            everyone=self._everyone,
-            runs=runs,
-            rng=rng,
-        )
-        means: list[tuple[float, _Point]] = []
-        for horizon, points in itertools.groupby(grid, key=lambda point: point.horizon):
-            same = list(points)
-            psi = world.relative_fitness(horizon, same, rng=rng)
-            means += zip(psi.tolist(), same, strict=True)
-        psi_best, best = min(means, key=lambda pair: pair[0])
-        return best, psi_best
-
-
-class _World:
-    """Public records that play the owners."""
+class _Search:
+    """Comparisons of candidates on the public records."""
 
     def __init__(
         self,
-        algorithm: Simulated,
-        conditions: Conditions,
-        records: int,
-        *,
-        everyone: Evaluation,
-        runs: int,
-        rng: np.random.Generator,
+        proposal: Proposal,
+        public: PublicGroups,
+        known: Sequence[int | None],
+        bound: float,
     ) -> None:
-        public = conditions.public
-        rows = np.arange(min(records, len(public))) * len(public) // min(records, len(public))
-        thinned = Records(features=public.features[rows], targets=public.targets[rows])
-        self._algorithm, self._facts = algorithm, conditions
-        self._parts = public_parts(thinned, algorithm.weights)
-        self._evaluation = Evaluation(
-            shards=self._parts,
-            loss=conditions.loss,
-            regulariser=algorithm.regulariser,
-            theta_max=algorithm.theta_max,
-        )
-        self._runs, self._everyone = runs, everyone
-        self._differences = self._draw_differences(rng)
+        self._proposal, self._public = proposal, public
+        self._known, self._bound = known, bound
+        self._is_asynchronous = isinstance(proposal.algorithm, Asynchronous)
+        self._reaches: dict[float | None, float] = {}
 
-    def _draw_differences(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """What each simulated owner's mean gradient is off by in each run, shape (N, runs, p)."""
-        records, weights = self._evaluation.records, self._algorithm.weights
-        margins = records.features @ self._evaluation.theta_optimal
-        slopes = self._facts.loss.slopes(margins, records.targets)
-        gradients = slopes[:, None] * records.features / np.sqrt(len(records))
-        drawn = rng.standard_normal((len(weights), self._runs, len(records))) @ gradients
-        centred: NDArray[np.float64] = drawn - np.tensordot(weights, drawn, axes=1)
-        return DIFFERENCE * centred
+    def _reach(self, clip: float | None) -> float:
+        if clip not in self._reaches:
+            public = self._public
+            self._reaches[clip] = stability.reach(
+                public.records, public.problem.loss, counts=public.unclipped(clip)
+            )
+        return self._reaches[clip]
 
-    def _missing_bias(self, clip: float) -> Vector:
-        """What clipping pulls all public records' optimum by, beyond what the few here show.
+    def _unit_step(self, clip: float | None) -> float:
+        """The largest stable step, for a round that of one owner with all records."""
+        algorithm, loss = self._proposal.algorithm, self._public.problem.loss
+        if isinstance(algorithm, Asynchronous):
+            expected = self._proposal.clock_rates[:, None] if algorithm.counted else None
+            reach = self._reach(clip)
+            return float(stability.stable_steps(algorithm, reach, loss=loss, frequency=expected)[0])
+        full = algorithm.theta_max if loss.curvature is None else 2.0
+        return LARGEST_ROUND * full / self._reach(None)
 
-        Few records have few of the long gradients that a clip shortens.
-        """
-        if self._facts.loss.curvature is None or clip >= self._facts.bound:
-            return np.zeros(self._algorithm.num_features)
-        here = _pull(self._evaluation, self._facts.loss, clip)
-        return _pull(self._everyone, self._facts.loss, clip) - here
+    @cached_property
+    def clips(self) -> list[float | None]:
+        """Clips from the typical gradient of the public records up to the domain's bound."""
+        x, y = self._public.records.features, self._public.records.targets
+        norms = np.abs(self._public.problem.loss.slopes(np.zeros(len(y)), y))
+        norms = norms * np.abs(x).sum(axis=1)
+        low = max(float(np.quantile(norms, 0.25)), 1e-3 * self._bound)
+        return list(np.geomspace(min(low, self._bound), self._bound, CLIPS))
 
-    def relative_fitness(
-        self, horizon: int, points: Sequence[_Point], *, rng: np.random.Generator
-    ) -> Vector:
-        """Mean relative fitness of candidates of one horizon, all on the same noise, shape (K,)."""
-        ticks, runs = min(horizon, HORIZONS[-1]), self._runs
-        # m ticks of a step are like one of m times the step with 1/sqrt(m) of the noise.
-        longer = _ticks_in_one(horizon)
-        clips = np.array([self._facts.bound if p.clip is None else p.clip for p in points])
-        clips = np.minimum(clips, self._facts.bound)
-        steps = np.repeat([p.step * longer for p in points], runs)
-        noise = self._noise(horizon, clips, quieter=1 / np.sqrt(longer), rng=rng)
-        clipped = any(p.clip is not None for p in points)
-        gradients = self._gradients(np.repeat(clips, runs) if clipped else None)
-        models = self._models(ticks, steps, gradients, noise)
-        psi = self._evaluation.relative_fitness(models)
-        means: Vector = psi.reshape(len(points), runs).mean(axis=1)
+    def horizons(self, shortest: int) -> list[int]:
+        """Horizons to try, none too short."""
+        rounds = 1 if self._is_asynchronous else self._proposal.num_owners
+        return sorted({max(shortest, 2, T // rounds) for T in HORIZONS})
+
+    def near(self, horizon: int, shortest: int) -> list[int]:
+        """Horizons around one."""
+        return sorted({max(shortest, 2, round(horizon * f)) for f in WIDE})
+
+    def steps(self, horizon: int, clip: float | None, given: float | None) -> list[float]:
+        """Steps to try for a horizon, or the one that is given."""
+        if given is not None:
+            return [given]
+        ticks = self._ticks(horizon)
+        kept = STEPS if not self._is_asynchronous else STEPS[STEPS * ticks >= SHORTEST_WAY]
+        return list(self.largest_step(horizon, clip) * (kept if kept.size else np.ones(1)))
+
+    def largest_step(self, horizon: int, clip: float | None) -> float:
+        """The largest step to try."""
+        shorter = self._ticks(horizon) / horizon if self._is_asynchronous else 1.0
+        return self._unit_step(clip) * shorter
+
+    def around(self, best: Choice, given: Given, *, horizons: Sequence[int]) -> list[Choice]:
+        """The grid drawn closer around a candidate."""
+        factors = WIDE if len(horizons) > 1 else CLOSE
+        clips: list[float | None] = [given.clip]
+        if given.chooses_clip:
+            around = (best.clip or self._bound) * factors
+            clips = sorted(set(np.minimum(around, self._bound).tolist()))
+        steps = [given.step] if given.step is not None else list(best.step * factors)
+        return [Choice(horizon=T, clip=C, step=a) for T in horizons for C in clips for a in steps]
+
+    def best(self, grid: Sequence[Choice], runs: int) -> Choice:
+        """The candidate with the smallest mean relative fitness."""
+        return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
+
+    def best_of_each_horizon(self, grid: Sequence[Choice], runs: int) -> list[Choice]:
+        """The best candidate of each horizon."""
+        means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
+        return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
+
+    def _means(self, grid: Sequence[Choice], runs: int) -> list[tuple[float, Choice]]:
+        """Mean relative fitness of each candidate."""
+        rng = np.random.default_rng(CHOICE_SEED)
+        means: list[tuple[float, Choice]] = []
+        for horizon, points in itertools.groupby(grid, key=lambda point: point.horizon):
+            same = list(points)
+            psi = relative_fitness_of(
+                self._proposal,
+                self._designs(horizon, same),
+                self._worlds,
+                runs=runs * int(np.clip(FEW_TICKS // horizon, 1, MORE_RUNS)),
+                rng=rng,
+            )
+            # Between the mean, which one world that is far off decides, and the middle, which
+            # tells nothing of ticks that come unluckily.
+            middle = np.mean(np.sqrt(np.maximum(psi.mean(axis=2), 0.0)), axis=1) ** 2
+            means += zip(middle.tolist(), same, strict=True)
         return means
 
-    def _models(
-        self, ticks: int, steps: Vector, gradients: GradientFunction, noise: NoiseFunction
-    ) -> Matrix:
-        """The result of each run."""
-        algorithm = replace(self._algorithm, horizon=ticks)
-        if isinstance(algorithm, Asynchronous):
-            algorithm = self._facts.corrected(algorithm)
-            slots = np.broadcast_to(self._facts.slots[:ticks, None], (ticks, len(steps)))
-            rho = steps / algorithm.alpha * algorithm.rho
-            return run_replicates(
-                algorithm, slots, gradients=gradients, noise=noise, rho=rho
-            ).central
-        if isinstance(algorithm, SynchronousDescent):
-            steps = steps * ticks**2
-        return run_rounds(
-            algorithm, replicates=len(steps), gradients=gradients, noise=noise, step=steps
+    @cached_property
+    def _worlds(self) -> Sequence[World]:
+        """The worlds of all comparisons."""
+        rng = np.random.default_rng(CHOICE_SEED)
+        return [
+            play_owners(
+                self._public,
+                self._proposal.num_records,
+                known=self._known,
+                assumes_difference=True,
+                played=PLAYED,
+                rng=rng,
+            )
+            for _ in range(WORLDS)
+        ]
+
+    def _ticks(self, horizon: int) -> int:
+        """Simulated ticks: enough for everyone to be asked."""
+        return min(horizon, max(TICKS, LEAST_TICKS * self._proposal.num_owners))
+
+    def _designs(self, horizon: int, points: Sequence[Choice]) -> Designs:
+        """The candidates of one horizon."""
+        clips = [self._bound if p.clip is None else min(p.clip, self._bound) for p in points]
+        return Designs(
+            horizon=horizon,
+            bounds=np.array(clips),
+            clips=any(point.clip is not None for point in points),
+            steps=np.array([point.step for point in points]),
+            reaches=np.array([self._reach(point.clip) for point in points]),
+            ticks=self._ticks(horizon),
         )
-
-    def _gradients(self, clips: Vector | None) -> GradientFunction:
-        if clips is None and self._facts.loss.is_quadratic:
-            return moment_gradients(Moments.of(self._parts))
-        return record_gradients(self._parts, loss=self._facts.loss, clip=clips)
-
-    def _noise(
-        self, horizon: int, clips: Vector, *, quieter: float, rng: np.random.Generator
-    ) -> NoiseFunction:
-        """b_i = 2 C m_i/(n_i epsilon_i), one draw for all candidates, and what owners differ by."""
-        facts, p, runs = self._facts, self._algorithm.num_features, self._runs
-        unit = 2.0 * quieter * facts.promise(horizon) / (facts.num_records * facts.epsilons)
-        biases = np.stack([self._missing_bias(clip) for clip in clips.tolist()])[:, None, :]
-
-        def draw(slots: Slots) -> Matrix:
-            pair = rng.standard_exponential((2, runs, p))
-            common = (pair[0] - pair[1]) * unit[slots[:runs], None]
-            off = np.multiply.outer(clips, common) + self._differences[slots[0]] + biases
-            page: Matrix = off.reshape(-1, p)
-            return page
-
-        return draw
-
-
-def _pull(evaluation: Evaluation, loss: Loss, clip: float) -> Vector:
-    """What a clip adds to the mean gradient at the optimum, shape (p,)."""
-    x, y = evaluation.records.features, evaluation.records.targets
-    slopes = loss.slopes(x @ evaluation.theta_optimal, y)
-    with np.errstate(divide="ignore"):
-        bound = clip / np.abs(x).sum(axis=1)
-    added: Vector = (np.clip(slopes, -bound, bound) - slopes) @ x / len(y)
-    return added

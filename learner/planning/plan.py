@@ -20,7 +20,13 @@ from common.arrays import Vector
 from common.features import FeatureMap
 from common.losses import LOSSES, Loss, Regulariser
 from common.terms import StudyTerms
-from learner.algorithms.clocks import PoissonClocks, Tick, count_per_owner, scheduled_frequency
+from learner.algorithms.clocks import (
+    PoissonClocks,
+    Tick,
+    asking_everyone,
+    count_per_owner,
+    scheduled_frequency,
+)
 from learner.algorithms.protocol import Algorithm
 from learner.algorithms.table import ALGORITHMS, Kind, Setup
 from learner.planning.roles import clock_rates, frequency_of, groups_of
@@ -41,6 +47,7 @@ class Decision:
       parameters: The loss's parameters by name; none for most losses.
       forecast: Forecast relative fitness of what was chosen; None where nothing was.
       largest_stable: The constant of the largest stable step; None where no step was chosen.
+      asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
     """
 
     num_records: tuple[int, ...]
@@ -50,6 +57,7 @@ class Decision:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     forecast: float | None = None
     largest_stable: float | None = None
+    asks_everyone: bool = False
 
     def to_json(self) -> str:
         """The decision as text, for the journal.
@@ -105,7 +113,11 @@ class Plan:
     def ticks(self) -> Iterable[Tick]:
         """The ticks, the same at every call; a schedule ends with its horizon."""
         ticks = self._kind.ticks(self._clocks, len(self.settings.owners))
-        return islice(ticks, self.horizon) if self._is_scheduled else ticks
+        if not self._is_scheduled:
+            return ticks
+        drawn = islice(ticks, self.horizon)
+        groups = groups_of(self.settings)
+        return asking_everyone(drawn, groups) if self.decision.asks_everyone else drawn
 
     @cached_property
     def responses(self) -> tuple[int, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
+from common.arrays import Labels, Vector
+from common.columns import category_key, category_keys
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
@@ -18,8 +21,10 @@ from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Records
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
 
-__all__ = ["PublicSide", "prepare_public_side"]
+__all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +34,14 @@ class PublicSide:
     Args:
       feature_map: The map that it proposes to the owners.
       records: Its public records under this map, or None.
+      labels: The group of each public record, shape (n,), -1 for none; None where they have none.
+      known: The group that owners are known to be, by name.
     """
 
     feature_map: FeatureMap
     records: Records | None
+    labels: Labels | None = None
+    known: Mapping[str, int] = field(default_factory=dict)
 
     def loss(self, model: ModelSettings) -> Loss:
         """The loss that a study learns with; parameters left to "auto" follow the public records.
@@ -54,12 +63,28 @@ class PublicSide:
             ) from None
 
     @cached_property
-    def _residuals(self) -> NDArray[np.float64]:
+    def _residuals(self) -> Vector:
         """What least squares on the public records leaves of their targets, shape (n,)."""
         assert self.records is not None  # noqa: S101 (whoever asks has looked)
         x, y = self.records.features, self.records.targets
-        fitted: NDArray[np.float64] = x @ np.linalg.lstsq(x, y, rcond=None)[0]
+        fitted: Vector = x @ np.linalg.lstsq(x, y, rcond=None)[0]
         return y - fitted
+
+
+def public_groups(public: PublicSide, problem: Problem) -> PublicGroups:
+    """The public records in groups.
+
+    Raises:
+      InputError: There are none, or fewer than features.
+    """
+    if public.records is None:
+        raise InputError("forecast: needs public records; give --public FILE")
+    return PublicGroups(problem=problem, records=public.records, labels=public.labels)
+
+
+def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | None, ...]:
+    """The group that each owner of a study is known to be, or None."""
+    return tuple(public.known.get(entry.name) for entry in settings.owners)
 
 
 def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
@@ -91,7 +116,40 @@ def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
             "others none"
         )
     records = None if table is None else feature_map.apply(table, where="the public records")
-    return PublicSide(feature_map=feature_map, records=records)
+    labels, known = _groups(settings, table)
+    return PublicSide(feature_map=feature_map, records=records, labels=labels, known=known)
+
+
+def _groups(
+    settings: StudySettings, table: pd.DataFrame | None
+) -> tuple[Labels | None, dict[str, int]]:
+    """The group of each public record, and of owners whose group is known."""
+    column = settings.forecast.group_column
+    if table is None:
+        return None, {}
+    if column is None:
+        if settings.forecast.groups:
+            raise InputError(
+                "forecast.groups: the public records have no groups; give forecast.group_column "
+                "too, or leave the setting out"
+            )
+        return None, {}
+    if column not in table.columns:
+        raise InputError(
+            f"forecast: no column {column!r} among the public records, which "
+            "forecast.group_column names; give records with it, or leave the setting out"
+        )
+    codes, names = category_keys(table[column])
+    known = {}
+    for entry in settings.owners:
+        given = settings.forecast.groups.get(entry.name)
+        value = given if given is not None or entry.data is None else entry.data.where.get(column)
+        key = None if value is None else category_key(value)
+        if key is not None and key in names:
+            known[entry.name] = names.index(key)
+        elif given is not None:
+            raise InputError(f"forecast.groups: no public record is of group {given!r}")
+    return codes.astype(np.intp), known
 
 
 def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:

@@ -25,12 +25,15 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import Regulariser, Squared
 from common.terms import Records
-from learner.forecast.groups import Model, PublicGroups
-from learner.forecast.proposal import propose
-from learner.forecast.twin import Forecast, Proposal, forecast, run_study
-from learner.forecast.world import World
+from learner.planning.deciding import decide_quietly
+from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
+from learner.simulated.studies import Proposal, run_study
+from learner.simulated.twin import Forecast, forecast
+from learner.simulated.world import World
 
 __all__ = [
     "ALGORITHMS",
@@ -83,9 +86,9 @@ class Family:
     theta_max: float = 0.5
 
     @property
-    def model(self) -> Model:
+    def problem(self) -> Problem:
         """What is learnt: least squares."""
-        return Model(
+        return Problem(
             loss=Squared(),
             regulariser=Regulariser(coefficient=self.regularisation),
             theta_max=self.theta_max,
@@ -119,7 +122,7 @@ class Family:
     @cached_property
     def groups(self) -> PublicGroups:
         """The public records in groups, by label where there are labels."""
-        return PublicGroups(model=self.model, records=self.public, labels=self.public_labels)
+        return PublicGroups(problem=self.problem, records=self.public, labels=self.public_labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,10 +220,16 @@ def compare(
     family: Family, case: Case, *, forecast_runs: int = 96, measured_runs: int = 32
 ) -> pd.DataFrame:
     """One row for each owner of the case: what was predicted, and what was measured."""
-    public = PublicSide(feature_map=family.feature_map, records=family.public)
     settings = settings_of(family, case)
-    proposal = propose(settings, public, num_records=case.num_records, seed=case.seed)
     known = [family.labels[name] for name in case.owners]
+    public = PublicSide(
+        feature_map=family.feature_map,
+        records=family.public,
+        labels=family.public_labels,
+        known={f"owner-{i}": group for i, group in enumerate(known) if group is not None},
+    )
+    decision = decide_quietly(settings, public, num_records=case.num_records, seed=case.seed)
+    proposal = propose(settings, family.feature_map, decision, seed=case.seed)
     rng = np.random.default_rng(case.seed)
     predicted = forecast(
         proposal,
@@ -229,7 +238,7 @@ def compare(
         runs=forecast_runs,
         rng=rng,
     )
-    world = World.of(family.records_of(case), family.model)
+    world = World.of(family.records_of(case), family.problem)
     models = run_study(proposal, world, runs=measured_runs, rng=rng)
     psi = np.maximum(world.evaluation.relative_fitness(models), 0.0)
     return _rows(case, proposal, predicted, float(psi.mean()), world.relative_fitness_alone)

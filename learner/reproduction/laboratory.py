@@ -22,16 +22,16 @@ from common.arrays import Vector
 from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
-from learner.forecast.proposal import model_of, propose
-from learner.forecast.twin import run_study
-from learner.forecast.world import World
-from learner.planning.deciding import decide
+from learner.planning.deciding import decide_quietly
 from learner.planning.plan import Decision
+from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.reproduction.accuracy import Family
 from learner.reproduction.papers import Data, Figure
 from learner.reproduction.public_data import Files, hospital_family, loan_family, read_cards
+from learner.simulated.studies import run_study
+from learner.simulated.world import World
 
 __all__ = ["SEED", "Lab", "Laboratory"]
 
@@ -124,11 +124,12 @@ class Lab:
 
     def world(self, shards: Sequence[Records]) -> World:
         """The world of these shards."""
-        return World.of(shards, model_of(self.settings([1.0]), self.side))
+        settings = self.settings([1.0])
+        return World.of(shards, problem_of(settings, self.side.loss(settings.model)))
 
     def step(self, sizes: Sequence[int], epsilon: float) -> float:
         """The step constant for the middle of a figure, from public records."""
-        made = decide(
+        made = decide_quietly(
             self.settings([epsilon] * len(sizes)), self.side, num_records=sizes, seed=SEED
         )
         return made.constant
@@ -148,9 +149,7 @@ class Lab:
         decision = Decision(
             num_records=tuple(sizes), horizon=self.figure.horizon, clip=None, constant=constant
         )
-        proposal = propose(
-            self.settings(epsilon), self.side, num_records=sizes, seed=seed, decision=decision
-        )
+        proposal = propose(self.settings(epsilon), self.feature_map, decision, seed=seed)
         trace: list[NDArray[np.float64]] = []
         models = run_study(
             proposal,

@@ -30,6 +30,7 @@ __all__ = [
     "moment_gradients",
     "record_gradients",
     "run_replicates",
+    "slot_weights",
 ]
 
 GradientFunction = Callable[[Slots, Matrix], Matrix]
@@ -287,7 +288,7 @@ class _Runs:
         # (5) and (7) as factors of theta_bar, (R, 1), and of the response, (N, R).
         self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
         self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
-        self._pull = _slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
+        self._pull = slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
         self.theta_L = np.zeros((R, p))
         self._copies = np.zeros((N * R, p))  # row slot * R + run
         self._run = np.arange(R)
@@ -342,7 +343,7 @@ class _Runs:
         return models
 
 
-def _slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
+def slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
     """The factor of each slot's mean gradient in (5) beside alpha, shape (N, 1) or (N, R)."""
     groups = algorithm.groups or each_alone(len(algorithm.weights))
     shares = np.array([algorithm.weights[list(group)].sum() for group in groups])[:, None]

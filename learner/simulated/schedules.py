@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Flags, Slots, Vector
 from common.errors import InputError
-from learner.algorithms.clocks import draw_slots
+from learner.algorithms.clocks import draw_slots, with_everyone
 
 __all__ = ["ALWAYS", "MISSED", "Attendance", "Schedule", "Split", "draw_presence", "draw_schedule"]
 
@@ -98,6 +98,7 @@ def draw_schedule(
     replicates: int,
     split: Split,
     attendance: Attendance = ALWAYS,
+    asks_everyone: bool = False,
     ticks: Slots | None = None,
     rng: np.random.Generator,
 ) -> Schedule:
@@ -109,6 +110,7 @@ def draw_schedule(
       replicates: The number R of runs.
       split: "horizon" promises T of every owner, "schedule" its own number of the T ticks.
       attendance: How often owners are there.
+      asks_everyone: Whether a schedule that is drawn hands ticks to clocks that have too few.
       ticks: Whose the ticks are, the same in every run, shape (T,), where owners are always
         there; None to draw them.
       rng: Where the randomness comes from.
@@ -124,9 +126,10 @@ def draw_schedule(
         return Schedule(slots=slots, promised=_promised(slots, N, T, split))
     if attendance.complete:
         slots = draw_slots(rates, horizon=T, replicates=R, rng=rng)
+        slots = _with_everyone(slots, N) if asks_everyone else slots
         return Schedule(slots=slots, promised=_promised(slots, N, T, split))
     if split == "schedule":
-        drawn, there = _Absences(rates, R, attendance, rng=rng).draw(T)
+        drawn, there = _Absences(rates, R, attendance, rng=rng).draw(T, asks_everyone)
         kept = np.where(there, drawn, MISSED)
         return Schedule(slots=_moved_up(kept), promised=_promised(drawn, N, T, split))
     parts: list[Slots] = []
@@ -191,10 +194,11 @@ class _Absences:
         self._now = np.zeros(replicates)
         self._rng = rng
 
-    def draw(self, ticks: int) -> tuple[Slots, Flags]:
+    def draw(self, ticks: int, asks_everyone: bool = False) -> tuple[Slots, Flags]:
         """The next ticks: whose they are, and whether it was there, shapes (ticks, R)."""
         R = self._now.size
         slots = draw_slots(self._rates, horizon=ticks, replicates=R, rng=self._rng)
+        slots = _with_everyone(slots, len(self._rates)) if asks_everyone else slots
         gaps = self._rng.standard_exponential((ticks, R)) / float(self._rates.sum())
         uniform = self._rng.random((ticks, R))
         there = np.empty((ticks, R), dtype=np.bool_)
@@ -209,6 +213,11 @@ class _Absences:
             self._there[owner, run] = there[k]
             self._seen[owner, run] = self._now
         return slots, there
+
+
+def _with_everyone(slots: Slots, num_owners: int) -> Slots:
+    """Every run's ticks, some of them handed on."""
+    return np.column_stack([with_everyone(run, num_owners) for run in slots.T])
 
 
 def _moved_up(slots: Slots) -> Slots:

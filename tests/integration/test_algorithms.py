@@ -81,7 +81,7 @@ class World:
                 "seed": seed,
                 "features": {"map": "features.json"},
                 "model": {"loss": loss, "theta_max": 2.0}
-                | {field.name: "auto" for field in fields(LOSSES[loss])},
+                | {field.name: "auto" for field in fields(LOSSES[loss].example())},
                 "algorithm": algorithm,
                 "privacy": {"epsilon": 5} | privacy,
                 "owners": [{"name": name} for name in NAMES],
@@ -207,17 +207,14 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
 def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
     from common.losses import Regulariser, Squared  # noqa: PLC0415
     from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
+    from learner.simulated.problem import Problem  # noqa: PLC0415
 
     here = world("squared")
     owners = [MemoryOwner(n, s, seed=None) for n, s in zip(NAMES, here.shards, strict=True)]
     settings = here.settings("squared", {"name": "moments"}, {})
     outcome, _ = here.train(settings, owners, "moments")
-    evaluation = Evaluation(
-        shards=here.shards,
-        loss=Squared(),
-        regulariser=Regulariser(coefficient=1e-5),
-        theta_max=2.0,
-    )
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
+    evaluation = Evaluation(shards=here.shards, problem=problem)
     # The grid that responses are rounded to is all that is lost.
     assert evaluation.relative_fitness(outcome.theta[None])[0] < 1e-9
 

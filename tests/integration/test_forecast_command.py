@@ -136,9 +136,7 @@ def test_the_verdict_is_made_of_public_facts_only(study, tmp_path):
     assert forecast_here(path, tmp_path / "b") == first
 
 
-def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_once(
-    study, tmp_path
-):
+def test_questions_that_come_to_the_study_itself_are_one_point_that_is_asked_once(study, tmp_path):
     algorithm = {"name": "asynchronous"}
     forecast = {"records": {"alpha": 300, "beta": 200, "gamma": 250}, "runs": 12, "worlds": 2}
     owners = [{"name": name} for name in ("alpha", "beta", "gamma")]
@@ -151,14 +149,8 @@ def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_o
     points = points_of(asked)
     again = {"by-recommended", "epsilon-1", "size-1", "owners-3", "clip-auto", "split-schedule"}
     assert set(points["study"]) == {"study", *again}
-    assert set(points["epsilon-3"]) == {"epsilon-3", "size-3"}
     assert {name for point in points.values() for name in point} == set(asked)
-    told = answers_of({"a": ask_together(points["epsilon-3"]), "b": ask_together(points["study"])})
-    # Decided once: the larger shards are decided as they would be by themselves.
-    alone = ask(asked["size-3"])
-    for key in ("horizon", "clip"):
-        assert len({getattr(one, key) for one in (told["size-3"], told["epsilon-3"], alone)}) == 1
-    assert told["size-3"].relative_fitness == alone.relative_fitness
+    told = answers_of({"study": ask_together(points["study"])})
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
 
 
@@ -187,6 +179,7 @@ def test_more_of_an_epsilon_is_worth_most_where_it_is_scarce(study, tmp_path):
          "forecast.records.beta: got 0"),
         (lambda t, tmp: t["forecast"].update(group_column="county"), "no column 'county'"),
         (lambda t, tmp: t["forecast"].update(groups={"beta": "west"}), "of group 'west'"),
+        (lambda t, tmp: t["forecast"].pop("group_column"), "give forecast.group_column"),
         (lambda t, tmp: t["forecast"].update(groups={"delta": "north"}), "'delta' is no owner"),
         (lambda t, tmp: t["forecast"].update(records={}), "number of records of beta is not known"),
         (lambda t, tmp: t["features"].update(public={"path": "nowhere.parquet"}), "no such file"),

@@ -11,7 +11,8 @@ from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, draw_ticks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousDescent
-from learner.simulated.evaluation import Evaluation, optimum
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.problem import Problem
 
 SQUARED = Squared()
 
@@ -122,7 +123,8 @@ def test_it_is_the_plain_loop_of_the_equations(sizes, p, rule):
 def test_noise_free_training_approaches_the_closed_form_optimum():
     shards = make_shards((200, 300, 250), 4, seed=1)
     regulariser = Regulariser(coefficient=1e-5)
-    evaluation = Evaluation(shards=shards, loss=SQUARED, regulariser=regulariser, theta_max=1.0)
+    problem = Problem(loss=SQUARED, regulariser=regulariser, theta_max=1.0)
+    evaluation = Evaluation(shards=shards, problem=problem)
     psi = []
     for ticks, step in ((300, 0.2), (3_000, 0.04), (30_000, 0.008)):
         algorithm = make_algorithm(shards, regulariser=regulariser, horizon=ticks)
@@ -161,7 +163,7 @@ def test_one_owner_without_noise_goes_half_of_each_projected_gradient_step():
         assert after == pytest.approx((before + projected) / 2, rel=1e-12, abs=1e-15)
     # Its limit is the optimum in the box, with the half of g that the printed rule sees.
     half = Regulariser(coefficient=5e-4)
-    best = optimum(shards[0], loss=SQUARED, regulariser=half, theta_max=0.1)
+    best = Problem(loss=SQUARED, regulariser=half, theta_max=0.1).optimum(shards[0])
     assert np.any(np.abs(best) == 0.1)
     assert states[-1].theta_L == pytest.approx(best, abs=1e-9)
 
@@ -222,7 +224,8 @@ def test_remark_4_takes_a_fast_owners_extra_weight_away(group_first):
         ]
         shards, groups = [*halves, shards[1]], ((0, 1), (2,))
     regulariser, T = Regulariser(coefficient=1e-5), 20_000
-    evaluation = Evaluation(shards=shards, loss=SQUARED, regulariser=regulariser, theta_max=1.0)
+    problem = Problem(loss=SQUARED, regulariser=regulariser, theta_max=1.0)
+    evaluation = Evaluation(shards=shards, problem=problem)
     rates = np.array([1.0, 5.0])
     ticks = draw_ticks(PoissonClocks(groups, rates, rng=np.random.default_rng(12)), T)
     psi = {}

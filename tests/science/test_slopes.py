@@ -12,14 +12,14 @@ import pytest
 from common.config import load_settings
 from common.tables import read_table
 from common.terms import Records
-from learner.forecast.proposal import model_of, propose
-from learner.forecast.twin import run_study
-from learner.forecast.world import World
 from learner.network.processes import table_source
 from learner.planning.deciding import decide
 from learner.planning.plan import Decision
+from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.simulated.studies import run_study
+from learner.simulated.world import World
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hospitals.toml"
 FACTORS = np.array([2.0, 4.0, 8.0, 16.0])
@@ -65,9 +65,9 @@ def measure(study, *, epsilon_factor=1.0, shards=None, size=None):
     step = Decision(
         num_records=tuple(counts), horizon=1000, clip=None, constant=LONGER * decision.constant
     )
-    proposal = propose(settings, side, num_records=counts, seed=1, decision=step)
+    proposal = propose(settings, side.feature_map, step, seed=1)
     proposal = replace(proposal, unit_scales=proposal.unit_scales / epsilon_factor)
-    world = World.of(shards, model_of(settings, side))
+    world = World.of(shards, problem_of(settings, side.loss(settings.model)))
     models = run_study(proposal, world, runs=RUNS, rng=np.random.default_rng(1))
     return world.evaluation.relative_fitness(models).mean()
 

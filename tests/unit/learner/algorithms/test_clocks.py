@@ -15,6 +15,7 @@ from learner.algorithms.clocks import (
     draw_ticks,
     each_alone,
     synchronous_rounds,
+    with_everyone,
 )
 
 
@@ -99,3 +100,28 @@ def test_groups_are_disjoint_and_not_empty(groups):
 
 def test_each_alone_is_one_clock_per_owner():
     assert each_alone(2) == ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("owners", "horizon"), [(3, 6), (3, 100), (14, 28), (14, 40), (60, 120), (1000, 2500)]
+)
+def test_a_schedule_that_asks_everyone_asks_each_owner_twice(owners, horizon):
+    rates = np.random.default_rng(1).uniform(0.05, 3.0, owners)
+    drawn = draw_slots(rates, horizon=horizon, replicates=1, rng=np.random.default_rng(2))[:, 0]
+    handed = with_everyone(drawn, owners)
+    counts = np.bincount(handed, minlength=owners)
+    assert counts.min() >= 2
+    # No more ticks are handed on than are missing.
+    missing = np.maximum(2 - np.bincount(drawn, minlength=owners), 0).sum()
+    assert np.sum(handed != drawn) == missing
+
+
+def test_a_schedule_with_too_few_ticks_for_two_asks_everyone_once():
+    drawn = np.zeros(14, dtype=np.intp)
+    assert sorted(with_everyone(drawn, 10)) == [0, 0, 0, 0, 0, *range(1, 10)]
+    assert np.array_equal(with_everyone(drawn, 15), drawn)
+
+
+def test_a_schedule_that_asks_everyone_already_is_left_alone():
+    drawn = np.array([0, 1, 1, 0, 2, 2, 0])
+    assert np.array_equal(with_everyone(drawn, 3), drawn)

@@ -8,7 +8,7 @@ from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.clocks import Tick
 from learner.algorithms.moments import SecondMoments
-from learner.simulated.evaluation import optimum
+from learner.simulated.problem import Problem
 
 P = 3
 
@@ -52,7 +52,8 @@ def test_without_noise_the_solution_is_the_optimum_of_those_that_answered():
             features=np.concatenate([s.features for s in seen]),
             targets=np.concatenate([s.targets for s in seen]),
         )
-        best = optimum(union, loss=Squared(), regulariser=solver.regulariser, theta_max=0.5)
+        problem = Problem(loss=Squared(), regulariser=solver.regulariser, theta_max=0.5)
+        best = problem.optimum(union)
         assert solver.central_model(state) == pytest.approx(best, rel=1e-9)
     assert np.max(np.abs(solver.central_model(state))) == 0.5  # the box was met
 

@@ -13,12 +13,13 @@ from common.features import FeatureMap
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import count_per_owner, draw_ticks
 from learner.commands.each_learns import with_learner
-from learner.forecast.proposal import propose
-from learner.forecast.twin import Proposal
+from learner.planning.deciding import decide
 from learner.planning.plan import Decision, Plan
+from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
+from learner.simulated.studies import Proposal
 
 NAMES = ("a", "b", "c", "d")
 
@@ -190,7 +191,9 @@ def test_a_forecast_knows_rates_groups_and_the_own_shard(
     counts, seeded = (100, 200, 300, 400), {"owners": rates(1, 2, 1, 2), "seed": 1}
 
     def proposal(**changes: Any) -> Proposal:
-        return propose(study(**(seeded | changes)), public, num_records=counts, seed=1)
+        settings = study(**(seeded | changes))
+        decision = decide(settings, public, num_records=counts, seed=1)
+        return propose(settings, feature_map, decision, seed=1)
 
     counted = proposal(algorithm={"correction": "counted"})
     known = proposal(algorithm={"correction": "rates"})

@@ -8,9 +8,10 @@ from scipy.optimize import linprog
 from sklearn.svm import LinearSVC
 
 from common.errors import InputError
-from common.losses import LOSSES, Hinge, Huber, Logistic, Regulariser, Squared
+from common.losses import LOSSES, Huber, Regulariser
 from common.terms import Records
-from learner.simulated.evaluation import Evaluation, fitness, optimum, union
+from learner.simulated.evaluation import Evaluation, union
+from learner.simulated.problem import Problem
 
 
 def make_records(n=300, p=4, *, classes=True, seed=1):
@@ -20,16 +21,16 @@ def make_records(n=300, p=4, *, classes=True, seed=1):
     return Records(features=x, targets=np.where(z > 0, 1.0, -1.0) if classes else z)
 
 
+def problem_of(name, c, theta_max=50.0):
+    return Problem(
+        loss=LOSSES[name].example(), regulariser=Regulariser(coefficient=c), theta_max=theta_max
+    )
+
+
 def best(records, name, c, theta_max=50.0):
-    theta = optimum(
-        records,
-        loss=LOSSES[name].example(),
-        regulariser=Regulariser(coefficient=c),
-        theta_max=theta_max,
-    )
-    return theta, fitness(
-        theta, records, loss=LOSSES[name].example(), regulariser=Regulariser(coefficient=c)
-    )
+    problem = problem_of(name, c, theta_max)
+    theta = problem.optimum(records)
+    return theta, problem.fitness(theta, records)
 
 
 def test_squared_optimum_is_the_closed_form():
@@ -73,7 +74,7 @@ def test_logistic_optimum_is_where_newtons_method_ends():
         hessian = (x.T * (s * (1 - s))) @ x / len(y) + 2 * c * np.eye(4)
         gradient = x.T @ (s - (y + 1) / 2) / len(y) + 2 * c * newton
         newton = newton - np.linalg.solve(hessian, gradient)
-    value = fitness(newton, records, loss=Logistic(), regulariser=Regulariser(coefficient=c))
+    value = problem_of("logistic", c).fitness(newton, records)
     assert best(records, "logistic", c)[1] == pytest.approx(value, rel=1e-12)
 
 
@@ -83,19 +84,18 @@ def test_huber_optimum_is_where_newtons_method_ends(c, delta):
     """The Hessian counts the records within delta; the fitness is a polynomial while they stay."""
     records, loss = make_records(classes=False), Huber(delta=delta)
     x, y, g = records.features, records.targets, Regulariser(coefficient=c)
+    problem = Problem(loss=loss, regulariser=g, theta_max=50.0)
     newton = np.linalg.lstsq(x, y, rcond=None)[0]
     for _ in range(60):
         inside = np.abs(x @ newton - y) <= delta
         hessian = (x.T * inside) @ x / len(y) + 2 * c * np.eye(4)
         step = np.linalg.solve(hessian, loss.mean_gradient(newton, x, y) + g.gradient(newton))
-        before = fitness(newton, records, loss=loss, regulariser=g)
-        while np.linalg.norm(step) > 1e-13 and (
-            fitness(newton - step, records, loss=loss, regulariser=g) > before
-        ):
+        before = problem.fitness(newton, records)
+        while np.linalg.norm(step) > 1e-13 and (problem.fitness(newton - step, records) > before):
             step = 0.5 * step
         newton = newton - step
-    ours = optimum(records, loss=loss, regulariser=g, theta_max=50.0)
-    values = [fitness(theta, records, loss=loss, regulariser=g) for theta in (ours, newton)]
+    ours = problem.optimum(records)
+    values = [problem.fitness(theta, records) for theta in (ours, newton)]
     assert values[0] == pytest.approx(values[1], rel=1e-9)
 
 
@@ -110,7 +110,7 @@ def test_hinge_optimum_agrees_with_liblinear(c):
         tol=1e-9,
         max_iter=1_000_000,
     ).fit(records.features, records.targets)
-    value = fitness(machine.coef_[0], records, loss=Hinge(), regulariser=Regulariser(coefficient=c))
+    value = problem_of("hinge", c).fitness(machine.coef_[0], records)
     ours = best(records, "hinge", c)[1]
     assert ours == pytest.approx(value, rel=1e-6)
     assert ours <= value * (1 + 1e-9)
@@ -136,12 +136,7 @@ def test_hinge_optimum_without_regulariser_is_the_linear_program(theta_max):
 @pytest.mark.parametrize("theta_max", [0.3, 50.0])
 def test_no_model_of_the_box_is_better_than_the_optimum(name, theta_max):
     records = make_records(classes=LOSSES[name].has_classes())
-    evaluation = Evaluation(
-        shards=[records],
-        loss=LOSSES[name].example(),
-        regulariser=Regulariser(coefficient=1e-5),
-        theta_max=theta_max,
-    )
+    evaluation = Evaluation(shards=[records], problem=problem_of(name, 1e-5, theta_max))
     rng = np.random.default_rng(2)
     for width in (1e-4, 1e-2, 1.0):
         near = evaluation.theta_optimal + rng.normal(0, width, (500, 4))
@@ -153,29 +148,20 @@ def test_no_model_of_the_box_is_better_than_the_optimum(name, theta_max):
 @pytest.mark.parametrize("name", LOSSES)
 def test_relative_fitness_is_its_definition_for_many_models_at_once(name, theta_max):
     shards = [make_records(80, classes=LOSSES[name].has_classes(), seed=s) for s in (3, 4)]
-    regulariser = Regulariser(coefficient=0.02)
-    evaluation = Evaluation(
-        shards=shards, loss=LOSSES[name].example(), regulariser=regulariser, theta_max=theta_max
-    )
+    problem = problem_of(name, 0.02, theta_max)
+    evaluation = Evaluation(shards=shards, problem=problem)
     thetas = np.random.default_rng(5).uniform(-0.4, 0.4, (3, 7, 4))
     psi = evaluation.relative_fitness(thetas)
     assert psi.shape == (3, 7)
     for index in np.ndindex(3, 7):
-        value = fitness(
-            thetas[index], union(shards), loss=LOSSES[name].example(), regulariser=regulariser
-        )
+        value = problem.fitness(thetas[index], union(shards))
         expected = value / evaluation.fitness_optimal - 1
         assert psi[index] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_relative_fitness_does_not_lose_digits_near_the_optimum():
     records = make_records(classes=False)
-    evaluation = Evaluation(
-        shards=[records],
-        loss=Squared(),
-        regulariser=Regulariser(coefficient=1e-5),
-        theta_max=50.0,
-    )
+    evaluation = Evaluation(shards=[records], problem=problem_of("squared", 1e-5))
     direction = np.array([1.0, -2.0, 0.5, 1.0])
     psi = evaluation.relative_fitness(evaluation.theta_optimal + np.outer([1e-2, 1e-8], direction))
     assert psi[1] == pytest.approx(1e-12 * psi[0], rel=1e-6)
@@ -183,12 +169,12 @@ def test_relative_fitness_does_not_lose_digits_near_the_optimum():
 
 def test_alone_is_each_owners_own_optimum_judged_on_the_union():
     shards = [make_records(40, classes=False, seed=s) for s in (6, 7, 8)]
-    regulariser = Regulariser(coefficient=0.01)
-    evaluation = Evaluation(shards=shards, loss=Squared(), regulariser=regulariser, theta_max=2.0)
+    problem = problem_of("squared", 0.01, 2.0)
+    evaluation = Evaluation(shards=shards, problem=problem)
     alone = evaluation.relative_fitness_alone
     assert alone.shape == (3,)
     assert np.all(alone > 0)
-    own = optimum(shards[1], loss=Squared(), regulariser=regulariser, theta_max=2.0)
+    own = problem.optimum(shards[1])
     assert alone[1] == pytest.approx(evaluation.fitness(own) / evaluation.fitness_optimal - 1)
     single = replace(evaluation, shards=shards[:1])
     assert single.relative_fitness_alone == pytest.approx([0.0], abs=1e-15)
@@ -197,10 +183,8 @@ def test_alone_is_each_owners_own_optimum_judged_on_the_union():
 def test_no_records_and_a_perfect_fit_are_refused():
     empty = Records(features=np.zeros((0, 2)), targets=np.zeros(0))
     perfect = Records(features=np.ones((2, 1)), targets=np.zeros(2))
-    g = Regulariser(coefficient=0.0)
+    problem = problem_of("squared", 0.0, 1.0)
     with pytest.raises(InputError, match="no records"):
-        optimum(empty, loss=Squared(), regulariser=g, theta_max=1.0)
+        problem.optimum(empty)
     with pytest.raises(InputError, match="not defined"):
-        Evaluation(shards=[perfect], loss=Squared(), regulariser=g, theta_max=1.0).relative_fitness(
-            np.zeros(1)
-        )
+        Evaluation(shards=[perfect], problem=problem).relative_fitness(np.zeros(1))

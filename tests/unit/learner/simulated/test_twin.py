@@ -10,13 +10,15 @@ from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.forecast.groups import Model, PublicGroups
-from learner.forecast.twin import Proposal, forecast, run_in_worlds, run_study
-from learner.forecast.world import World
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
 from learner.simulated.schedules import Attendance
+from learner.simulated.studies import Proposal, run_in_worlds, run_study
+from learner.simulated.twin import forecast
+from learner.simulated.world import World
 
 P = 3
-MODEL = Model(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
+PROBLEM = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=1.0)
 
 
 def make_records(size, seed):
@@ -28,13 +30,13 @@ def make_records(size, seed):
 
 
 SHARDS = [make_records(n, seed) for seed, n in enumerate((3000, 2000, 4000))]
-PUBLIC = PublicGroups(model=MODEL, records=make_records(3000, 9), labels=None)
+PUBLIC = PublicGroups(problem=PROBLEM, records=make_records(3000, 9), labels=None)
 SIZES = np.array([3000.0, 2000.0, 4000.0])
 COMMON = {
     "weights": SIZES / SIZES.sum(),
     "num_features": P,
     "theta_max": 1.0,
-    "regulariser": MODEL.regulariser,
+    "regulariser": PROBLEM.regulariser,
 }
 
 
@@ -45,7 +47,7 @@ def algorithm(kind):
         return SynchronousDescent(rho=2.0 * 60**2, horizon=60, **COMMON)
     if kind == "average":
         return SynchronousAverage(initial_step=1.0, horizon=60, **COMMON)
-    rho = 0.5 * 200**2 * MODEL.regulariser.strong_convexity / 3
+    rho = 0.5 * 200**2 * PROBLEM.regulariser.strong_convexity / 3
     return Asynchronous(rho=rho, horizon=200, tail_average=kind == "tail", **COMMON)
 
 
@@ -64,7 +66,7 @@ def test_the_forecast_is_what_real_records_give(kind):
     rng = np.random.default_rng(1)
     study = proposal(kind)
     told = forecast(study, PUBLIC, runs=240, worlds=6, rng=rng)
-    world = World.of(SHARDS, MODEL)
+    world = World.of(SHARDS, PROBLEM)
     psi = world.evaluation.relative_fitness(run_study(study, world, runs=240, rng=rng))
     assert told.expected == pytest.approx(psi.mean(), rel=0.3)
     low, high = told.interval(0.9)
@@ -78,7 +80,7 @@ def test_what_a_schedule_counts_is_taken_into_account_run_by_run():
         Records(features=s.features, targets=s.targets * sign)
         for s, sign in zip(SHARDS, (1, 1, -1), strict=True)
     ]
-    world, unequal = World.of(turned, MODEL), np.array([1.0, 2.0, 6.0])
+    world, unequal = World.of(turned, PROBLEM), np.array([1.0, 2.0, 6.0])
     psi = {}
     for counted in (False, True):
         study = proposal(
@@ -98,7 +100,7 @@ def test_the_bias_of_clipping_is_in_the_forecast():
     free = forecast(quiet, PUBLIC, runs=48, rng=rng).expected
     clipped = replace(quiet, clip=0.3)
     told = forecast(clipped, PUBLIC, runs=48, rng=rng).expected
-    world = World.of(SHARDS, MODEL)
+    world = World.of(SHARDS, PROBLEM)
     psi = world.evaluation.relative_fitness(run_study(clipped, world, runs=48, rng=rng))
     assert told > 10 * free
     assert told == pytest.approx(psi.mean(), rel=0.3)
@@ -108,7 +110,7 @@ def test_the_bias_of_clipping_is_in_the_forecast():
 def test_the_schedule_of_noise_follows_the_split(kind):
     """Measured on a world without records' signal: only noise is left."""
     flat = Records(features=np.eye(P) * 1e-9, targets=np.full(P, 1.0))
-    world = World.of([flat] * 3, MODEL)
+    world = World.of([flat] * 3, PROBLEM)
     world = replace(world, weights=COMMON["weights"])
     study = proposal(kind, noise=1e-3)
     models = run_study(study, world, runs=400, rng=np.random.default_rng(3))
@@ -139,7 +141,7 @@ def test_a_forecast_repeats_with_its_seed():
 
 
 def test_worlds_side_by_side_are_the_worlds_one_by_one():
-    worlds = [World.of(SHARDS[::step], MODEL) for step in (1, -1)]
+    worlds = [World.of(SHARDS[::step], PROBLEM) for step in (1, -1)]
     for clip in (None, 0.3):
         study = replace(proposal(noise=0.0, clip=clip), ticks=np.arange(200) % 3)
         rng = np.random.default_rng(6)
@@ -153,7 +155,7 @@ def test_checkpoints_are_the_models_on_the_way():
     for kind in ("last", "average"):
         trace = []
         study = proposal(kind)
-        world = World.of(SHARDS, MODEL)
+        world = World.of(SHARDS, PROBLEM)
         last = run_study(
             study,
             world,
@@ -189,7 +191,7 @@ def test_a_group_runs_as_the_larger_owner_of_its_records(clip):
         clip=clip,
     )
     models = [
-        run_study(one, World.of(shards, MODEL), runs=5, rng=np.random.default_rng(8))
+        run_study(one, World.of(shards, PROBLEM), runs=5, rng=np.random.default_rng(8))
         for one, shards in ((study, SHARDS), (alike, merged))
     ]
     assert models[0] == pytest.approx(models[1], rel=1e-9, abs=1e-12)
@@ -199,7 +201,7 @@ def test_an_owner_with_a_faster_clock_is_heard_more_often():
     study = proposal("last", noise=1e-9, rates=np.array([50.0, 1.0, 1.0]))
     far = [make_records(3000, 0), *[Records(features=s.features, targets=-s.targets)
                                     for s in SHARDS[1:]]]  # fmt: skip
-    world = World.of(far, MODEL)
+    world = World.of(far, PROBLEM)
     models = run_study(study, world, runs=20, rng=np.random.default_rng(9)).mean(axis=0)
-    own = MODEL.optimum(far[0])
+    own = PROBLEM.optimum(far[0])
     assert np.linalg.norm(models - own) < 0.3 * np.linalg.norm(own)

@@ -1,8 +1,6 @@
-r"""The twin: a study as proposed, run on public records before anybody spends anything.
+r"""A study as proposed, many runs of it at once in a simulated world.
 
-It returns a distribution, not a bound. The owners are played by public records
-(:mod:`learner.forecast.playing`); ticks, absences, the budget's split, clipping, the steps and the
-noise are those of the study itself, with
+Ticks, absences, the budget's split, clipping, the steps and the noise are those of the study, with
 
 .. math:: b_i = m_i \cdot \frac{\Delta_i}{\epsilon_i}
 
@@ -15,17 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Matrix, Slots, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.algorithms.table import Simulated
-from learner.forecast.groups import PublicGroups
-from learner.forecast.playing import are_certain, play_owners
-from learner.forecast.world import World
+from learner.simulated.blocks import block_gradients
 from learner.simulated.replicates import (
     GradientFunction,
     Moments,
@@ -38,15 +33,28 @@ from learner.simulated.rounds import run_rounds
 from learner.simulated.schedules import (
     ALWAYS,
     Attendance,
+    Schedule,
     Split,
     draw_presence,
     draw_schedule,
 )
+from learner.simulated.world import World
 
-__all__ = ["Forecast", "Proposal", "forecast", "run_in_worlds", "run_study"]
+__all__ = [
+    "Proposal",
+    "group_units",
+    "run_in_worlds",
+    "run_study",
+    "shortened",
+]
 
 
-WORLDS = 12
+# A longer study is simulated by fewer and longer steps, as far as they stay clear of the stability
+# limit by this factor, and in no case by more ticks than the most.
+TICKS, MOST_TICKS = 3_000, 10_000
+CLEAR = 8.0
+# Asking records takes the longer the more owners answer at the same tick: so many tick sequences.
+SEQUENCES = 12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +71,7 @@ class Proposal:
       split: How budgets are split over responses.
       rates: Rates of the clocks of owners or groups, shape (number of groups,).
       ticks: Whose the ticks are, shape (T,), where the clocks' seed is known; None to draw them.
+      asks_everyone: Whether a schedule hands ticks to owners that it would leave out.
       attendance: How often owners, or whole groups, are there.
     """
 
@@ -72,7 +81,8 @@ class Proposal:
     clip: float | None = None
     split: Split = "horizon"
     rates: Vector | None = None
-    ticks: NDArray[np.intp] | None = None
+    ticks: Slots | None = None
+    asks_everyone: bool = False
     attendance: Attendance = ALWAYS
 
     @property
@@ -92,79 +102,38 @@ class Proposal:
         return self.algorithm.groups if isinstance(self.algorithm, Asynchronous) else ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Forecast:
-    """What a study is expected to come to.
+def shortened(proposal: Proposal, *, largest_stable: float = np.inf) -> Proposal:
+    r"""The same study in fewer and longer steps where it is too long to be simulated.
+
+    m ticks of a small step are like one of m times the step with :math:`1/\sqrt m` of the noise.
 
     Args:
-      relative_fitness: psi of the common model in each simulated run of each world, shape (W, R).
-      relative_fitness_alone: psi of each owner's own model in each world, shape (W, N).
+      proposal: The study.
+      largest_stable: The largest stable step alpha of Algorithm 1.
     """
-
-    relative_fitness: Matrix
-    relative_fitness_alone: Matrix
-
-    @property
-    def expected(self) -> float:
-        """The expected relative fitness: of the worlds' means over runs, the middle one.
-
-        Worlds differ by how the owners may differ; one that is far off does not move the middle.
-        """
-        return float(np.median(np.mean(self.relative_fitness, axis=1)))
-
-    def interval(self, coverage: float = 0.9) -> tuple[float, float]:
-        """The central interval that a run falls into with this probability."""
-        edge = (1.0 - coverage) / 2.0
-        low, high = np.quantile(self.relative_fitness, [edge, 1.0 - edge])
-        return float(low), float(high)
-
-    @property
-    def alone(self) -> Vector:
-        """The expected relative fitness of each owner's own model, shape (N,)."""
-        middle: Vector = np.median(self.relative_fitness_alone, axis=0)
-        return middle
-
-    @property
-    def gains(self) -> NDArray[np.bool_]:
-        """Whether each owner is expected to gain: together below alone, shape (N,)."""
-        return self.expected < self.alone
-
-
-def forecast(
-    proposal: Proposal,
-    public: PublicGroups,
-    *,
-    num_records: Vector | None = None,
-    taking_part: Sequence[int] | None = None,
-    known: Sequence[int | None] = (),
-    runs: int = 96,
-    worlds: int = WORLDS,
-    rng: np.random.Generator,
-) -> Forecast:
-    """The distribution of the study's outcome, from public records and public facts only.
-
-    Args:
-      proposal: The study as proposed.
-      public: The public records in groups.
-      num_records: The n_i of all owners whose union fitness is told on, where not all of them
-        take part.
-      taking_part: Which of these the proposal is about; None for all.
-      known: The group that each owner is known to be, of all.
-      runs: Simulated runs over all worlds.
-      worlds: How often groups are dealt to owners anew; once where all are known.
-      rng: Where the simulations' randomness comes from; seed it with nothing private.
-    """
-    sizes = proposal.num_records if num_records is None else num_records
-    count = 1 if are_certain(public, sizes, known) else worlds
-    dealt = [play_owners(public, sizes, known=known, rng=rng) for _ in range(count)]
-    if taking_part is not None:
-        dealt = [world.only(taking_part) for world in dealt]
-    models = run_in_worlds(proposal, dealt, runs=max(1, runs // count), rng=rng)
-    psi = [world.evaluation.relative_fitness(own) for world, own in zip(dealt, models, strict=True)]
-    return Forecast(
-        relative_fitness=np.maximum(np.stack(psi), 0.0),
-        relative_fitness_alone=np.stack([world.relative_fitness_alone for world in dealt]),
-    )
+    algorithm = proposal.algorithm
+    if isinstance(algorithm, SecondMoments) or algorithm.horizon <= TICKS:
+        return proposal
+    T = algorithm.horizon
+    if isinstance(algorithm, Asynchronous):
+        longest = max(1.0, largest_stable / (CLEAR * algorithm.alpha))
+        ticks = int(np.clip(T / longest, TICKS, min(T, MOST_TICKS)))
+        m = min(T / ticks, longest)
+        fewer = replace(algorithm, horizon=ticks)
+        changed: Simulated = replace(fewer, rho=fewer.rho * m * algorithm.alpha / fewer.alpha)
+    else:
+        ticks = TICKS
+        m = T / ticks
+        if isinstance(algorithm, SynchronousDescent):
+            # Steps that fall as 1/k add up to the same over k and m k.
+            changed = replace(algorithm, horizon=ticks, rho=algorithm.rho * (ticks / T) ** 2)
+        else:
+            first = algorithm.initial_step * np.sqrt(m)
+            changed = replace(algorithm, horizon=ticks, initial_step=float(first))
+    kept = None if proposal.ticks is None else proposal.ticks[np.arange(ticks) * T // ticks]
+    # Each owner promises T/ticks times what the fewer ticks count.
+    scales = proposal.unit_scales * (T / ticks) / np.sqrt(m)
+    return replace(proposal, algorithm=changed, ticks=kept, unit_scales=scales)
 
 
 def run_in_worlds(
@@ -235,22 +204,16 @@ def _take_turns(
     rng: np.random.Generator,
 ) -> Matrix:
     """So many runs in each world, those of a world next to each other."""
-    schedule = draw_schedule(
-        proposal.clock_rates,
-        horizon=algorithm.horizon,
-        replicates=runs * len(worlds),
-        split=proposal.split,
-        attendance=proposal.attendance,
-        ticks=proposal.ticks,
-        rng=rng,
-    )
-    units, groups = proposal.unit_scales, proposal.groups
-    if groups:
-        units = _group_units(proposal, worlds[0].weights)
-    gradients = [
-        world.group_gradients(groups, proposal.clip) if groups else world.gradients(proposal.clip)
-        for world in worlds
-    ]
+    groups, count = proposal.groups, len(worlds)
+    asks_records = worlds[0].moments is None or proposal.clip is not None
+    if asks_records and len({len(own) for world in worlds for own in world.shards}) == 1:
+        blocks = _sequences(runs, count)
+        gradients = block_gradients(worlds, blocks=blocks, clip=proposal.clip, groups=groups)
+    else:
+        blocks = runs
+        gradients = _side_by_side([_answers(proposal, world) for world in worlds], runs)
+    schedule = _schedule(proposal, algorithm, sequences=blocks * count, runs=runs * count, rng=rng)
+    units = group_units(proposal, worlds[0].weights)
     scales = units[:, None] * schedule.promised
     if proposal.split == "horizon":
         scales = scales[:, 0]  # the same in every run
@@ -259,7 +222,7 @@ def _take_turns(
     result = run_replicates(
         algorithm,
         schedule.slots,
-        gradients=_side_by_side(gradients, runs),
+        gradients=gradients,
         frequency=frequency,
         noise=laplace_noise(scales, num_features=algorithm.num_features, rng=rng),
         checkpoints=checkpoints,
@@ -269,13 +232,43 @@ def _take_turns(
     return result.central
 
 
+def _schedule(
+    proposal: Proposal,
+    algorithm: Asynchronous,
+    *,
+    sequences: int,
+    runs: int,
+    rng: np.random.Generator,
+) -> Schedule:
+    """The communications of all runs, consecutive ones on the same sequence of ticks."""
+    schedule = draw_schedule(
+        proposal.clock_rates,
+        horizon=algorithm.horizon,
+        replicates=sequences,
+        split=proposal.split,
+        attendance=proposal.attendance,
+        asks_everyone=proposal.asks_everyone,
+        ticks=proposal.ticks,
+        rng=rng,
+    )
+    columns = np.arange(runs) * sequences // runs
+    return Schedule(slots=schedule.slots[:, columns], promised=schedule.promised[:, columns])
+
+
+def _answers(proposal: Proposal, world: World) -> GradientFunction:
+    """What owners, or groups, answer in a world."""
+    if proposal.groups:
+        return world.group_gradients(proposal.groups, proposal.clip)
+    return world.gradients(proposal.clip)
+
+
 def _side_by_side(gradients: Sequence[GradientFunction], runs: int) -> GradientFunction:
     """Each world answers its own runs."""
     if len(gradients) == 1:
         return gradients[0]
     parts = [slice(start, start + runs) for start in range(0, len(gradients) * runs, runs)]
 
-    def answer(slots: NDArray[np.intp], thetas: Matrix) -> Matrix:
+    def answer(slots: Slots, thetas: Matrix) -> Matrix:
         answers = [
             own(slots[part], thetas[part]) for own, part in zip(gradients, parts, strict=True)
         ]
@@ -284,15 +277,24 @@ def _side_by_side(gradients: Sequence[GradientFunction], runs: int) -> GradientF
     return answer
 
 
-def _group_units(proposal: Proposal, weights: Vector) -> Vector:
-    """The noise of each group's mean, as one Laplace draw of the same variance."""
+def _sequences(runs: int, worlds: int) -> int:
+    """Sequences of ticks in each world where records are asked, as many runs on each."""
+    wanted = -(-SEQUENCES // worlds)
+    return next(count for count in range(min(runs, wanted), runs + 1) if runs % count == 0)
+
+
+def group_units(proposal: Proposal, weights: Vector) -> Vector:
+    """Scales of one response's noise: a group's mean has one Laplace draw of its variance."""
+    units = proposal.unit_scales
+    if not proposal.groups:
+        return units
+    shares = [weights[list(g)] / weights[list(g)].sum() for g in proposal.groups]
     return np.array(
         [
-            float(np.linalg.norm(weights[list(g)] / weights[list(g)].sum()
-                                 * proposal.unit_scales[list(g)]))
-            for g in proposal.groups
+            float(np.linalg.norm(own * units[list(g)]))
+            for own, g in zip(shares, proposal.groups, strict=True)
         ]
-    )  # fmt: skip
+    )
 
 
 def _go_round(
@@ -347,7 +349,7 @@ def _go_round(
 def _summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator) -> NoiseFunction:
     """The sum of all owners' weighted noise."""
 
-    def draw(slots: NDArray[np.intp]) -> Matrix:
+    def draw(slots: Slots) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
         total: Matrix = np.tensordot(scales, drawn, axes=1)
         return total

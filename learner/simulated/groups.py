@@ -15,13 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Labels, Matrix, Vector
+from common.arrays import Flags, Labels, Matrix, Vector
 from common.errors import InputError
-from common.losses import Loss, Regulariser
 from common.terms import Records
-from learner.simulated.evaluation import Evaluation, optimum
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.problem import Problem
 
-__all__ = ["NOTABLE_DRIFT", "Model", "PublicGroups", "consecutive_parts", "drift"]
+__all__ = ["NOTABLE_DRIFT", "PublicGroups", "consecutive_parts", "drift", "second_moments"]
 
 
 # Parts of the public table that are compared to find a drift, and by how many deviations of
@@ -35,42 +35,17 @@ PARTS = 12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
-    """What is learnt: the loss, the regulariser and the box."""
-
-    loss: Loss
-    regulariser: Regulariser
-    theta_max: float
-
-    def optimum(self, records: Records) -> Vector:
-        """The best model of the box on these records, shape (p,)."""
-        return optimum(
-            records, loss=self.loss, regulariser=self.regulariser, theta_max=self.theta_max
-        )
-
-    def gradients(self, theta: Vector, records: Records, clip: float | None) -> Matrix:
-        """Each record's gradient, scaled down to L1 norm ``clip``, shape (n, p)."""
-        slopes = self.loss.slopes(records.features @ theta, records.targets)
-        if clip is not None:
-            with np.errstate(divide="ignore"):
-                largest = clip / np.abs(records.features).sum(axis=1)
-            slopes = np.clip(slopes, -largest, largest)
-        rows: Matrix = slopes[:, None] * records.features
-        return rows
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PublicGroups:
     """The public records in groups, with what the groups differ by.
 
     Args:
-      model: What is learnt.
+      problem: What is learnt.
       records: The public records, n of them.
       labels: The group of each record, from 0, -1 for none, shape (n,); None where nothing is
         known but the order.
     """
 
-    model: Model
+    problem: Problem
     records: Records
     labels: Labels | None
 
@@ -79,8 +54,7 @@ class PublicGroups:
         n, p = self.records.features.shape
         if n < p:
             raise InputError(
-                f"forecast: {n} public records for {p} features; give at least as many records "
-                "as features"
+                f"public records: got {n} for {p} features; give at least as many as features"
             )
 
     @cached_property
@@ -99,15 +73,57 @@ class PublicGroups:
     @cached_property
     def theta_optimal(self) -> Vector:
         """The best model of all public records, shape (p,)."""
-        return self.model.optimum(self.records)
+        return self.problem.optimum(self.records)
+
+    @cached_property
+    def gradients(self) -> Matrix:
+        """Each record's gradient at the optimum of all, shape (n, p)."""
+        return self.problem.gradients(self.theta_optimal, self.records, None)
+
+    def unclipped(self, clip: float | None) -> Flags:
+        """Whose gradients at the optimum a clip leaves as they are, shape (n,)."""
+        norms = np.abs(self.gradients).sum(axis=1)
+        kept: Flags = norms <= (np.inf if clip is None else clip)
+        return kept
+
+    @cached_property
+    def gradient_root(self) -> Matrix:
+        """A matrix R with R'R the second moments of one record's gradient, shape (p, p)."""
+        values, vectors = np.linalg.eigh(self.gradients.T @ self.gradients / len(self.records))
+        root: Matrix = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        return root
+
+    @cached_property
+    def second(self) -> Matrix:
+        """Second moments of features and target of all records, shape (p + 1, p + 1)."""
+        return second_moments(self.records)
+
+    @cached_property
+    def order(self) -> Labels:
+        """The rows sorted by target and margin, so that a draw can be spread evenly, shape (n,)."""
+        margins = self.records.features @ self.theta_optimal
+        return np.lexsort((margins, self.records.targets))
+
+    def drawn(self, weights: Vector, size: int, *, rng: np.random.Generator) -> Records:
+        """Systematically drawn records, spread evenly over targets and margins.
+
+        Args:
+          weights: Weights of the records, shape (n,).
+          size: How many are drawn.
+          rng: Where the place of the first comes from.
+        """
+        edges = np.cumsum(weights[self.order])
+        places = (np.arange(size) + rng.random()) / size * edges[-1]
+        rows = self.order[np.minimum(np.searchsorted(edges, places), len(edges) - 1)]
+        return Records(features=self.records.features[rows], targets=self.records.targets[rows])
 
     @cached_property
     def whitening(self) -> Matrix:
         """A matrix B with BB' = H^(-1), H the Hessian of the mean loss, shape (p, d)."""
         x = self.records.features
-        curvature = self.model.loss.curvature or 1.0
+        curvature = self.problem.loss.curvature or 1.0
         hessian = curvature * x.T @ x / len(self.records)
-        hessian += self.model.regulariser.strong_convexity * np.eye(x.shape[1])
+        hessian += self.problem.regulariser.strong_convexity * np.eye(x.shape[1])
         values, vectors = np.linalg.eigh(hessian)
         kept = values > values[-1] * 1e-12
         whitening: Matrix = vectors[:, kept] / np.sqrt(values[kept])
@@ -116,8 +132,7 @@ class PublicGroups:
     @cached_property
     def scores(self) -> Matrix:
         """Whitened gradients of each record at the optimum, mean 0, shape (n, d)."""
-        gradients = self.model.gradients(self.theta_optimal, self.records, None)
-        scores: Matrix = (gradients - gradients.mean(axis=0)) @ self.whitening
+        scores: Matrix = (self.gradients - self.gradients.mean(axis=0)) @ self.whitening
         return scores
 
     @cached_property
@@ -171,6 +186,13 @@ class PublicGroups:
         return covariance
 
 
+def second_moments(records: Records) -> Matrix:
+    """Second moments of features and target, shape (p + 1, p + 1)."""
+    rows = np.column_stack([records.features, records.targets])
+    second: Matrix = rows.T @ rows / len(records)
+    return second
+
+
 def consecutive_parts(num_records: int, parts: int) -> Labels:
     """Labels of consecutive parts of equal size, shape (n,).
 
@@ -197,14 +219,6 @@ def drift(public: PublicGroups) -> float:
     third = max(1, len(public.records) // 3)
     squared = float(np.sum((scores[:third].mean(axis=0) - scores[-third:].mean(axis=0)) ** 2))
     beyond = max(0.0, squared - 2.0 * public.trace / third)
-    return 0.5 * beyond / _fitness_optimal(public)
-
-
-def _fitness_optimal(public: PublicGroups) -> float:
-    """The fitness of the best model of all public records."""
-    return Evaluation(
-        shards=[public.records],
-        loss=public.model.loss,
-        regulariser=public.model.regulariser,
-        theta_max=public.model.theta_max,
-    ).fitness_optimal
+    return (
+        0.5 * beyond / Evaluation(shards=[public.records], problem=public.problem).fitness_optimal
+    )

@@ -9,93 +9,114 @@ from itertools import islice
 import numpy as np
 
 from common.arrays import Vector
-from common.losses import Regulariser
+from common.features import FeatureMap
+from common.losses import Loss, Regulariser
 from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
 from learner.algorithms.table import simulated
-from learner.forecast.groups import Model
-from learner.forecast.twin import Proposal
-from learner.planning.deciding import decide
 from learner.planning.plan import Decision, Plan, algorithm_of, is_scheduled
-from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
+from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
+from learner.simulated.studies import Proposal
 
-__all__ = ["model_of", "propose"]
+__all__ = ["attendance_of", "outline", "problem_of", "propose"]
 
 
-def model_of(settings: StudySettings, public: PublicSide) -> Model:
-    """What the study learns."""
-    return Model(
-        loss=public.loss(settings.model),
+# Longer sequences of ticks are drawn anew instead of kept.
+LONGEST_KNOWN = 100_000
+
+
+def problem_of(settings: StudySettings, loss: Loss) -> Problem:
+    """What the study learns, with its loss."""
+    return Problem(
+        loss=loss,
         regulariser=Regulariser(coefficient=settings.model.regularisation),
         theta_max=settings.model.theta_max,
     )
 
 
+def attendance_of(settings: StudySettings) -> Attendance:
+    """How often owners are expected to be there."""
+    given = settings.forecast
+    shares = [given.availability_of.get(o.name, given.availability) for o in settings.owners]
+    return Attendance(availability=np.array(shares), mean_absence=given.mean_absence)
+
+
 def propose(
     settings: StudySettings,
-    public: PublicSide,
+    feature_map: FeatureMap,
+    decision: Decision,
     *,
-    num_records: Sequence[int],
     seed: int,
-    decision: Decision | None = None,
     attendance: Attendance = ALWAYS,
 ) -> Proposal:
-    """The study as it would run; what it leaves to "auto" is decided as the study decides it.
+    """The study as it would run.
 
     Args:
       settings: The study.
-      public: The feature map and the public records.
-      num_records: Each owner's n_i.
+      feature_map: Its feature map.
+      decision: What it leaves to "auto", decided.
       seed: The clocks' seed.
-      decision: What was decided before for the same study; None to decide.
       attendance: How often owners are there.
 
     Raises:
-      InputError: Something is left to "auto" and there are no public records.
       ValueError: The noise would be too large to be drawn.
     """
-    if decision is None:
-        decision = decide(settings, public, num_records=num_records, seed=seed)
     plan = Plan(
         settings=settings,
-        num_features=public.feature_map.num_features,
+        num_features=feature_map.num_features,
         decision=decision,
         seed=seed,
     )
-    scheduled = is_scheduled(settings)
+    proposal = outline(
+        settings, feature_map, decision, _unit_scales(plan, feature_map), attendance=attendance
+    )
+    known = settings.seed is not None and settings.algorithm.initiative == "learner"
+    if not (known and isinstance(proposal.algorithm, Asynchronous)):
+        return proposal
+    if plan.horizon > LONGEST_KNOWN:
+        return proposal
+    ticks = slots_of(islice(plan.ticks(), plan.horizon), groups_of(settings))
+    return replace(proposal, ticks=ticks)
+
+
+def outline(
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    decision: Decision,
+    unit_scales: Vector,
+    *,
+    attendance: Attendance = ALWAYS,
+) -> Proposal:
+    """The study as it would run, with this noise of one response and ticks still to be drawn."""
+    scheduled, num_records = is_scheduled(settings), decision.num_records
     groups, rates = groups_of(settings), _rates(settings, num_records)
-    algorithm = simulated(algorithm_of(settings, public.feature_map.num_features, decision))
+    algorithm = simulated(algorithm_of(settings, feature_map.num_features, decision))
     if isinstance(algorithm, Asynchronous) and algorithm.counted and not scheduled:
         # What a run counts comes to the frequencies that are expected.
         shares = attendance.shares(len(num_records))[[group[0] for group in groups]]
         algorithm = replace(algorithm, counted=False, frequency=rates * shares)
-    ticks = None
-    known = settings.seed is not None and settings.algorithm.initiative == "learner"
-    if known and isinstance(algorithm, Asynchronous):
-        ticks = slots_of(islice(plan.ticks(), plan.horizon), groups)
     return Proposal(
         algorithm=algorithm,
         num_records=np.array(num_records, dtype=np.float64),
-        unit_scales=_unit_scales(plan, public, num_records),
+        unit_scales=unit_scales,
         clip=decision.clip,
         split="schedule" if scheduled else "horizon",
         rates=rates,
-        ticks=ticks,
+        asks_everyone=decision.asks_everyone,
         attendance=_of_groups(attendance, groups),
     )
 
 
-def _unit_scales(plan: Plan, public: PublicSide, num_records: Sequence[int]) -> Vector:
+def _unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
     """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard."""
-    domain = public.feature_map.domain
     units = [
-        plan_noise(replace(terms, responses=1), domain, num_records=n_i).noise_scale
+        plan_noise(replace(terms, responses=1), feature_map.domain, num_records=n_i).noise_scale
         for terms, n_i in zip(
-            plan.terms(public.feature_map, study_id="forecast"), num_records, strict=True
+            plan.terms(feature_map, study_id="forecast"), plan.decision.num_records, strict=True
         )
     ]
     own = own_index(plan.settings)

@@ -20,29 +20,39 @@ goes on through the owners' records, which lie before the public ones in the ord
 Owner i's best model is then off by a step :math:`\delta_i` of that walk: its targets are shifted by
 :math:`x^\top\delta_i` (squared loss only; for classes a drift is only warned of).
 
+Where neither labels nor a drift tell that owners differ, parts of one table differ by chance only.
+A choice that must also hold for owners that differ *assumes* a difference: each owner's mean
+gradient is off by a constant of its own, a tenth of what single records' gradients differ by,
+weighted to cancel over all owners. (Counties of one state and years of one lender differ by 0.02 to
+0.26 in that unit.) Without it horizons come out too short, and steps too long for owners that
+differ.
+
 Nothing private is looked at: groups come from the public table, n_i are public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from common.arrays import Matrix, Vector
+from common.arrays import Labels, Matrix, Vector
 from common.terms import Records
-from learner.forecast.groups import PublicGroups
-from learner.forecast.world import Mixture, World
+from learner.simulated.groups import PublicGroups
+from learner.simulated.world import Mixture, World
 
 __all__ = ["are_certain", "play_owners"]
 
 
 UNKNOWN = -1
 # Records that answer for one owner where answers need records; first-order exact, see `offsets`.
-PLAYED_RECORDS = 1500
+PLAYED_RECORDS = 600
+# The same of all owners together, and the fewest of one.
+ALL_PLAYED_RECORDS, FEWEST_PLAYED_RECORDS = 18_000, 50
 # Records of all owners together where fitness needs records.
-JUDGING_RECORDS = 12_000
+JUDGING_RECORDS, JUDGING_FACTOR = 12_000, 8
+# What owners differ by where it is assumed, in deviations of a single record's gradient.
+ASSUMED_DIFFERENCE = 0.1
 # Steps of the walk through each table.
 WALK_STEPS = 24
 
@@ -59,6 +69,8 @@ def play_owners(
     num_records: Vector,
     *,
     known: Sequence[int | None] = (),
+    assumes_difference: bool = False,
+    played: int = PLAYED_RECORDS,
     rng: np.random.Generator,
 ) -> World:
     """A world in which public records play the owners.
@@ -67,6 +79,8 @@ def play_owners(
       public: The public records in groups.
       num_records: Each owner's n_i, shape (N,).
       known: The group that each owner is known to be, None where it is not known.
+      assumes_difference: Whether owners differ where nothing tells by how much.
+      played: Records that answer for one owner where answers need records; fewer are quicker.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
     Raises:
@@ -75,18 +89,15 @@ def play_owners(
     weights = num_records / num_records.sum()
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
-    walks = public.labels is None and public.model.loss.is_quadratic
+    walks = public.labels is None and public.problem.loss.is_quadratic
     walk = public.walk if walks else None
     # Where the order tells how owners differ, parts would count the same difference twice.
     dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
-    own = _own_weights(public, num_records, dealt, rng=rng)
-    every = np.full(len(public.records), 1.0 / len(public.records))
-    # Where all groups are known, all of them together are known better than the public mean.
-    centre = weights @ own if all(sure) else every
+    rows = _own_rows(public, num_records, dealt, rng=rng)
     share = np.array(
         [
-            _share(public, n_i, g, own_i, sure=is_sure)
-            for n_i, g, own_i, is_sure in zip(num_records, dealt, own, sure, strict=True)
+            _share(public, n_i, g, own.size, sure=is_sure)
+            for n_i, g, own, is_sure in zip(num_records, dealt, rows, sure, strict=True)
         ]
     )
     shifts = np.zeros((len(num_records), public.records.features.shape[1]))
@@ -94,10 +105,15 @@ def play_owners(
         shifts = _walk(public, walk, num_records, rng=rng)
     mixture = Mixture(
         public=public,
-        weights=(1 - share)[:, None] * centre + share[:, None] * own,
+        centre=_centre(public, rows, weights if all(sure) else None),
+        rows=rows,
+        share=share,
         shifts=shifts,
     )
-    return _world_of(mixture, weights, rng=rng)
+    differences = None
+    if assumes_difference and public.labels is None and walk is None:
+        differences = _draw_differences(public, weights, rng=rng)
+    return _world_of(mixture, weights, differences, played=played, rng=rng)
 
 
 def are_certain(public: PublicGroups, num_records: Vector, known: Sequence[int | None]) -> bool:
@@ -123,26 +139,43 @@ def _deal(
     return [next(cards) if g is None else g for g in given]
 
 
-def _own_weights(
+def _own_rows(
     public: PublicGroups,
     num_records: Vector,
     dealt: Sequence[int],
     *,
     rng: np.random.Generator,
-) -> Matrix:
-    """Weights of each owner's own records, shape (N, n): its group, or as many of it as it has."""
-    own = np.zeros((len(dealt), len(public.records)))
-    for i, (g, n_i) in enumerate(zip(dealt, num_records, strict=True)):
+) -> list[Labels]:
+    """The rows of each owner's own records: its group's, or as many of them as it has."""
+    own = []
+    for g, n_i in zip(dealt, num_records, strict=True):
         rows = np.arange(len(public.records)) if g == UNKNOWN else public.groups[g]
         if n_i < rows.size:
             rows = rng.choice(rows, size=int(n_i), replace=False)
-        own[i, rows] = 1.0 / rows.size
+        elif g == UNKNOWN:
+            rows = rows[:0]  # all of them: nothing of its own
+        own.append(rows)
     return own
 
 
-def _share(public: PublicGroups, n_i: float, group: int, own: Vector, *, sure: bool) -> float:
-    """The s_i of the mixture."""
-    m = int(np.count_nonzero(own))
+def _centre(public: PublicGroups, rows: Sequence[Labels], shares: Vector | None) -> Vector:
+    """Weights of the records in P-bar, shape (n,).
+
+    Where all groups are known, all of them together are known better than the public mean.
+    """
+    n = len(public.records)
+    if shares is None:
+        return np.full(n, 1.0 / n)
+    centre = np.zeros(n)
+    for own, part in zip(rows, shares, strict=True):
+        centre[own] += part / own.size
+    return centre
+
+
+def _share(public: PublicGroups, n_i: float, group: int, m: int, *, sure: bool) -> float:
+    """The s_i of the mixture, for m records of its own."""
+    if m == 0:
+        return 0.0
     chance = public.trace / m
     if group == UNKNOWN:
         beyond, seen = 0.0, chance
@@ -153,6 +186,14 @@ def _share(public: PublicGroups, n_i: float, group: int, own: Vector, *, sure: b
     else:
         beyond, seen = public.difference, public.difference + chance
     return float(np.sqrt(min(1.0, (beyond + public.trace / n_i) / seen)))
+
+
+def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.Generator) -> Matrix:
+    """What each owner's mean gradient is assumed to be off by, shape (N, p)."""
+    root = public.gradient_root
+    drawn = rng.standard_normal((weights.size, len(root))) @ root
+    differences: Matrix = ASSUMED_DIFFERENCE * (drawn - weights @ drawn)
+    return differences
 
 
 def _walk(
@@ -171,28 +212,38 @@ def _walk(
     return shifts
 
 
-def _world_of(mixture: Mixture, weights: Vector, *, rng: np.random.Generator) -> World:
+def _world_of(
+    mixture: Mixture,
+    weights: Vector,
+    differences: Matrix | None,
+    *,
+    played: int,
+    rng: np.random.Generator,
+) -> World:
     """The world of a mixture: exact for squared loss, else of drawn records."""
-    model, owners = mixture.public.model, range(weights.size)
-    shards = [mixture.drawn(owner, PLAYED_RECORDS, rng=rng) for owner in owners]
-    if model.loss.is_quadratic:
+    public, owners = mixture.public, range(weights.size)
+    size = min(played, PLAYED_RECORDS, ALL_PLAYED_RECORDS // weights.size)
+    size = max(size, FEWEST_PLAYED_RECORDS)
+    shards = [mixture.drawn(owner, size, rng=rng) for owner in owners]
+    if public.problem.loss.is_quadratic:
         return World(
-            model=model,
+            problem=public.problem,
             weights=weights,
             shards=shards,
             moments=mixture.moments(),
             judging=[_sketch(np.tensordot(weights, mixture.second, axes=1))],
-            theta_alone=np.stack([model.optimum(_sketch(own)) for own in mixture.second]),
+            learning=[_sketch(own) for own in mixture.second],
             mixture=mixture,
+            differences=differences,
         )
-    everyone = replace(mixture, weights=(weights @ mixture.weights)[None])
-    alone = [mixture.drawn(owner, JUDGING_RECORDS // 2, rng=rng) for owner in owners]
+    judging = min(JUDGING_RECORDS, JUDGING_FACTOR * size)
     return World(
-        model=model,
+        problem=public.problem,
         weights=weights,
         shards=shards,
         moments=None,
-        judging=[everyone.drawn(0, JUDGING_RECORDS, rng=rng)],
-        theta_alone=np.stack([model.optimum(own) for own in alone]),
+        judging=[public.drawn(mixture.together(weights), judging, rng=rng)],
+        learning=[mixture.drawn(owner, judging // 2, rng=rng) for owner in owners],
         mixture=mixture,
+        differences=differences,
     )

@@ -5,9 +5,8 @@ import pytest
 
 from common.config import check_settings
 from common.privacy import plan_noise
-from learner.forecast.proposal import propose
 from learner.planning.plan import Decision, Plan
-from learner.planning.public_side import PublicSide
+from learner.planning.proposal import propose
 from learner.planning.settings import StudySettings
 from learner.simulated.schedules import Attendance
 
@@ -30,8 +29,7 @@ def settings_of(**changes):
 
 
 def proposal_of(feature_map, settings, *, decision=DECISION, **options):
-    public = PublicSide(feature_map=feature_map, records=None)
-    return propose(settings, public, num_records=COUNTS, seed=5, decision=decision, **options)
+    return propose(settings, feature_map, decision, seed=5, **options)
 
 
 @pytest.mark.parametrize("split", ["horizon", "schedule"])

@@ -6,15 +6,16 @@ import pytest
 from common.errors import InputError
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.forecast.groups import NOTABLE_DRIFT, Model, PublicGroups, drift
-from learner.forecast.playing import are_certain, play_owners
-from learner.forecast.world import World
+from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
+from learner.simulated.playing import are_certain, play_owners
+from learner.simulated.problem import Problem
+from learner.simulated.world import World
 
 P = 4
 
 
-def model_of(name="squared"):
-    return Model(
+def problem_of(name="squared"):
+    return Problem(
         loss=LOSSES[name].example(), regulariser=Regulariser(coefficient=1e-5), theta_max=2.0
     )
 
@@ -41,7 +42,7 @@ def joined(shards):
 
 def groups_of(shards, *, name="squared"):
     labels = np.repeat(np.arange(len(shards)), [len(s) for s in shards])
-    return PublicGroups(model=model_of(name), records=joined(shards), labels=labels)
+    return PublicGroups(problem=problem_of(name), records=joined(shards), labels=labels)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.15])
@@ -54,7 +55,7 @@ def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
         world = play_owners(public, np.full(4, float(size)), rng=np.random.default_rng(seed))
         forecast.append(world.relative_fitness_alone.mean())
         shards = records_of([size] * 4, spread=spread, seed=1000 + seed)
-        real.append(World.of(shards, model_of()).relative_fitness_alone.mean())
+        real.append(World.of(shards, problem_of()).relative_fitness_alone.mean())
     assert np.median(forecast) == pytest.approx(np.median(real), rel=0.45)
 
 
@@ -71,7 +72,7 @@ def test_a_known_group_plays_its_owner():
         [Records(features=s.features[:600], targets=s.targets[:600]) for s in shards]
     )
     rng = np.random.default_rng(1)
-    real = World.of(shards[:3], model_of()).relative_fitness_alone
+    real = World.of(shards[:3], problem_of()).relative_fitness_alone
     known = play_owners(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng)
     assert known.relative_fitness_alone == pytest.approx(real, rel=0.35)
     assert np.ptp(np.log(real)) > 0.5  # else any deal would do
@@ -88,22 +89,22 @@ def test_played_gradients_are_those_of_the_whole_distribution(name, clip):
     slots = np.array([0, 1])
     answers = world.gradients(clip)(slots, np.tile(anchor, (2, 1)))
     for owner in slots:
-        weights = world.mixture.weights[owner]
-        exact = weights @ public.model.gradients(anchor, world.mixture.records_of(owner), clip)
+        weights = world.mixture.weights_of(owner)
+        exact = weights @ public.problem.gradients(anchor, public.records, clip)
         assert answers[owner] == pytest.approx(exact, abs=1e-9)
     # Away from the anchor drawn records answer nearly as the whole distribution does.
     away = 0.5 * anchor
     answers = world.gradients(clip)(slots, np.tile(away, (2, 1)))
     for owner in slots:
-        weights = world.mixture.weights[owner]
-        exact = weights @ public.model.gradients(away, world.mixture.records_of(owner), clip)
+        weights = world.mixture.weights_of(owner)
+        exact = weights @ public.problem.gradients(away, public.records, clip)
         assert answers[owner] == pytest.approx(exact, abs=0.05 * np.abs(exact).max())
 
 
 def test_moments_and_records_of_a_world_agree_on_fitness():
     public = groups_of(records_of([500] * 4, spread=0.2, seed=5))
     world = play_owners(public, np.array([500.0, 1500.0]), rng=np.random.default_rng(3))
-    weights = world.weights @ world.mixture.weights
+    weights = world.mixture.together(world.weights)
     theta = np.array([0.1, 0.2, -0.3, 0.4])
     residuals = public.records.targets - public.records.features @ theta
     exact = weights @ residuals**2 + 1e-5 * theta @ theta
@@ -133,7 +134,7 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     still = x @ [0.6, -0.4, 0.3, 0.1] + rng.normal(0, 0.5, n)
     moving = still + np.einsum("ij,ij->i", x, path)
     steady, drifting = (
-        PublicGroups(model=model_of(), records=Records(features=x, targets=y), labels=None)
+        PublicGroups(problem=problem_of(), records=Records(features=x, targets=y), labels=None)
         for y in (still, moving)
     )
     assert steady.walk is None
@@ -151,10 +152,10 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
 def test_drift_between_labelled_groups_is_no_drift():
     shards = records_of([500] * 6, spread=0.5, seed=7)
     labelled = groups_of(shards)
-    ordered = PublicGroups(model=model_of(), records=joined(shards), labels=None)
+    ordered = PublicGroups(problem=problem_of(), records=joined(shards), labels=None)
     assert drift(labelled) < NOTABLE_DRIFT < drift(ordered)
 
 
 def test_fewer_records_than_features_are_refused():
-    with pytest.raises(InputError, match="3 public records for 4 features"):
+    with pytest.raises(InputError, match="got 3 for 4 features"):
         groups_of(records_of([3], spread=0.0, seed=8))

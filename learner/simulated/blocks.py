@@ -1,0 +1,140 @@
+"""Runs in blocks: those of a block are of one world and ask the same owner at each tick.
+
+A tick is then a few products of stacked matrices for all blocks, whatever the number of worlds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Matrix, Slots, Vector
+from learner.algorithms.clocks import Groups
+from learner.simulated.replicates import GradientFunction
+from learner.simulated.world import World
+
+__all__ = ["block_gradients"]
+
+Stack = NDArray[np.float64]
+_Answer = Callable[[Slots, Stack], Stack]
+"""(owners (B,), models (B, R, p)) -> mean gradients, shape (B, R, p)."""
+
+
+def block_gradients(
+    worlds: Sequence[World],
+    *,
+    blocks: int,
+    clip: float | Vector | None,
+    groups: Groups = (),
+) -> GradientFunction:
+    """The owners' exact mean gradients in runs of blocks, consecutive ones for each world.
+
+    Args:
+      worlds: The worlds, in each of which owners answer from equally many records.
+      blocks: Blocks of each world.
+      clip: The L1 norm that gradients are scaled down to: of all runs, or of each run of a block,
+        shape (R,); None for the domain's bound.
+      groups: Owners that are asked at the same time.
+    """
+    of_block = np.repeat(np.arange(len(worlds)), blocks)
+    asks_moments = worlds[0].moments is not None and clip is None
+    answer = _moments(worlds, of_block) if asks_moments else _records(worlds, of_block, clip)
+    lacking = _lacking(worlds, clip, asks_moments=asks_moments)  # (W, N, R or 1, p)
+    shares = worlds[0].weights
+
+    def asked(owners: Slots, thetas: Stack) -> Stack:
+        answers = answer(owners, thetas)
+        if lacking is not None:
+            answers += lacking[of_block, owners]
+        return answers
+
+    members = [np.array(group) for group in groups]
+    size = max(map(len, members), default=0)
+
+    def together(slots: Slots, thetas: Stack) -> Stack:
+        total = np.zeros_like(thetas)
+        for place in range(size):
+            owners = np.array([members[g][place % len(members[g])] for g in slots])
+            parts = np.array(
+                [
+                    shares[members[g][place]] / shares[members[g]].sum()
+                    if place < len(members[g])
+                    else 0.0
+                    for g in slots
+                ]
+            )
+            total += parts[:, None, None] * asked(owners, thetas)
+        return total
+
+    def gradients(slots: Slots, thetas: Matrix) -> Matrix:
+        stacked = thetas.reshape(len(of_block), -1, thetas.shape[1])
+        first = slots[:: stacked.shape[1]]
+        page = together(first, stacked) if groups else asked(first, stacked)
+        return page.reshape(thetas.shape)
+
+    return gradients
+
+
+def _lacking(
+    worlds: Sequence[World], clip: float | Vector | None, *, asks_moments: bool
+) -> NDArray[np.float64] | None:
+    """What owners' answers lack in each world, shape (W, N, R or 1, p); None for nothing."""
+    clips = [None] if asks_moments or clip is None else np.atleast_1d(clip).tolist()
+    found = np.stack(
+        [
+            np.stack([world.lacking(one, asks_moments=asks_moments) for one in clips], axis=1)
+            for world in worlds
+        ]
+    )
+    return found if found.any() else None
+
+
+def _moments(worlds: Sequence[World], of_block: Slots) -> _Answer:
+    """2 (X'X theta - X'y)/n_i."""
+    moments = [world.moments for world in worlds if world.moments is not None]
+    gram = 2.0 * np.stack([each.gram for each in moments])
+    cross = 2.0 * np.stack([each.cross for each in moments])
+
+    def answer(owners: Slots, thetas: Stack) -> Stack:
+        asked: Stack = thetas @ gram[of_block, owners] - cross[of_block, owners][:, None, :]
+        return asked
+
+    return answer
+
+
+def _records(worlds: Sequence[World], of_block: Slots, clip: float | Vector | None) -> _Answer:
+    r"""The mean over records of their gradients, each scaled down to L1 norm C.
+
+    With :math:`u = x/\|x\|_1` a record's share for the slope s is
+    :math:`C u \cdot \mathrm{clip}(s\|x\|_1/C, -1, 1)`.
+    """
+    loss = worlds[0].problem.loss
+    x = np.stack([np.stack([own.features for own in world.shards]) for world in worlds])
+    y = np.stack([np.stack([own.targets for own in world.shards]) for world in worlds])
+    lengths = np.abs(x).sum(axis=3)
+    scaled = x / np.where(lengths > 0, lengths, 1.0)[..., None] / x.shape[2]
+    turned = np.ascontiguousarray(x.swapaxes(2, 3))
+    limits = np.inf if clip is None else np.atleast_1d(clip)[:, None]
+    if loss.is_quadratic:
+        # Slopes times lengths are one product of the models and a constant 1.
+        rows = np.concatenate([turned, -y[..., None, :]], axis=2) * (2.0 * lengths[..., None, :])
+
+    def slopes_of(at: tuple[Slots, Slots], thetas: Stack) -> Stack:
+        if loss.is_quadratic:
+            one = np.ones((*thetas.shape[:2], 1))
+            product: Stack = np.concatenate([thetas, one], axis=2) @ rows[at]
+            return product
+        slopes = loss.slopes(thetas @ turned[at], y[at][:, None, :])
+        slopes *= lengths[at][:, None, :]
+        return slopes
+
+    def answer(owners: Slots, thetas: Stack) -> Stack:
+        at = (of_block, owners)
+        slopes = slopes_of(at, thetas)
+        np.clip(slopes, -limits, limits, out=slopes)
+        asked: Stack = slopes @ scaled[at]
+        return asked
+
+    return answer

@@ -1,0 +1,192 @@
+r"""What is learnt: a loss, a regulariser and a box, and what follows from them.
+
+The optimum over the box is computed to rounding for squared loss, and otherwise to a relative
+fitness of about 1e-9 or better: logistic loss is smooth, and hinge loss is a quadratic program
+whose duality gap says when to stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
+from common.domain import Domain
+from common.errors import InputError
+from common.losses import Hinge, Loss, Regulariser, domain_gradient_bound
+from common.terms import Records
+from learner.algorithms.box_least_squares import box_least_squares
+
+__all__ = ["Problem", "squared_moments"]
+
+
+# The duality gap, relative to the fitness, at which the optimum for hinge loss is accepted.
+HINGE_GAP = 1e-10
+HINGE_STEPS = 200
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    r"""Minimise fitness (2), :math:`f(\theta) = g(\theta) + \frac1n \sum \ell(\theta^\top x, y)`.
+
+    Args:
+      loss: The loss.
+      regulariser: The term g; its coefficient may be 0.
+      theta_max: Half the side of the box of admissible models, L-infinity norm.
+
+    >>> from common.losses import Squared
+    >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.5),
+    ...     theta_max=9.0)
+    >>> records = Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2))
+    >>> problem.fitness(np.array([1.0]), records)
+    3.0
+
+    References: equations (1) and (2) of Farokhi et al. (2021).
+    """
+
+    loss: Loss
+    regulariser: Regulariser
+    theta_max: float
+
+    def fitness(self, theta: Vector, records: Records) -> float:
+        """Fitness (2) of one model of shape (p,) on these records."""
+        mean_loss = self.loss.mean_value(theta, records.features, records.targets)
+        return self.regulariser.value(theta) + mean_loss
+
+    def optimum(self, records: Records) -> Vector:
+        r"""The model of the box with the best fitness on these records, shape (p,).
+
+        .. math:: \theta^* = \arg\min_{\|\theta\|_\infty \le \theta_{max}} f(\theta)
+
+        Raises:
+          InputError: There is no record.
+
+        >>> from common.losses import Squared
+        >>> records = Records(features=np.array([[1.0], [1.0]]), targets=np.array([1.0, 2.0]))
+        >>> g = Regulariser(coefficient=0.0)
+        >>> [Problem(loss=Squared(), regulariser=g, theta_max=box).optimum(records).round(9)
+        ...     for box in (9.0, 1.0)]
+        [array([1.5]), array([1.])]
+        """
+        if len(records) == 0:
+            raise InputError("optimum: got no records; give at least one record")
+        if self.loss.is_quadratic:
+            return _squared_optimum(records, self.regulariser, self.theta_max)
+        if isinstance(self.loss, Hinge):
+            return _hinge_optimum(records, self.regulariser, self.theta_max)
+        if self.loss.curvature is None:
+            raise ValueError(f"optimum: {self.loss.name} loss has kinks; give it its own solver")
+        return _smooth_optimum(records, self)
+
+    def slopes(self, theta: Vector, records: Records, clip: float | None) -> Vector:
+        """The s of each record's gradient s x, scaled down to L1 norm ``clip``, shape (n,)."""
+        slopes = self.loss.slopes(records.features @ theta, records.targets)
+        if clip is None:
+            return slopes
+        with np.errstate(divide="ignore"):
+            largest = clip / np.abs(records.features).sum(axis=1)
+        return np.clip(slopes, -largest, largest)
+
+    def gradients(self, theta: Vector, records: Records, clip: float | None) -> Matrix:
+        """Each record's gradient, scaled down to L1 norm ``clip``, shape (n, p)."""
+        rows: Matrix = self.slopes(theta, records, clip)[:, None] * records.features
+        return rows
+
+    def gradient_bound(self, domain: Domain) -> float:
+        """Xi: the largest L1 norm of an admissible record's gradient in the box."""
+        return domain_gradient_bound(self.loss, domain, theta_max=self.theta_max)
+
+
+def squared_moments(records: Records, regulariser: Regulariser) -> tuple[Matrix, Vector]:
+    """A and b of f = theta'A theta - 2 b'theta + constant."""
+    x, y = records.features, records.targets
+    ridge = regulariser.coefficient * np.eye(x.shape[1])
+    return x.T @ x / len(records) + ridge, y @ x / len(records)
+
+
+def _squared_optimum(records: Records, regulariser: Regulariser, theta_max: float) -> Vector:
+    """The closed form where it lies in the box, else the active-set solution."""
+    A, b = squared_moments(records, regulariser)
+    return box_least_squares(A, b, theta_max=theta_max)
+
+
+def _smooth_optimum(records: Records, problem: Problem) -> Vector:
+    """Quasi-Newton in the box with the exact gradient."""
+    x, y, box = records.features, records.targets, problem.theta_max
+
+    def value_and_gradient(theta: Vector) -> tuple[float, Vector]:
+        slope = problem.loss.mean_gradient(theta, x, y)
+        return problem.fitness(theta, records), problem.regulariser.gradient(theta) + slope
+
+    p = x.shape[1]
+    from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
+
+    solution = minimize(
+        value_and_gradient,
+        np.zeros(p),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-box, box)] * p,
+        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 30},
+    )
+    return np.asarray(solution.x, dtype=np.float64)
+
+
+def _hinge_optimum(records: Records, regulariser: Regulariser, theta_max: float) -> Vector:
+    r"""A primal-dual interior point of the quadratic program with slack variables xi.
+
+    Minimise :math:`n c\,\theta^\top\theta + \sum_r \xi_r` with :math:`\xi \ge 0`,
+    :math:`\xi \ge 1 - Z\theta` (Z has the rows y x) and theta in the box. ``alpha`` are the
+    multipliers of the margins, 1 - alpha those of xi >= 0, ``gamma`` those of the box.
+    """
+    n, p = records.features.shape
+    Z = records.targets[:, None] * records.features
+    curvature = n * regulariser.strong_convexity
+    theta, xi, alpha, gamma = np.zeros(p), np.full(n, 2.0), np.full(n, 0.5), np.ones((2, p))
+    for _ in range(HINGE_STEPS):
+        lower, upper = _hinge_bounds(Z, alpha, theta, regulariser.coefficient, theta_max)
+        if upper - lower <= HINGE_GAP * upper:
+            break
+        margin = xi - 1.0 + Z @ theta
+        room = np.stack([theta_max - theta, theta_max + theta])
+        beta = 1.0 - alpha
+        mu = 0.1 * (margin @ alpha + xi @ beta + np.sum(room * gamma)) / (2 * (n + p))
+        # Newton's equations of the perturbed optimality conditions, reduced to theta.
+        d = 1.0 / (margin + alpha * xi / beta)
+        pull = d * (mu - margin * alpha - alpha * (mu - xi * beta) / beta)
+        push = mu / room - gamma
+        residual = curvature * theta - alpha @ Z + gamma[0] - gamma[1]
+        hessian = (Z.T * (d * alpha)) @ Z + np.diag(curvature + np.sum(gamma / room, axis=0))
+        d_theta = np.linalg.solve(hessian, pull @ Z - residual - push[0] + push[1])
+        d_alpha = pull - d * alpha * (Z @ d_theta)
+        d_xi = (mu - xi * beta + xi * d_alpha) / beta
+        toward = np.stack([d_theta, -d_theta])
+        d_gamma = push + gamma / room * toward
+        step = _longest_step(
+            (margin, d_xi + Z @ d_theta), (xi, d_xi), (room, -toward),
+            (alpha, d_alpha), (beta, -d_alpha), (gamma, d_gamma),
+        )  # fmt: skip
+        theta, xi = theta + step * d_theta, xi + step * d_xi
+        alpha, gamma = alpha + step * d_alpha, gamma + step * d_gamma
+    return theta
+
+
+def _hinge_bounds(
+    Z: Matrix, alpha: Vector, theta: Vector, coefficient: float, theta_max: float
+) -> tuple[float, float]:
+    """A lower bound of the best fitness, by duality from 0 <= alpha <= 1, and theta's fitness."""
+    n = len(alpha)
+    pull = alpha @ Z / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = np.clip(np.nan_to_num(pull / (2 * coefficient)), -theta_max, theta_max)
+    lower = np.mean(alpha) + coefficient * inner @ inner - pull @ inner
+    upper = coefficient * theta @ theta + np.mean(np.maximum(0.0, 1.0 - Z @ theta))
+    return float(lower), float(upper)
+
+
+def _longest_step(*pairs: tuple[NDArray[np.float64], NDArray[np.float64]]) -> float:
+    """The longest step up to 1 that keeps every (value, direction) pair positive, shortened."""
+    ratios = [1.0 / 0.995] + [float(np.max(-change / value)) for value, change in pairs]
+    return 1.0 / max(1.0, max(ratios) / 0.995)

@@ -1,0 +1,275 @@
+"""Owners who answer in a simulation: real records, or mixtures of public ones that play them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Labels, Matrix, Vector
+from common.terms import Records
+from learner.algorithms.clocks import Groups
+from learner.simulated.evaluation import Evaluation
+from learner.simulated.groups import PublicGroups, second_moments
+from learner.simulated.problem import Problem
+from learner.simulated.replicates import (
+    GradientFunction,
+    Moments,
+    moment_gradients,
+    record_gradients,
+)
+
+__all__ = ["Mixture", "World"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class World:
+    """Owners played by public records, or the owners' own records where they are at hand.
+
+    Args:
+      problem: What is learnt.
+      weights: Shares n_i/n of the records, shape (N,).
+      shards: Records that answer for each owner.
+      moments: Each owner's exact moments; None unless the loss is squared.
+      judging: Records on which fitness is judged, as if they were the union.
+      learning: Records from which each owner would learn its own model.
+      mixture: The whole distributions, to which the shards' gradients are corrected at the
+        optimum; None where the shards are everything.
+      differences: What each owner's mean gradient is off by beside that, shape (N, p); None for
+        nothing.
+    """
+
+    problem: Problem
+    weights: Vector
+    shards: Sequence[Records]
+    moments: Moments | None
+    judging: Sequence[Records]
+    learning: Sequence[Records]
+    mixture: Mixture | None = None
+    differences: Matrix | None = None
+
+    @classmethod
+    def of(cls, shards: Sequence[Records], problem: Problem) -> World:
+        """The world of real shards: where they are public, or in an experiment."""
+        sizes = np.array([len(shard) for shard in shards], dtype=np.float64)
+        return cls(
+            problem=problem,
+            weights=sizes / sizes.sum(),
+            shards=shards,
+            moments=Moments.of(shards) if problem.loss.is_quadratic else None,
+            judging=shards,
+            learning=shards,
+        )
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Fitness on the union of the owners."""
+        return Evaluation(shards=self.judging, problem=self.problem)
+
+    @cached_property
+    def theta_alone(self) -> Matrix:
+        """Each owner's own model, shape (N, p)."""
+        return np.stack([self.problem.optimum(own) for own in self.learning])
+
+    @cached_property
+    def relative_fitness_alone(self) -> Vector:
+        """Relative fitness on the union of each owner's own model, shape (N,)."""
+        return self.evaluation.relative_fitness(self.theta_alone)
+
+    def only(self, owners: Sequence[int]) -> World:
+        """The same world with these owners taking part; fitness stays that on all owners."""
+        kept = list(owners)
+        weights = self.weights[kept]
+        moments = self.moments
+        if moments is not None:
+            moments = Moments(gram=moments.gram[kept], cross=moments.cross[kept])
+        return replace(
+            self,
+            weights=weights / weights.sum(),
+            shards=[self.shards[owner] for owner in kept],
+            moments=moments,
+            learning=[self.learning[owner] for owner in kept],
+            mixture=None if self.mixture is None else self.mixture.only(kept),
+            differences=None if self.differences is None else self.differences[kept],
+        )
+
+    def group_gradients(self, groups: Groups, clip: float | None) -> GradientFunction:
+        """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
+        if self.moments is not None and clip is None and self.differences is None:
+            shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
+            merged = Moments(
+                gram=np.stack(
+                    [
+                        np.tensordot(own, self.moments.gram[list(g)], axes=1)
+                        for own, g in zip(shares, groups, strict=True)
+                    ]
+                ),
+                cross=np.stack(
+                    [
+                        own @ self.moments.cross[list(g)]
+                        for own, g in zip(shares, groups, strict=True)
+                    ]
+                ),
+            )
+            return moment_gradients(merged)
+        each = self.gradients(clip)
+        size = max(map(len, groups))
+        # A group's members in rows, filled up with its first at weight 0.
+        members = np.array([[*g, *[g[0]] * (size - len(g))] for g in groups])
+        share = np.array(
+            [
+                [*self.weights[list(g)] / self.weights[list(g)].sum(), *[0.0] * (size - len(g))]
+                for g in groups
+            ]
+        )
+
+        def answer(slots: Labels, thetas: Matrix) -> Matrix:
+            total = np.zeros_like(thetas)
+            for place in range(size):
+                total += share[slots, place][:, None] * each(members[slots, place], thetas)
+            return total
+
+        return answer
+
+    def gradients(self, clip: float | None) -> GradientFunction:
+        """The owners' exact mean gradients, clipped if they are."""
+        asks_moments = self.moments is not None and clip is None
+        if self.moments is not None and clip is None:
+            answers = moment_gradients(self.moments)
+        else:
+            answers = record_gradients(self.shards, loss=self.problem.loss, clip=clip)
+        lacking = self.lacking(clip, asks_moments=asks_moments)
+        if not lacking.any():
+            return answers
+
+        def corrected(slots: Labels, thetas: Matrix) -> Matrix:
+            answer: Matrix = answers(slots, thetas)
+            answer += lacking[slots]
+            return answer
+
+        return corrected
+
+    def lacking(self, clip: float | None, *, asks_moments: bool) -> Matrix:
+        """What each owner's answer from moments or records lacks, shape (N, p)."""
+        if clip not in self._offsets:
+            offsets = np.zeros((len(self.weights), self.judging[0].features.shape[1]))
+            if self.mixture is not None and not asks_moments:
+                offsets = self.mixture.offsets(self.shards, clip)
+            self._offsets[clip] = (
+                offsets if self.differences is None else offsets + self.differences
+            )
+        return self._offsets[clip]
+
+    @cached_property
+    def _offsets(self) -> dict[float | None, Matrix]:
+        """What was computed of them."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mixture:
+    r"""Each owner's distribution over public records, their targets shifted by x'delta_i.
+
+    :math:`P_i = (1 - s_i)\,\bar P + s_i\,P_g`, where all of P_g's rows weigh the same.
+
+    Args:
+      public: The public records.
+      centre: Weights of the records in P-bar, shape (n,), summing to 1.
+      rows: The rows of each owner's P_g, none where s_i is 0.
+      share: The s_i, shape (N,).
+      shifts: The delta_i, shape (N, p).
+    """
+
+    public: PublicGroups
+    centre: Vector
+    rows: Sequence[Labels]
+    share: Vector
+    shifts: Matrix
+
+    def only(self, owners: Sequence[int]) -> Mixture:
+        """The distributions of these owners."""
+        return replace(
+            self,
+            rows=[self.rows[owner] for owner in owners],
+            share=self.share[list(owners)],
+            shifts=self.shifts[list(owners)],
+        )
+
+    def weights_of(self, owner: int) -> Vector:
+        """Weights of the public records for this owner, shape (n,), summing to 1."""
+        weights: Vector = (1.0 - self.share[owner]) * self.centre
+        if len(self.rows[owner]):
+            weights[self.rows[owner]] += self.share[owner] / len(self.rows[owner])
+        return weights
+
+    def together(self, shares: Vector) -> Vector:
+        """Weights of the public records for all owners as one, shape (n,)."""
+        weights: Vector = float(shares @ (1.0 - self.share)) * self.centre
+        for rows, part in zip(self.rows, shares * self.share, strict=True):
+            if len(rows):
+                weights[rows] += part / len(rows)
+        return weights
+
+    def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
+        """What the shards' mean gradients lack at the optimum, shape (N, p)."""
+        problem, anchor = self.public.problem, self.public.theta_optimal
+        records, missing = self.public.records, np.empty_like(self.shifts)
+        still = problem.slopes(anchor, records, clip)
+        x = records.features
+        centre = (self.centre * still) @ x
+        for owner, shard in enumerate(shards):
+            share, rows = self.share[owner], self.rows[owner]
+            if self.shifts[owner].any():
+                moved = problem.slopes(anchor, self._shifted(owner), clip)
+                whole = (self.weights_of(owner) * moved) @ x
+            else:
+                whole = (1.0 - share) * centre
+                if len(rows):
+                    whole = whole + share * (still[rows] @ x[rows]) / len(rows)
+            own = problem.slopes(anchor, shard, clip) @ shard.features / len(shard)
+            missing[owner] = whole - own
+        return missing
+
+    @cached_property
+    def second(self) -> NDArray[np.float64]:
+        """Second moments of features and target of each owner, shape (N, p + 1, p + 1)."""
+        records = self.public.records
+        even = np.ptp(self.centre) == 0.0
+        centre = self.public.second if even else _weighted(records, self.centre)
+        matrices = []
+        for rows, share, shift in zip(self.rows, self.share, self.shifts, strict=True):
+            own = second_moments(_take(records, rows)) if len(rows) else centre
+            # With the target y + x'delta.
+            move = np.eye(len(shift) + 1)
+            move[:-1, -1] = shift
+            matrices.append(move.T @ ((1.0 - share) * centre + share * own) @ move)
+        return np.stack(matrices)
+
+    def moments(self) -> Moments:
+        """Each owner's moments."""
+        return Moments(gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy())
+
+    def drawn(self, owner: int, size: int, *, rng: np.random.Generator) -> Records:
+        """Systematically drawn records, spread evenly over margins and targets."""
+        drawn = self.public.drawn(self.weights_of(owner), size, rng=rng)
+        shift = drawn.features @ self.shifts[owner]
+        return Records(features=drawn.features, targets=drawn.targets + shift)
+
+    def _shifted(self, owner: int) -> Records:
+        """All public records with this owner's targets."""
+        x = self.public.records.features
+        return Records(features=x, targets=self.public.records.targets + x @ self.shifts[owner])
+
+
+def _weighted(records: Records, weights: Vector) -> Matrix:
+    """Second moments of features and target under these weights."""
+    rows = np.column_stack([records.features, records.targets])
+    second: Matrix = (rows * weights[:, None]).T @ rows
+    return second
+
+
+def _take(records: Records, rows: Labels) -> Records:
+    return Records(features=records.features[rows], targets=records.targets[rows])
