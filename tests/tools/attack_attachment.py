@@ -43,7 +43,7 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import train
 from owner.attaching import Attachment, open_attachment
-from owner.ledger_rows import read_studies
+from owner.ledger_reading import read_studies
 
 HORIZON, THETA_MAX = 12, 2.0
 DEADLINE, PATIENCE = 1.0, 2.5
