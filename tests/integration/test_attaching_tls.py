@@ -332,7 +332,7 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
     path = settings_file("owner-a", ours / "owner-a")
     complained = threading.Event()
 
-    def warn(_: SlowLog, sentence: str) -> None:
+    def warn(_: SlowLog, sentence: str, **__: object) -> None:
         if "not of our CA" in sentence:
             complained.set()
 

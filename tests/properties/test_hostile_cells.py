@@ -7,6 +7,7 @@ import datetime as dt
 import logging
 import random
 import sys
+import time
 import timeit
 import unicodedata
 import uuid
@@ -434,6 +435,7 @@ def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader: str) -> 
 
 
 def test_no_long_text_makes_an_enrolment_slower(tmp_path: Path) -> None:
+    """In processor time: waiting for the disk, the same for all, spreads by more than a cell."""
     cells = ["x" * 10_000, *long_texts(10_000)[::60]]
     tables = [
         pd.DataFrame({"cell": ["36"] * 199 + [cell], **beside(pd.Series(range(200)))})
@@ -441,7 +443,7 @@ def test_no_long_text_makes_an_enrolment_slower(tmp_path: Path) -> None:
     ]
     settings = {"name": "o", "policy": {"epsilon_per_study": 9, "epsilon_lifetime": 9}}
     feature_map = MAPS["category"]
-    taken: list[list[float]] = []
+    taken: list[float] = []
     for i, table in enumerate(tables):
         table.to_parquet(tmp_path / f"{i}.parquet")
 
@@ -452,11 +454,11 @@ def test_no_long_text_makes_an_enrolment_slower(tmp_path: Path) -> None:
         owner = open_owner(loaded, base=tmp_path, insecure_noise_seed=None)
         try:
             asked = terms(feature_map)
-            taken.append(
-                [timeit.timeit(lambda: owner.enroll(asked, learner="anonymous"), number=1)]
-            )
+            began = time.thread_time()
+            owner.enroll(asked, learner="anonymous")
+            taken.append(time.thread_time() - began)
         finally:
             owner.stop()
-        return taken[-1][0]
+        return taken[-1]
 
     assert slowest_against_ordinary(measure, len(cells), allowed=1.5) <= 1.5
