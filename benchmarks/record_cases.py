@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
 from common.losses import LOSSES, Regulariser, domain_gradient_bound
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
 from learner.simulated.evaluation import Evaluation

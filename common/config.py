@@ -90,7 +90,6 @@ def parse_epsilon(value: object) -> Fraction:
 
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
-# The name of a study, an owner or a learner: it also names folders and stands in certificates.
 
 
 def check_address(text: str) -> str:

@@ -28,6 +28,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from common.arrays import Matrix
 from common.config import Positive, Settings
+from common.domain import Domain
 from common.errors import InputError
 from common.fitting import (
     Bound,
@@ -35,16 +36,11 @@ from common.fitting import (
     ColumnRule,
     Number,
     TargetRule,
-    fit_column,
-    fit_rotation,
-    fit_target,
-    tidy,
 )
-from common.losses import Domain
 from common.tables import TableSource
 from common.terms import Records
 
-__all__ = ["CONSTANT", "FeatureMap", "FeatureSettings", "fit_feature_map", "load_feature_map"]
+__all__ = ["CONSTANT", "FeatureMap", "FeatureSettings", "load_feature_map"]
 
 
 CONSTANT = "constant"
@@ -305,106 +301,3 @@ def load_feature_map(path: Path) -> FeatureMap:
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a feature map's JSON text") from None
     return FeatureMap.from_json(text, where=str(path))
-
-
-def fit_feature_map(
-    table: pd.DataFrame, settings: FeatureSettings, *, source: str, private: bool = False
-) -> FeatureMap:
-    """The feature map of public records; equal records give equal maps.
-
-    Args:
-      table: The public records, raw.
-      settings: How to fit.
-      source: The file that they are from; its name is noted in the map, its folder is not.
-      private: True when some owner's records are among them; the map says so for ever.
-
-    Raises:
-      InputError: A column is missing, the target cannot be read, or the records are too few.
-    """
-    where = Path(source).name
-    names = _input_names(table, settings, where)
-    raw_target = table[str(settings.target)]
-    target = fit_target(
-        raw_target, positive=settings.positive, coverage=settings.coverage, where=where
-    )
-    table = table[~np.isnan(target.raw(raw_target))]
-    rules, dropped = _fit_columns(table, names, target, settings)
-    if not rules:
-        raise InputError(f"{where}: no input column varies among the public records")
-    z = np.stack([rule.standardised(table[rule.name]) for rule in rules], axis=1)
-    rotation = None
-    if settings.components is not None or settings.whiten:
-        rotation = fit_rotation(
-            z, components=settings.components, whiten=settings.whiten, where=where
-        )
-    features = z if rotation is None else z @ rotation.T
-    num_features = features.shape[1] + settings.intercept
-    if len(table) < num_features:
-        raise InputError(
-            f"{where}: {len(table)} public records for {num_features} features; give more public "
-            "records or fewer components"
-        )
-    bounds = np.quantile(np.abs(features), settings.coverage, axis=0)
-    return FeatureMap(
-        source=where,
-        source_kind="private" if private else "public",
-        num_public_records=len(table),
-        target=target,
-        intercept=settings.intercept,
-        l1_radius=_radius(np.clip(features, -bounds, bounds), settings, where),
-        bounds=tuple(map(tidy, bounds)),
-        columns=tuple(rules),
-        rotation=None if rotation is None else tuple(tuple(map(tidy, row)) for row in rotation),
-        dropped=dropped,
-    )
-
-
-def _radius(features: Matrix, settings: FeatureSettings, where: str) -> float | None:
-    """The bound on the L1 norm of clamped features and the constant, None for none."""
-    if settings.l1_radius is not None:
-        if not settings.l1_radius > settings.intercept:
-            raise InputError(
-                f"{where}: l1_radius: got {settings.l1_radius}, expected more than 1: the constant "
-                "feature counts"
-            )
-        return settings.l1_radius
-    if settings.l1_coverage == 1.0:
-        return None
-    norms = np.abs(features).sum(axis=1) + settings.intercept
-    return tidy(np.quantile(norms, settings.l1_coverage))
-
-
-def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> list[str]:
-    """The input columns that the settings ask for, all of them in the table."""
-    inputs = settings.columns if settings.columns is not None else list(map(str, table.columns))
-    for name in (settings.target, *inputs, *settings.drop, *settings.categorical):
-        if name not in table.columns:
-            raise InputError(
-                f"{where}: no column {name!r} among the public records; "
-                "give a file with the study's columns"
-            )
-    left_out = {settings.target, *settings.drop}
-    return list(dict.fromkeys(name for name in inputs if name not in left_out))
-
-
-def _fit_columns(
-    table: pd.DataFrame, names: list[str], target: TargetRule, settings: FeatureSettings
-) -> tuple[list[ColumnRule], dict[str, str]]:
-    """The rule of each column that says something, and why the others do not."""
-    targets = target.scaled(target.raw(table[target.name]))
-    rules: list[ColumnRule] = []
-    dropped: dict[str, str] = {}
-    for name in names:
-        fitted = fit_column(
-            table[name],
-            targets,
-            coverage=settings.coverage,
-            order=settings.category_order,
-            max_categories=settings.max_categories,
-            categorical=name in settings.categorical,
-        )
-        if isinstance(fitted, str):
-            dropped[name] = fitted
-        else:
-            rules.append(fitted)
-    return rules, dropped

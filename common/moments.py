@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import Matrix, Vector
-from common.losses import Domain
+from common.domain import Domain
 
 __all__ = ["moments_change", "pack_moments", "packed_length", "unpack_moments"]
 

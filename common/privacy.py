@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from common.losses import Domain
+from common.domain import Domain
 from common.releases import release_of
 from common.terms import StudyTerms
 

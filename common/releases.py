@@ -10,15 +10,14 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.losses import LOSSES, Domain, domain_gradient_bound, loss_of, rounded_gradient
+from common.arrays import Vector
+from common.domain import Domain
+from common.losses import LOSSES, domain_gradient_bound, loss_of, rounded_gradient
 from common.moments import moments_change, pack_moments, packed_length
 from common.terms import StudyTerms
 
 __all__ = ["GRADIENT", "MOMENTS", "RELEASES", "Release", "gradient_bound", "release_of"]
-
-Vector = NDArray[np.float64]
 
 
 class Release(ABC):

@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
-from common.errors import BudgetSpentError, BusyError
+from common.errors import BusyError
 from common.features import FeatureMap
 from common.privacy import rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from owner.access import Access
 from owner.core import Step, check_theta, exact_answer, next_step, release, theta_digest
 from owner.ledger import Ledger
-from owner.ledger_rows import StudyEntry, epsilon_uncounted
+from owner.ledger_rows import StudyEntry
+from owner.lifetime import Lifetime
 from owner.listening import Listening, ListeningSettings
 from owner.mechanism import NoiseFactory
 from owner.open_study import StudyMaker
@@ -77,11 +77,7 @@ class DataOwner:
         )
         self._studies = Studies(ledger, self._maker)
         self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
-        # What is known of kappa today counts for the studies of yesterday too.
-        uncounted = epsilon_uncounted(ledger.studies(), kappa=policy.kappa)
-        self._lifetime = policy.epsilon_lifetime - uncounted
-        # A lifetime budget that was lowered after it was promised away.
-        self._overcommitted = ledger.epsilon_held() > self._lifetime
+        self._lifetime = Lifetime(ledger, policy)
 
     @property
     def access(self) -> Access:
@@ -92,14 +88,14 @@ class DataOwner:
         """What the owner is and what it would agree to."""
         self._access.admit_query(learner)
         with self._studies.lock:
-            left = self._lifetime - self._ledger.epsilon_held()
+            left = self._lifetime.left()
         return OwnerDescription(
             name=self._name,
             num_records=self._table.num_records,
             columns=self._table.columns,
             feature_map_digest=self._pinned_map.digest if self._pinned_map else "",
             epsilon_per_study=self._policy.epsilon_per_study,
-            epsilon_left=rounded_down(max(left, Fraction(0))),
+            epsilon_left=rounded_down(left),
             losses=self._policy.losses,
         )
 
@@ -144,7 +140,7 @@ class DataOwner:
             if step is Step.REPLAY:
                 stored = np.frombuffer(entry.account.last_response, dtype="<f8")
                 return _response(query, stored)
-            self._check_lifetime(entry)
+            self._lifetime.check_response(entry)
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)
             stored_bytes = response.astype("<f8").tobytes()
@@ -200,8 +196,7 @@ class DataOwner:
     def epsilon_left(self) -> float:
         """What is left of the lifetime budget."""
         with self._studies.lock:
-            left = self._lifetime - self._ledger.epsilon_held()
-        return max(float(left), 0.0)
+            return float(self._lifetime.left())
 
     def stop(self) -> None:
         """Stop drawing noise and release the ledger."""
@@ -217,7 +212,7 @@ class DataOwner:
         self._maker.check(terms, learner)
         with self._studies.lock:
             # Asked again when the budget is reserved; here it spares the work of a vain enrolment.
-            self._ledger.check_left(terms.epsilon, lifetime=self._lifetime)
+            self._ledger.check_left(terms.epsilon, lifetime=self._lifetime.epsilon)
         study = self._maker.prepare(terms)
         dropped = [study]
         try:
@@ -228,21 +223,12 @@ class DataOwner:
                         learner=learner,
                         noise_scale=study.plan.noise_scale,
                         insecure_noise=self._insecure_noise,
-                        lifetime=self._lifetime,
+                        lifetime=self._lifetime.epsilon,
                     )
                     dropped = self._studies.hold(terms.study_id, study)
                     log.info("enrolled study %s for learner %s", terms.study_id, learner)
         finally:
             stop_all(dropped)
-
-    def _check_lifetime(self, entry: StudyEntry) -> None:
-        """Refuse a response beyond a lifetime budget that was lowered after its promise."""
-        if self._overcommitted:
-            spent = self._ledger.epsilon_spent() + entry.epsilon / entry.account.promised
-            if spent > self._lifetime:
-                raise BudgetSpentError(
-                    "the owner has lowered its lifetime budget; nothing of it is left"
-                )
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

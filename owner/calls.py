@@ -23,6 +23,7 @@ from common.errors import BusyError, IdentityError, MalformedError, OrderError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
 from owner.service import Method, OwnerService
+from owner.threads import QuickThread, sharing
 
 __all__ = ["Calls", "Context", "as_bytes"]
 
@@ -30,8 +31,9 @@ __all__ = ["Calls", "Context", "as_bytes"]
 Context = Any
 Handler = Callable[[object, Context], Awaitable[None]]
 
-ANSWER_THREADS = 4
 PREPARE_THREADS = 2
+# An owner may take its time to say whether it listens.
+PAUSE_THREADS = 16
 # Calls open at once, of all learners together; each takes some 50 kB.
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
@@ -94,8 +96,10 @@ class Calls:
         self._service = service
         self._idle_seconds = idle_seconds
         self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
-        self._answering = ThreadPoolExecutor(ANSWER_THREADS, thread_name_prefix="answer")
+        # The owner answers one query after another in any case.
+        self._answering = QuickThread("answer")
         self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
+        self._pausing = ThreadPoolExecutor(PAUSE_THREADS, thread_name_prefix="pause")
         # The calls that wait for a message.
         self._waiting: set[asyncio.Timeout] = set()
         self._ending = False
@@ -117,7 +121,8 @@ class Calls:
 
     def close(self) -> None:
         """Start no more work."""
-        for pool in (self._answering, self._preparing):
+        self._answering.stop()
+        for pool in (self._preparing, self._pausing):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _call(self, method: Method, _: object, context: Context) -> None:
@@ -149,11 +154,12 @@ class Calls:
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
         """The reply to one message, by a thread; what may take long does not keep the others."""
-        loop, reply = asyncio.get_running_loop(), self._service.reply
-        quick = partial(reply, method, content, learner, if_quick=True)
-        done = await loop.run_in_executor(self._answering, quick)
+        loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
+        if method.pauses:
+            return await loop.run_in_executor(self._pausing, reply, learner) or b""
+        done = await self._answering.run(partial(reply, learner, if_quick=True))
         if done is None:
-            done = await loop.run_in_executor(self._preparing, reply, method, content, learner)
+            done = await loop.run_in_executor(self._preparing, _shared, partial(reply, learner))
         return done or b""
 
     async def _next(self, context: Context) -> bytes | None:
@@ -177,6 +183,12 @@ class Calls:
                 await context.write(reply)
         except TimeoutError:
             raise OrderError("the replies are not taken; read each before you ask on") from None
+
+
+def _shared(reply: Callable[[], bytes | None]) -> bytes | None:
+    """A reply that takes long, while others are given quick ones."""
+    with sharing():
+        return reply()
 
 
 def identity(context: Context, access: Access) -> str:

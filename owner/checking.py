@@ -267,10 +267,7 @@ def dry_run(
         plan = plan_noise(terms, feature_map.domain, num_records=len(raw))
     except ValueError as error:
         raise RefusedError(str(error)) from None
-    records = None
-    if public is not None:
-        public_table = read_table(TableSource(path=public), base=Path())
-        records = feature_map.apply(public_table, where=str(public))
+    records = None if public is None else _public_records(public, feature_map)
     return DryRun(
         **found,
         feature_map=feature_map,
@@ -281,6 +278,12 @@ def dry_run(
         typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
     )
+
+
+def _public_records(path: Path, feature_map: FeatureMap) -> Records:
+    """The public records of a table."""
+    table = read_table(TableSource(path=path), base=Path())
+    return feature_map.apply(table, where=str(path))
 
 
 def typical_answer(feature_map: FeatureMap, terms: StudyTerms, *, records: Records | None) -> float:

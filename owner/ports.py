@@ -65,16 +65,21 @@ class Port:
             return server, bind(server, setting, address, identity)
 
         self._server, self.number = on_loop(make())
+        self._started = False
 
     def start(self) -> None:
         """Take calls."""
         on_loop(self._server.start())
+        self._started = True
 
     def stop(self, grace: float | None, *, cut_off: float = 5.0) -> None:
         """Take no new call, and let those under way finish for so many seconds.
 
         What does not end when it is cut off does not keep us.
         """
+        if not self._started:
+            # gRPC lets go of the port of a server only if it was started.
+            self.start()
         try:
             on_loop(self._server.stop(grace), timeout=(grace or 0.0) + cut_off)
         except TimeoutError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import resource
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +38,6 @@ log = logging.getLogger("copriv.owner")
 HEALTH = "grpc.health.v1.Health"
 OPTIONS = [*SERVER_OPTIONS, *QUIET_OPTIONS]
 LARGEST_PROBE = 2**16
-# A tenth of Python's own.
-SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,7 @@ def start_owner(
     # What was started is stopped again if anything that follows fails.
     with ExitStack() as stack:
         stack.callback(owner.stop)
-        _share_the_process()
+        _allow_connections()
         counted = OwnerMetrics(owner)
         calls = Calls(OwnerService(owner, counted), idle_seconds=settings.idle_seconds)
         stack.callback(calls.close)
@@ -211,13 +208,8 @@ def _largest_request(settings: OwnerSettings, base: Path) -> int:
     return 2**20 + 2 * max(policy.max_map_bytes, features) + 16 * policy.max_features
 
 
-def _share_the_process() -> None:
-    """Let neither silent connections nor a study that is made ready keep others waiting.
-
-    As many connections are taken as the system lets us, and a thread that computes lets others
-    in sooner than it would otherwise.
-    """
-    sys.setswitchinterval(SWITCH_SECONDS)
+def _allow_connections() -> None:
+    """Take as many connections as the system lets us: silent ones must not use up the number."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -27,12 +27,14 @@ class Method:
       reply: The answer to one message of a learner.
       streams: Whether more messages may follow the first.
       is_quick: Whether a message is answered at once; others may take seconds.
+      pauses: Whether it may wait on purpose.
     """
 
     request: type[Message]
     reply: Callable[[Any, str], Message]
     streams: bool = False
     is_quick: Callable[[Any], bool] = lambda _: True
+    pauses: bool = False
 
 
 class OwnerService:
@@ -49,7 +51,7 @@ class OwnerService:
             "Answer": Method(pb.Query, self._answer, is_quick=self._is_ready, streams=True),
             "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready),
             "Close": Method(pb.CloseRequest, self._close),
-            "Offer": Method(pb.OfferRequest, self._offer, is_quick=self._is_ready),
+            "Offer": Method(pb.OfferRequest, self._offer, pauses=True),
         }
 
     def reply(
@@ -80,7 +82,7 @@ class OwnerService:
         self._metrics.refusals.labels(refusal.status.name).inc()
         return refusal
 
-    def _is_ready(self, request: pb.StudyTerms | pb.Query | pb.OfferRequest) -> bool:
+    def _is_ready(self, request: pb.StudyTerms | pb.Query) -> bool:
         """Whether the study of a message need not be made ready."""
         return self._owner.is_ready(request.study_id)
 

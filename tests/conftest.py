@@ -21,7 +21,8 @@ import tomli_w
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import StudyTerms
 from learner.cli import main as copriv

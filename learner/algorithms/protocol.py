@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
 from learner.algorithms.clocks import Tick
 
 __all__ = ["Algorithm", "check_numbers", "weighted_gradient"]
 
-Vector = NDArray[np.float64]
 State = TypeVar("State")
 
 

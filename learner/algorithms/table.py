@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from common.arrays import Vector
 from common.errors import InputError
 from common.losses import Regulariser
 from common.releases import GRADIENT, MOMENTS, Release
@@ -23,7 +21,6 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 
 __all__ = ["ALGORITHMS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated", "simulated"]
 
-Vector = NDArray[np.float64]
 Clocks = Callable[[], Iterable[Tick]]
 Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments
 """The algorithms that :mod:`learner.simulated` runs many studies of at once."""

@@ -15,13 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.errors import InputError
 from learner.algorithms.clocks import Groups, Tick, each_alone
 from learner.algorithms.protocol import check_numbers
 
 __all__ = ["Variants", "inverse_frequency"]
 
-Vector = NDArray[np.float64]
 
 # An owner that is back after a long absence must not throw the model into a corner of the box.
 LARGEST_COUNTED_FACTOR = 10.0

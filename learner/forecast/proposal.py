@@ -67,17 +67,6 @@ def propose(
         seed=seed,
     )
     scheduled = is_scheduled(settings)
-    units = [
-        plan_noise(
-            replace(terms, responses=1), public.feature_map.domain, num_records=n_i
-        ).noise_scale
-        for terms, n_i in zip(
-            plan.terms(public.feature_map, study_id="forecast"), num_records, strict=True
-        )
-    ]
-    own = own_index(settings)
-    if own is not None:
-        units[own] = 0.0  # the learner's own shard is asked without noise
     groups, rates = groups_of(settings), _rates(settings, num_records)
     algorithm = simulated(algorithm_of(settings, public.feature_map.num_features, decision))
     if isinstance(algorithm, Asynchronous) and algorithm.counted and not scheduled:
@@ -91,13 +80,28 @@ def propose(
     return Proposal(
         algorithm=algorithm,
         num_records=np.array(num_records, dtype=np.float64),
-        unit_scales=np.array(units),
+        unit_scales=_unit_scales(plan, public, num_records),
         clip=decision.clip,
         split="schedule" if scheduled else "horizon",
         rates=rates,
         ticks=ticks,
         attendance=_of_groups(attendance, groups),
     )
+
+
+def _unit_scales(plan: Plan, public: PublicSide, num_records: Sequence[int]) -> Vector:
+    """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard."""
+    domain = public.feature_map.domain
+    units = [
+        plan_noise(replace(terms, responses=1), domain, num_records=n_i).noise_scale
+        for terms, n_i in zip(
+            plan.terms(public.feature_map, study_id="forecast"), num_records, strict=True
+        )
+    ]
+    own = own_index(plan.settings)
+    if own is not None:
+        units[own] = 0.0
+    return np.array(units)
 
 
 def _rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import InputError, PrivacyLeakWarning
-from common.features import FeatureMap, fit_feature_map, load_feature_map
+from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, read_table
 from common.terms import Records
 from learner.planning.sections import ModelSettings

@@ -17,7 +17,8 @@ import pandas as pd
 
 from common.columns import category_keys
 from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import Records
 from learner.reproduction.accuracy import Family

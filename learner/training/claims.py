@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from common.domain import Domain
 from common.errors import InputError, RefusedError
 from common.features import FeatureMap
-from common.losses import Domain
 from common.privacy import plan_noise
 from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms

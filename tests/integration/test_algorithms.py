@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
 from common.losses import LOSSES
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
 from learner.network.grpc_owner import GrpcOwner

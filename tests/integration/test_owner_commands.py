@@ -27,7 +27,8 @@ from click.testing import CliRunner
 
 import owner.audit
 from common.errors import CoprivError
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan
 from common.releases import gradient_bound
 from common.tables import TableSource

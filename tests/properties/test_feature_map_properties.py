@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
 from common.fitting import ColumnRule, TargetRule
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Records
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, find, given, settings, target
 from hypothesis import strategies as st
 
-from common.losses import LOSSES, Domain, domain_gradient_bound
+from common.domain import Domain
+from common.losses import LOSSES, domain_gradient_bound
 from common.terms import Records
 from owner.core import Shard, mean_gradient
 

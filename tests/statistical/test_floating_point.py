@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.losses import Domain
+from common.domain import Domain
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
 from owner.core import release

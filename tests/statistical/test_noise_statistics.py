@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from common.features import FeatureSettings, fit_feature_map
-from common.losses import Domain, Squared
+from common.domain import Domain
+from common.features import FeatureSettings
+from common.losses import Squared
+from common.map_fitting import fit_feature_map
 from common.privacy import plan_noise
 from common.tables import TableSource
 from common.terms import Query, StudyTerms

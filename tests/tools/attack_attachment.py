@@ -32,7 +32,8 @@ from google.protobuf.message import Message
 from common import codec
 from common.config import check_settings
 from common.errors import CoprivError
-from common.features import FeatureSettings, fit_feature_map
+from common.features import FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
 from common.terms import Query, StudyTerms

@@ -36,7 +36,8 @@ import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.channels import open_channel
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from common.tls import Identity, TlsSettings, load_identity

@@ -27,7 +27,8 @@ import pandas as pd
 import tomli_w
 
 from common.config import load_settings
-from common.features import FeatureSettings, fit_feature_map
+from common.features import FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import Query, StudyTerms
 from owner.ledger import Ledger

@@ -30,7 +30,8 @@ import pandas as pd
 import tomli_w
 
 from common import codec
-from common.features import FeatureMap, FeatureSettings, fit_feature_map
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
 from common.terms import Query, StudyTerms

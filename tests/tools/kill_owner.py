@@ -28,8 +28,9 @@ import pandas as pd
 import tomli_w
 
 from common.errors import BudgetSpentError, UnreachableError
-from common.features import FeatureSettings, fit_feature_map
+from common.features import FeatureSettings
 from common.losses import Regulariser
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, Response, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous

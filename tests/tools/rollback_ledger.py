@@ -30,7 +30,8 @@ import pandas as pd
 import tomli_w
 
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
-from common.features import FeatureSettings, fit_feature_map
+from common.features import FeatureSettings
+from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner

@@ -14,7 +14,8 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap, FeatureSettings, fit_feature_map, load_feature_map
+from common.features import FeatureMap, FeatureSettings, load_feature_map
+from common.map_fitting import fit_feature_map
 from common.tables import read_table
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

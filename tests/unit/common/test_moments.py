@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.losses import Domain
+from common.domain import Domain
 from common.moments import moments_change, pack_moments, packed_length, unpack_moments
 from common.privacy import plan_noise
 from common.terms import StudyTerms

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from common.losses import Domain
+from common.domain import Domain
 from common.privacy import (
     epsilon_per_response,
     l1_sensitivity,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from common.losses import LOSSES, Domain
+from common.domain import Domain
+from common.losses import LOSSES
 from common.releases import MOMENTS, RELEASES, release_of
 from common.terms import Records, StudyTerms
 from owner.audit import CASES

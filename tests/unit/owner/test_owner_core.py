@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from common.domain import Domain
 from common.errors import BudgetSpentError, MalformedError, OrderError
-from common.losses import LOSSES, Domain, Squared
+from common.losses import LOSSES, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
 from owner.core import (

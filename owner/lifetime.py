@@ -1,0 +1,48 @@
+"""The lifetime budget of one owner's records, over all studies and learners."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from common.errors import BudgetSpentError
+from owner.ledger import Ledger
+from owner.ledger_rows import StudyEntry, epsilon_uncounted
+from owner.policy import Policy
+
+__all__ = ["Lifetime"]
+
+
+class Lifetime:
+    """What the policy lets the records spend, less what earlier studies did not count.
+
+    The caller holds the lock of the studies.
+
+    Args:
+      ledger: What was promised and spent.
+      policy: The owner's policy.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy) -> None:
+        self._ledger = ledger
+        # What is known of kappa today counts for the studies of yesterday too.
+        uncounted = epsilon_uncounted(ledger.studies(), kappa=policy.kappa)
+        self.epsilon = policy.epsilon_lifetime - uncounted
+        # A lifetime budget that was lowered after it was promised away.
+        self._overcommitted = ledger.epsilon_held() > self.epsilon
+
+    def left(self) -> Fraction:
+        """What no study holds yet, at least 0."""
+        return max(self.epsilon - self._ledger.epsilon_held(), Fraction(0))
+
+    def check_response(self, entry: StudyEntry) -> None:
+        """Refuse a response beyond a lifetime budget that was lowered after its promise.
+
+        Raises:
+          BudgetSpentError: Nothing of it is left.
+        """
+        if self._overcommitted:
+            spent = self._ledger.epsilon_spent() + entry.epsilon / entry.account.promised
+            if spent > self.epsilon:
+                raise BudgetSpentError(
+                    "the owner has lowered its lifetime budget; nothing of it is left"
+                )
