@@ -40,7 +40,8 @@ class Mutant:
 
     Args:
       name: What it takes away.
-      function: The function's name, with its class's: "Ledger.charge".
+      function: The function's name, with its class's, "Ledger.charge", and with its module's where
+        another has the same: "ledger_checks._accounts".
       old: A snippet that stands in the function once.
       new: What stands there instead.
       tests: The tests that are about it.
@@ -76,15 +77,18 @@ def functions(root: Path) -> dict[str, list[tuple[Path, int, int]]]:
         for path in sorted((root / folder).rglob("*.py")):
             for name, node in named(ast.parse(path.read_text())):
                 place = (path.relative_to(root), node.lineno - 1, int(node.end_lineno or 0))
-                found.setdefault(name, []).append(place)
+                for called in (name, f"{path.stem}.{name}"):
+                    found.setdefault(called, []).append(place)
     return found
 
 
-def named(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+def named(
+    tree: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from named(node, f"{node.name}.")
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield prefix + node.name, node
 
 

@@ -145,6 +145,7 @@ def test_what_is_held_is_what_is_on_the_disk_after_failures(path: Path) -> None:
         "UPDATE accounts SET promised = 300",
         "UPDATE accounts SET closed = '2026-01-01T00:00:00.000+00:00'",
         "UPDATE accounts SET last_response = x'00'",
+        "UPDATE accounts SET checksum = x'00'",
         "DELETE FROM accounts",
     ],
 )
