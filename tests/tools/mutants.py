@@ -5,7 +5,7 @@ is applied to a copy of the tree, and the tests that are about it must fail. A m
 can kill, because the change breaks no promise, says why. The table is part of the tests: whoever
 rewrites a snippet rewrites its mutants, and a snippet that is not found ends the run.
 
-Usage: python tests/tools/mutants.py [--only TEXT] [--jobs 2] [--check]
+Usage: python tests/tools/mutants.py [--only TEXT] [--jobs 2] [--check] [--table FILE]
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Mutant:
         return f"{self.function}: {self.name}"
 
 
-def table() -> list[Mutant]:
+def table(path: Path) -> list[Mutant]:
     """All mutants; a function's entry gives its tests once."""
     return [
         Mutant(**mutant, function=entry["function"], tests=tuple(entry["tests"]))
-        for entry in json.loads(TABLE.read_text())
+        for entry in json.loads(path.read_text())
         for mutant in entry["mutants"]
     ]
 
@@ -167,8 +167,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="Only titles that contain this.")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="Only look whether all apply.")
+    parser.add_argument("--table", type=Path, default=TABLE, help="Other mutants than these.")
     options = parser.parse_args()
-    chosen = [mutant for mutant in table() if options.only in mutant.title]
+    chosen = [mutant for mutant in table(options.table) if options.only in mutant.title]
     faults = []
     for mutant in chosen:
         try:
