@@ -314,6 +314,22 @@ def test_each_file_alone_tells_how_far_the_ledger_has_come(path: Path, survivor:
         Ledger(copies / path.name, owner="a", fingerprint="shard")
 
 
+@pytest.mark.parametrize("behind", ["the lock", "the ledger"])
+def test_the_furthest_of_the_marks_counts(path: Path, behind: str) -> None:
+    if not has_attributes(path.parent):
+        pytest.skip("this file system keeps no extended attributes")
+    ledger = open_ledger(path)
+    enroll(ledger)
+    older = Path(f"{path}.lock").read_bytes()
+    charge(ledger, 1)
+    ledger.close()
+    if behind == "the lock":
+        Path(f"{path}.lock").write_bytes(older)
+    else:
+        os.setxattr(path, ATTRIBUTE, older)
+    assert read_mark(path).generation == 2
+
+
 def test_without_attributes_the_lock_tells_and_the_log_warns(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
