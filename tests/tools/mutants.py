@@ -29,7 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("mutants.json")
 LONGEST_SECONDS = 300
-# A failed test, or a crash of the interpreter, kills; what pytest cannot even begin does not.
+# A failed test kills, as does a test file that cannot be imported any more, or a crash of the
+# interpreter; a test that is not there does not.
 KILLED = {1}
 FAULTS = {2, 3, 4, 5}
 
