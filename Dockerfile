@@ -41,7 +41,7 @@ USER 10001:10001
 FROM run AS learner
 COPY --from=build-learner /opt/copriv /opt/copriv
 ENV MPLCONFIGDIR=/tmp
-RUN ["/opt/copriv/bin/python", "-c", "import learner.commands.study, learner.plots"]
+RUN ["/opt/copriv/bin/python", "-c", "import learner.commands.study, learner.results.plots"]
 ENTRYPOINT ["copriv"]
 
 FROM run AS owner

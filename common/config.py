@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,9 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
 )
 
 from common.errors import InputError
@@ -30,6 +32,7 @@ from common.losses import LOSSES
 __all__ = [
     "Address",
     "Epsilon",
+    "Lasting",
     "LossName",
     "Positive",
     "SecretPlace",
@@ -58,6 +61,28 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True
     )
+
+
+class Lasting(Settings):
+    """Settings whose text lasts: a field of a later version says nothing while it has its default.
+
+    What version 0.1 wrote, it wrote with all its fields (``FIRST_FIELDS``), and digests of these
+    texts are kept. A later field is written only where it changes something, so equal settings
+    have equal texts in every version.
+    """
+
+    FIRST_FIELDS: ClassVar[tuple[str, ...]]
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The fields that are written."""
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name in self.FIRST_FIELDS
+            or getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        }
 
 
 def parse_epsilon(value: object) -> Fraction:

@@ -27,7 +27,7 @@ import pandas as pd
 from pydantic import Field, ValidationError, model_validator
 
 from common.arrays import Matrix
-from common.config import Positive, Settings
+from common.config import Lasting, Positive, Settings
 from common.domain import Domain
 from common.errors import InputError
 from common.fitting import (
@@ -109,7 +109,7 @@ _Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)
 _Row = Annotated[tuple[Number, ...], _Few]
 
 
-class FeatureMap(Settings):
+class FeatureMap(Lasting):
     """The dictionary that makes every owner's records comparable; frozen, readable, public.
 
     Args:
@@ -128,6 +128,11 @@ class FeatureMap(Settings):
       target: The rule of the target.
       dropped: Columns of the public records that say nothing, and why.
     """
+
+    FIRST_FIELDS = (
+        *("format", "version", "source", "source_kind", "num_public_records", "target"),
+        *("intercept", "l1_radius", "bounds", "columns", "rotation", "dropped"),
+    )
 
     format: Literal["copriv-feature-map"] = "copriv-feature-map"
     version: Literal[1] = 1

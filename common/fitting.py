@@ -16,7 +16,7 @@ from common.columns import (
     parse_months,
     parse_numbers,
 )
-from common.config import Settings
+from common.config import Lasting
 from common.errors import InputError
 
 __all__ = [
@@ -50,7 +50,7 @@ PRIOR_RECORDS = 20.0
 SMALLEST_VARIANCE = 1e-6
 
 
-class ColumnRule(Settings):
+class ColumnRule(Lasting):
     """How one raw column becomes one standardised number.
 
     Args:
@@ -66,8 +66,21 @@ class ColumnRule(Settings):
       scale: The difference is divided by it.
     """
 
+    FIRST_FIELDS = (
+        "name",
+        "kind",
+        "shares",
+        "codes",
+        "unknown",
+        "fill",
+        "low",
+        "high",
+        "center",
+        "scale",
+    )
+
     name: str
-    kind: Literal["number", "date", "category"]
+    kind: Kind
     shares: bool = False
     codes: dict[str, Number] = Field(default_factory=dict)
     unknown: Number = 0.0
@@ -108,7 +121,7 @@ class ColumnRule(Settings):
         return (self.clamped(column) - self.center) / self.scale
 
 
-class TargetRule(Settings):
+class TargetRule(Lasting):
     """How the raw target becomes a bounded number, or one of the classes -1 and +1.
 
     Args:
@@ -120,6 +133,8 @@ class TargetRule(Settings):
       bound: Largest absolute target after that.
       fill: The target, after all this, of a record without one.
     """
+
+    FIRST_FIELDS = ("name", "positive", "shares", "center", "scale", "bound", "fill")
 
     name: str
     positive: str | None = None

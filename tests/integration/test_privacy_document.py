@@ -1,4 +1,4 @@
-"""docs/privacy.md claims nothing that no test shows; each invariant has a test of its name."""
+"""docs/privacy.md claims nothing that no test shows, and docs/attacks.md leaves no attack out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+NO_ATTACKS = ("make_golden.py", "mortal_owner.py", "trajectories.py")
 DEFINED = {
     name
     for path in (ROOT / "tests").rglob("test_*.py")
@@ -45,7 +46,19 @@ def test_every_invariant_has_a_test_of_its_name() -> None:
         assert f"test_{name}" in DEFINED, name
 
 
-def test_the_tools_and_benchmarks_it_names_are_there() -> None:
-    text = (ROOT / "docs/privacy.md").read_text()
-    for path in set(re.findall(r"`(?:python )?((?:tests|benchmarks)/[\w/.]+)", text)):
+def paths_in(document: str) -> set[str]:
+    """What a document names below tests/ and benchmarks/."""
+    text = (ROOT / "docs" / document).read_text()
+    return set(re.findall(r"(?:`| )((?:tests|benchmarks)/[\w/.]+)", text))
+
+
+@pytest.mark.parametrize("document", ["privacy.md", "attacks.md"])
+def test_the_tools_and_benchmarks_it_names_are_there(document: str) -> None:
+    assert paths_in(document)
+    for path in paths_in(document):
         assert (ROOT / path).exists(), path
+
+
+def test_every_tool_that_attacks_stands_in_the_table_of_attacks() -> None:
+    tools = {f"tests/tools/{path.name}" for path in (ROOT / "tests/tools").glob("*.py")}
+    assert tools - paths_in("attacks.md") == {f"tests/tools/{name}" for name in NO_ATTACKS}

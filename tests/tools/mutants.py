@@ -5,7 +5,7 @@ is applied to a copy of the tree, and the tests that are about it must fail. A m
 can kill, because the change breaks no promise, says why. The table is part of the tests: whoever
 rewrites a snippet rewrites its mutants, and a snippet that is not found ends the run.
 
-Usage: python tests/tools/mutants.py [--only TEXT] [--jobs 2] [--check]
+Usage: python tests/tools/mutants.py [--only TEXT] [--jobs 2] [--check] [--table FILE]
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("mutants.json")
 LONGEST_SECONDS = 300
-# A failed test, or a crash of the interpreter, kills; what pytest cannot even begin does not.
+# A failed test kills, as does a test file that cannot be imported any more, or a crash of the
+# interpreter; a test that is not there does not.
 KILLED = {1}
 FAULTS = {2, 3, 4, 5}
 
@@ -40,7 +41,8 @@ class Mutant:
 
     Args:
       name: What it takes away.
-      function: The function's name, with its class's: "Ledger.charge".
+      function: The function's name, with its class's, "Ledger.charge", and with its module's where
+        another has the same: "ledger_checks._accounts".
       old: A snippet that stands in the function once.
       new: What stands there instead.
       tests: The tests that are about it.
@@ -59,11 +61,11 @@ class Mutant:
         return f"{self.function}: {self.name}"
 
 
-def table() -> list[Mutant]:
+def table(path: Path) -> list[Mutant]:
     """All mutants; a function's entry gives its tests once."""
     return [
         Mutant(**mutant, function=entry["function"], tests=tuple(entry["tests"]))
-        for entry in json.loads(TABLE.read_text())
+        for entry in json.loads(path.read_text())
         for mutant in entry["mutants"]
     ]
 
@@ -76,15 +78,18 @@ def functions(root: Path) -> dict[str, list[tuple[Path, int, int]]]:
         for path in sorted((root / folder).rglob("*.py")):
             for name, node in named(ast.parse(path.read_text())):
                 place = (path.relative_to(root), node.lineno - 1, int(node.end_lineno or 0))
-                found.setdefault(name, []).append(place)
+                for called in (name, f"{path.stem}.{name}"):
+                    found.setdefault(called, []).append(place)
     return found
 
 
-def named(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+def named(
+    tree: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from named(node, f"{node.name}.")
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield prefix + node.name, node
 
 
@@ -163,8 +168,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="Only titles that contain this.")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="Only look whether all apply.")
+    parser.add_argument("--table", type=Path, default=TABLE, help="Other mutants than these.")
     options = parser.parse_args()
-    chosen = [mutant for mutant in table() if options.only in mutant.title]
+    chosen = [mutant for mutant in table(options.table) if options.only in mutant.title]
     faults = []
     for mutant in chosen:
         try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from common.cells import LONGEST_TEXT, as_text, read_parquet
+from common.cells import LONGEST_TEXT, Label, as_text, read_parquet, readable
 from common.columns import category_key, parse_month, parse_number, parse_numbers
 from owner.shard import fingerprint
 
@@ -128,6 +128,18 @@ def test_a_text_that_is_too_long_is_no_number_no_date_and_one_category() -> None
     longer = {category_key(letter * n) for letter in "a1 " for n in (LONGEST_TEXT + 1, 10_000)}
     assert longer == {"(long text)"}
     assert category_key("a" * LONGEST_TEXT) == "a" * LONGEST_TEXT
+
+
+def test_what_has_too_long_a_name_is_of_the_category_of_long_texts() -> None:
+    class Named:
+        def __init__(self, length: int) -> None:
+            self.length = length
+
+        def __str__(self) -> str:
+            return "a" * self.length
+
+    assert readable(Named(LONGEST_TEXT)) == Label("a" * LONGEST_TEXT)
+    assert readable(Named(LONGEST_TEXT + 1)) == readable("b" * 10_000) == Label("(long text)")
 
 
 def test_a_signalling_nan_is_a_gap_without_a_warning() -> None:

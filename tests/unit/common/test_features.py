@@ -15,6 +15,7 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings, load_feature_map
+from common.fitting import ColumnRule
 from common.map_fitting import fit_feature_map
 from common.tables import read_table
 
@@ -139,6 +140,22 @@ def test_text_and_map_are_the_same_thing(settings: dict[str, Any], tmp_path: Pat
     loaded = load_feature_map(tmp_path / "map.json")
     a, b = (m.apply(loans(seed=3), where="owner") for m in (loaded, feature_map))
     np.testing.assert_array_equal(a.features, b.features)
+
+
+def test_a_field_of_a_later_version_changes_no_text_until_it_is_used() -> None:
+    class LaterRule(ColumnRule):
+        lag: int = 0
+
+    class LaterMap(FeatureMap):
+        columns: tuple[LaterRule, ...]  # type: ignore[assignment]
+        weights: tuple[float, ...] = ()
+
+    now = fit(components=3)
+    later = LaterMap.model_validate_json(now.to_json(), strict=True)
+    assert later.to_json() == now.to_json()
+    used = later.model_copy(update={"weights": (1.0,)})
+    assert '"weights"' in used.to_json()
+    assert LaterMap.model_validate_json(used.to_json(), strict=True) == used
 
 
 def test_it_cannot_be_changed() -> None:

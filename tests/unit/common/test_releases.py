@@ -53,6 +53,17 @@ def test_an_exact_answer_has_the_length_and_the_change_of_its_release(
     assert release.rounded_size(terms, DOMAIN) >= release.record_bound(terms, DOMAIN)
 
 
+@pytest.mark.parametrize("name", RELEASES)
+def test_what_one_record_adds_is_within_its_bound_and_reaches_it(
+    make_terms: Callable[..., StudyTerms], name: str
+) -> None:
+    release, terms = RELEASES[name], terms_of(make_terms, name)
+    record = Records(features=DOMAIN.feature_bound[None, :], targets=np.array([-1.5]))
+    theta = np.full(3, terms.theta_max)
+    added = np.abs(exact_answer(Shard(record), theta, terms)).sum()
+    assert 0.5 < added / release.record_bound(terms, DOMAIN) <= 1 + 1e-12
+
+
 @pytest.mark.parametrize(
     "changes", [{"loss": "hinge"}, {"responses": 2}, {"clip": 1.0}], ids=lambda c: next(iter(c))
 )

@@ -58,6 +58,9 @@ def test_a_certificate_does_not_stand_in_for_a_token(access: Callable[..., Acces
     both.admit_query("carl")
     with pytest.raises(PolicyError, match="does not serve this learner"):
         both.admit_query("dora")
+    assert both.admit(token=None, certificate="carl") == "carl"
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        both.admit(token=None, certificate="dora")
 
 
 def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(
@@ -128,6 +131,13 @@ def test_in_the_long_run_no_more_pass_than_the_rate() -> None:
         now[0] = step / 1000
         passed += limit.wait() == 0.0
     assert passed == pytest.approx(3 + 5 * 10, abs=1)
+
+
+def test_a_long_silence_saves_up_no_more_than_a_burst() -> None:
+    now = [0.0]
+    limit = RateLimit(per_second=5.0, burst=3, clock=lambda: now[0])
+    now[0] = 3600.0
+    assert sum(limit.wait() == 0.0 for _ in range(10)) == 3
 
 
 def test_enrolments_are_limited_by_the_hour(access: Callable[..., Access]) -> None:

@@ -162,7 +162,7 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(
     # The open transaction shows response 2 as charged; releasing it now would be free.
     assert db.execute("SELECT answered FROM accounts").fetchone()[0] == 2
     for sequence in (1, 2, 3):
-        with pytest.raises(Exception, match="start the owner again"):
+        with pytest.raises(Exception, match="an earlier failure could not be undone"):
             ask(owner, sequence)
     owner.stop()
     again = open_owner()
@@ -525,6 +525,8 @@ def test_a_study_belongs_to_the_learner_that_enrolled(
             call()
     with pytest.raises(PolicyError, match="other terms or by another learner"):
         owner.enroll(make_terms(), learner="ben")
+    # Nor did ben close it.
+    assert ask(owner, 2, learner="ann")
 
 
 def refusals(make_terms: MakeTerms, feature_map: FeatureMap) -> list[tuple[Any, Any, str]]:
@@ -537,7 +539,9 @@ def refusals(make_terms: MakeTerms, feature_map: FeatureMap) -> list[tuple[Any, 
         (make_terms(responses=11), MalformedError, "responses <= horizon"),
         (make_terms(epsilon=Fraction(0)), MalformedError, "epsilon must be greater than 0"),
         (make_terms(epsilon=Fraction(1, 10**19)), MalformedError, "at most 18 digits"),
-        (make_terms(clip=0.0), MalformedError, "clip"),
+        (make_terms(clip=0.0), MalformedError, "clip must be a finite number"),
+        (make_terms(clip=float("nan")), MalformedError, "clip must be a finite number"),
+        (make_terms(clip=float("inf")), MalformedError, "clip must be a finite number"),
         (make_terms(clip=1e-300), MalformedError, "one record's gradient is bounded by"),
         (make_terms(kappa=0), MalformedError, "kappa"),
         (make_terms(delta=1.0), MalformedError, "delta does not belong to squared loss"),

@@ -145,6 +145,7 @@ def test_what_is_held_is_what_is_on_the_disk_after_failures(path: Path) -> None:
         "UPDATE accounts SET promised = 300",
         "UPDATE accounts SET closed = '2026-01-01T00:00:00.000+00:00'",
         "UPDATE accounts SET last_response = x'00'",
+        "UPDATE accounts SET checksum = x'00'",
         "DELETE FROM accounts",
     ],
 )
@@ -312,4 +313,25 @@ def test_what_a_closed_study_spent_is_held_after_a_reopening(path: Path) -> None
     ledger.close()
     ledger = open_ledger(path)
     assert ledger.epsilon_held() == ledger.epsilon_spent() == Fraction(1, 9)
+    enroll(ledger, "later")
+    ledger.close()
+    assert verify_ledger(path) == []
+
+
+def test_a_link_to_a_ledger_is_the_ledger(path: Path) -> None:
+    """SQLite follows the link: its files and their marks are beside what it leads to."""
+    open_ledger(path).close()
+    link = path.with_name("link.sqlite")
+    link.symlink_to(path)
+    ledger = open_ledger(link)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close()
+    assert {file.name for file in path.parent.iterdir()} == {
+        path.name,
+        f"{path.name}.lock",
+        "link.sqlite",
+    }
+    ledger = open_ledger(path)
+    assert ledger.responses == 1
     ledger.close()

@@ -21,7 +21,14 @@ from owner.ledger import Ledger
 from owner.ledger_files import ATTRIBUTE, read_mark
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
-from owner.ledger_tables import AccountRow, StudyRow, update_account
+from owner.ledger_tables import (
+    BLOCK_BYTES,
+    AccountRow,
+    StudyRow,
+    block_checksum,
+    row_checksum,
+    update_account,
+)
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -129,6 +136,82 @@ def test_rows_of_two_ledgers_do_not_mix(path: Path) -> None:
         open_ledger(path)
 
 
+def test_studies_of_two_ledgers_do_not_mix(path: Path) -> None:
+    """A whole study, which another ledger holds in the same place and asked less of."""
+    for name, first in ((path, "s"), (path.with_name("other.sqlite"), "r")):
+        ledger = open_ledger(name)
+        enroll(ledger, first)
+        enroll(ledger, "t")
+        if name == path:
+            charge(ledger, 1, "t")
+        ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute("ATTACH ? AS other", (str(path.with_name("other.sqlite")),))
+        for table in ("studies", "accounts"):
+            db.execute(f"REPLACE INTO {table} SELECT * FROM other.{table} WHERE number = 2")  # noqa: S608
+    db.close()
+    with pytest.raises(LedgerError, match="study 't': its row is not what was written"):
+        open_ledger(path)
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (0, "a block of its charges is not what was written"),
+        (1, "its charges are not those that its account was written with"),
+    ],
+)
+def test_blocks_of_other_charges_are_refused(path: Path, block: int, words: str) -> None:
+    """Each with the checksum that it would have in its place."""
+    filled(path)
+    with sqlite3.connect(path) as db:
+        rows = db.execute("SELECT position, checksum FROM charges ORDER BY position").fetchall()
+        before = rows[block - 1][1] if block else b""
+        position, records = rows[block][0], bytes(BLOCK_BYTES)
+        checksum = block_checksum(before, position, records)
+        db.execute(
+            "UPDATE charges SET records = ?, checksum = ? WHERE position = ?",
+            (records, checksum, position),
+        )
+    db.close()
+    with pytest.raises(LedgerError, match=words):
+        open_ledger(path)
+
+
+def test_a_checksum_tells_where_a_value_ends_and_of_which_type_it_is() -> None:
+    assert row_checksum(b"a", b"b") != row_checksum(b"abytes:b")
+    assert row_checksum(b"a", b"bc") != row_checksum(b"ab", b"c")
+    assert row_checksum("a") != row_checksum(b"'a'")
+
+
+def test_an_older_account_put_back_in_use_is_not_believed(path: Path) -> None:
+    """It has the checksum that it was written with."""
+    ledger = open_ledger(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    with sqlite3.connect(path) as db:
+        older = db.execute("SELECT * FROM accounts").fetchone()
+    charge(ledger, 2)
+    with db:
+        db.execute("REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", older)
+    db.close()
+    for call in (lambda: charge(ledger, 3), lambda: ledger.study("s")):
+        with pytest.raises(LedgerError, match="changed while in use"):
+            call()
+    ledger.close()
+
+
+def test_a_text_that_was_changed_in_use_is_not_believed(path: Path) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE texts SET text = text || ' '")
+    db.close()
+    with pytest.raises(LedgerError, match="changed while in use"):
+        ledger.study("s")
+    ledger.close()
+
+
 def forge(path: Path, **changes: Any) -> None:
     """Change the first account and write the checksum that belongs to it."""
     with sqlite3.connect(path) as db:
@@ -229,6 +312,22 @@ def test_each_file_alone_tells_how_far_the_ledger_has_come(path: Path, survivor:
     assert read_mark(copies / path.name).generation == 4
     with pytest.raises(LedgerError, match=r"lost responses|given before|cannot be used"):
         Ledger(copies / path.name, owner="a", fingerprint="shard")
+
+
+@pytest.mark.parametrize("behind", ["the lock", "the ledger"])
+def test_the_furthest_of_the_marks_counts(path: Path, behind: str) -> None:
+    if not has_attributes(path.parent):
+        pytest.skip("this file system keeps no extended attributes")
+    ledger = open_ledger(path)
+    enroll(ledger)
+    older = Path(f"{path}.lock").read_bytes()
+    charge(ledger, 1)
+    ledger.close()
+    if behind == "the lock":
+        Path(f"{path}.lock").write_bytes(older)
+    else:
+        os.setxattr(path, ATTRIBUTE, older)
+    assert read_mark(path).generation == 2
 
 
 def test_without_attributes_the_lock_tells_and_the_log_warns(

@@ -155,6 +155,7 @@ def test_a_map_is_kept_once_after_the_upgrade(path: Path) -> None:
         ("UPDATE studies SET epsilon = '1/4'", "its terms say 200 for 1/3"),
         ("UPDATE studies SET terms = '{'", "its terms cannot be read"),
         ("UPDATE charges SET theta_digest = 'd'", "cannot be used"),
+        ("UPDATE charges SET theta_digest = 'dd'", "is no digest of a query"),
         ("UPDATE charges SET charged = 'now'", "cannot be used"),
         ("UPDATE accounts SET last_digest = 'd'", "not that of its last response"),
         ("UPDATE meta SET value = 'others' WHERE key = 'shard_fingerprint'", "other records"),

@@ -46,3 +46,13 @@ def test_a_query_of_whoever_is_not_served_is_refused_before_its_study_is_looked_
     with pytest.raises(PolicyError, match="does not serve this learner"):
         owner.answer(query, learner="bob")
     owner.answer(query, learner="ann")
+
+
+@pytest.mark.parametrize("call", ["describe", "enroll", "offer", "close"])
+def test_no_call_of_whoever_is_not_served_is_looked_at(
+    open_owner: Callable[..., DataOwner], make_terms: Callable[..., StudyTerms], call: str
+) -> None:
+    owner = open_owner(learners=["ann"])
+    asked = {"describe": (), "enroll": (make_terms(theta_max=-1.0),)}.get(call, ("study-1",))
+    with pytest.raises(PolicyError, match="does not serve this learner"):
+        getattr(owner, call)(*asked, learner="bob")

@@ -1,0 +1,39 @@
+"""Places for calls: who may hold how many open at once."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from common.errors import BusyError
+from owner.calls import Places
+
+
+def test_one_learner_takes_its_own_places_and_no_more() -> None:
+    places = Places(each=2, total=10)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(places.taken("ann"))
+        with pytest.raises(BusyError, match="no more calls of this learner") as busy:
+            stack.enter_context(places.taken("ann"))
+        assert busy.value.retry_after > 0
+        stack.enter_context(places.taken("ben"))
+
+
+def test_all_learners_together_take_no_more_than_the_total() -> None:
+    places = Places(each=2, total=3)
+    with ExitStack() as stack:
+        for learner in ("ann", "ben", "carl"):
+            stack.enter_context(places.taken(learner))
+        with pytest.raises(BusyError, match="no more calls open at once"):
+            stack.enter_context(places.taken("dora"))
+
+
+def test_a_call_that_ends_gives_its_place_back_whatever_ended_it() -> None:
+    places = Places(each=1, total=1)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="it failed"), places.taken("ann"):
+            raise ValueError("it failed")
+    with places.taken("ben"):
+        pass
