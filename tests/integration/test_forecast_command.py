@@ -135,9 +135,7 @@ def test_the_verdict_is_made_of_public_facts_only(study, tmp_path):
     assert forecast_here(path, tmp_path / "b") == first
 
 
-def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_once(
-    study, tmp_path
-):
+def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(study, tmp_path):
     algorithm = {"name": "asynchronous"}
     forecast = {"records": {"alpha": 300, "beta": 200, "gamma": 250}, "runs": 12, "worlds": 2}
     owners = [{"name": name} for name in ("alpha", "beta", "gamma")]
@@ -150,14 +148,9 @@ def test_questions_that_are_decided_alike_are_one_point_and_the_study_is_asked_o
     points = points_of(asked)
     again = {"by-recommended", "epsilon-1", "size-1", "owners-3", "clip-auto", "split-schedule"}
     assert set(points["study"]) == {"study", *again}
-    assert set(points["epsilon-3"]) == {"epsilon-3", "size-3"}
     assert {name for point in points.values() for name in point} == set(asked)
-    told = answers_of({"a": ask_together(points["epsilon-3"]), "b": ask_together(points["study"])})
-    # Decided once: the larger shards are decided as they would be by themselves.
-    alone = ask(asked["size-3"])
-    for key in ("horizon", "clip"):
-        assert told["size-3"][key] == told["epsilon-3"][key] == alone[key]
-    assert told["size-3"]["relative_fitness"] == alone["relative_fitness"]
+    told = answers_of({"b": ask_together(points["study"])})
+    assert told["study"]["relative_fitness"] == base.forecast
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
 
 
