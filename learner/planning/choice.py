@@ -46,12 +46,12 @@ CLIPS = 6
 STEPS: Vector = 3.0 ** -np.arange(8.0)
 LARGEST_ROUND = 8.0
 # A step alpha with less than that many alpha/alpha_max in all hardly moves the model.
-SHORTEST_WAY = 0.5
+SHORTEST_WAY = 0.1
 WIDE, CLOSE = 1.8 ** np.arange(-1.0, 2.0), 1.35 ** np.arange(-1.0, 2.0)
 CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
 # All comparisons together take a second or two: more ticks are simulated by fewer and longer
 # steps, and so many records play an owner.
-TICKS, PLAYED, WORLDS = 600, 200, 6
+TICKS, PLAYED, WORLDS = 1000, 200, 6
 # Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
 # many times the runs, down from so many ticks.
 COARSE, MIDDLE, FINE = 1, 2, 4

@@ -136,7 +136,7 @@ def test_the_verdict_is_made_of_public_facts_only(study, tmp_path):
     assert forecast_here(path, tmp_path / "b") == first
 
 
-def test_questions_that_come_to_the_study_itself_are_one_point_that_is_asked_once(study, tmp_path):
+def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(study, tmp_path):
     algorithm = {"name": "asynchronous"}
     forecast = {"records": {"alpha": 300, "beta": 200, "gamma": 250}, "runs": 12, "worlds": 2}
     owners = [{"name": name} for name in ("alpha", "beta", "gamma")]
@@ -151,6 +151,7 @@ def test_questions_that_come_to_the_study_itself_are_one_point_that_is_asked_onc
     assert set(points["study"]) == {"study", *again}
     assert {name for point in points.values() for name in point} == set(asked)
     told = answers_of({"study": ask_together(points["study"])})
+    assert told["study"].relative_fitness == base.forecast
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
 
 
