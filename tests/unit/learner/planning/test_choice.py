@@ -116,10 +116,11 @@ def test_equal_arguments_choose_equally():
     assert pick(1, replace(OPEN, horizon=40)) == pick(1, replace(OPEN, horizon=40))
 
 
-def test_what_was_chosen_typed_in_chooses_the_rest_again():
-    choice = pick(1)
-    assert pick(1, replace(OPEN, horizon=choice.horizon)) == choice
-    assert pick(1, Given(horizon=choice.horizon, clip=choice.clip)) == choice
+@pytest.mark.parametrize("epsilon", [0.03, 0.3, 1, 10])
+def test_what_was_chosen_typed_in_chooses_the_rest_again(epsilon):
+    choice = pick(epsilon)
+    assert pick(epsilon, replace(OPEN, horizon=choice.horizon)) == choice
+    assert pick(epsilon, Given(horizon=choice.horizon, clip=choice.clip)) == choice
 
 
 def test_what_is_given_stays():
