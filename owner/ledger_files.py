@@ -32,6 +32,7 @@ MARK = re.compile(rb"generation ([ 0-9]{20}) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
 OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
 LONGEST_MARK = 64
+READ_BYTES = 4 * 2**20
 
 EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
 
@@ -92,6 +93,17 @@ def _mark_text(generation: int) -> bytes:
     return f"generation {number} {hashlib.sha256(number.encode()).hexdigest()[:8]}\n".encode()
 
 
+def _read_through(handle: int) -> None:
+    """Read a file once from its start to its end, so that it is in memory.
+
+    All of it is checked at the start, in the order of its rows; a disk reads it ten times faster
+    in the file's own order.
+    """
+    buffer, read = bytearray(READ_BYTES), 0
+    while count := os.preadv(handle, [buffer], read):
+        read += count
+
+
 class LedgerFiles:
     """The files of one ledger, held by this process alone.
 
@@ -115,6 +127,7 @@ class LedgerFiles:
             if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
                 raise LedgerError(f"{path}: {EMPTIED}")
             self._hold("", os.O_CREAT)
+            _read_through(self._handles[""])
             for suffix in ("-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     self._hold(suffix, 0)
