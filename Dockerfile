@@ -46,5 +46,5 @@ ENTRYPOINT ["copriv"]
 
 FROM run AS owner
 COPY --from=build-owner /opt/copriv /opt/copriv
-RUN ["/opt/copriv/bin/python", "-c", "import owner.server"]
+RUN ["/opt/copriv/bin/python", "-c", "import owner.server, owner.audit, owner.home_commands, owner.site_commands"]
 ENTRYPOINT ["copriv-owner"]

@@ -1,9 +1,9 @@
-# Two commands do everything: `make demo` and `make test`.
+# Two commands do everything: `make demo` and `make test`; `make bench` measures.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-deployment images env lint types imports protos-check protos unit clean
+.PHONY: demo test bench test-deployment images env lint types imports protos-check protos unit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/copriv simulate examples/hospitals.toml
@@ -35,6 +35,10 @@ protos: env
 protos-check: env
 	$(BIN)/python scripts/protos.py --check
 
+# What things cost, as ratios within one run; runs/bench.json. Takes minutes.
+bench: env
+	$(BIN)/python benchmarks/bench.py
+
 # Containers, network namespaces and troubles in numbers: minutes, not seconds. As root.
 test-deployment: images
 	$(BIN)/pytest -m 'docker or trouble' -s tests
@@ -43,6 +47,8 @@ images: env
 	@if docker version >/dev/null 2>&1; then deploy/images/build.sh; \
 	else echo '*** NO DOCKER ENGINE: images are not built, their tests will be skipped ***'; fi
 
+# Compiled tests are kept, also where the environment says otherwise: they take seconds to compile.
+unit: export PYTHONDONTWRITEBYTECODE =
 unit: env
 	$(BIN)/pytest -n 2 --dist worksteal
 

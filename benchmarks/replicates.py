@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
@@ -28,23 +29,56 @@ N, P, T = 3, 10, 1000
 REPLICATES = 1000
 REPEATS = 5
 BAR = 1.5e6
+COMMON: dict[str, Any] = {
+    "weights": np.full(N, 1 / N),
+    "num_features": P,
+    "theta_max": 1.0,
+    "regulariser": Regulariser(coefficient=1e-5),
+    "horizon": T,
+}
 
 
-def main() -> None:
-    """Print one line for each kind of run: millions of ticks x replicates per second, median."""
+def rows() -> list[tuple[str, float, float]]:
+    """(name, ratio, bar): a tick of many runs against the noise and the products that it needs."""
     rng = np.random.default_rng(1)
+    algorithm, moments = _study(rng)
+    schedule = draw_schedule(np.ones(N), horizon=T, replicates=REPLICATES, split="horizon", rng=rng)
+    noise = laplace_noise(np.ones(N), num_features=P, rng=rng)
+    thetas, products = np.zeros((REPLICATES, P)), np.zeros((P, N * P))
+
+    def whole() -> None:
+        run_replicates(algorithm, schedule.slots, gradients=moment_gradients(moments), noise=noise)
+
+    def needed() -> None:
+        for _ in range(T):
+            rng.standard_exponential((2, REPLICATES, P))
+            thetas @ products
+
+    ratios = []
+    for _ in range(REPEATS):
+        times = []
+        for work in (whole, needed):
+            start = time.process_time()
+            work()
+            times.append(time.process_time() - start)
+        ratios.append(times[0] / times[1])
+    return [("replicates: a tick / its noise and products alone", float(np.median(ratios)), 2.5)]
+
+
+def _study(rng: np.random.Generator) -> tuple[Asynchronous, Moments]:
+    """An algorithm, and owners that answer from moments."""
     x = rng.normal(size=(N, 200, P))
     moments = Moments(
         gram=np.einsum("nki,nkj->nij", x, x) / 200,
         cross=np.einsum("nki,nk->ni", x, rng.normal(size=(N, 200))) / 200,
     )
-    common = {
-        "weights": np.full(N, 1 / N),
-        "num_features": P,
-        "theta_max": 1.0,
-        "regulariser": Regulariser(coefficient=1e-5),
-        "horizon": T,
-    }
+    return Asynchronous(rho=1e-3, **COMMON), moments
+
+
+def main() -> None:
+    """Print one line for each kind of run: millions of ticks x replicates per second, median."""
+    rng = np.random.default_rng(1)
+    _, moments = _study(rng)
     print(f"N = {N}, p = {P}, T = {T}, {REPLICATES} replicates, median of {REPEATS}")
     for split, tail, away in (
         ("horizon", False, None),
@@ -52,7 +86,7 @@ def main() -> None:
         ("schedule", True, np.full(N, 0.8)),
     ):
         attendance = Attendance(availability=away)
-        algorithm = Asynchronous(rho=1e-3, tail_average=tail, **common)
+        algorithm = Asynchronous(rho=1e-3, tail_average=tail, **COMMON)
         schedule = draw_schedule(
             np.ones(N),
             horizon=T,
@@ -70,7 +104,7 @@ def main() -> None:
                 algorithm, slots, gradients=moment_gradients(moments), noise=noise
             ),
         )
-    average = SynchronousAverage(initial_step=0.1, **common)
+    average = SynchronousAverage(initial_step=0.1, **COMMON)
     noise = laplace_noise(np.ones(N), num_features=P, rng=rng)
     tell(
         "synchronous-2 (a round counts once)",

@@ -2,12 +2,14 @@ r"""The tables of docs/results.md: what each way of training reaches on real rec
 
     .venv/bin/python benchmarks/results.py DATA --out docs/results.md
 
-DATA is a folder with the files named in ``record_cases.SOURCES``. Only the section ``comparison``
-of the document is written, anew; with ``--parts`` some of its tables are printed instead. Every
-number is a mean over seeds with its 95 % interval. A seed fixes the clocks and the noise; runs are
-simulated with ``learner.simulated``, whose tests hold it to the loop that trains over the network,
-and what the recommended profile chooses is decided by ``learner.planning.deciding`` from the public
-records, for each seed again, as ``copriv simulate`` does.
+DATA is a folder with the files named in ``families.FILES``. Two sections of the document are
+written anew: ``families``, every way of training beside what is free and beside a trusted centre,
+and ``comparison``, the papers' algorithms and the way from them to the recommended profile. With
+``--parts`` only these; with ``--families`` or ``--rows`` some of the families' tables are printed
+instead. Every number is a mean over seeds with its 95 % interval. A seed fixes the clocks and the
+noise; runs are simulated with ``learner.simulated``, whose tests hold it to the loop that trains
+over the network, and what a study leaves open is decided by ``learner.planning.deciding`` from the
+public records, as ``copriv simulate`` does.
 """
 
 from __future__ import annotations
@@ -15,393 +17,230 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import joblib
-import numpy as np
-from record_cases import BOX, Case, G, cards, evaluation, hospitals, loans
-from scipy.stats import t as student
-
-from common.config import check_settings
-from common.losses import LOSSES, domain_gradient_bound
-from common.moments import moments_change, pack_moments
-from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import draw_slots
-from learner.algorithms.moments import SecondMoments
-from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.deciding import decide
-from learner.planning.plan import Plan
-from learner.planning.public_side import PublicSide
-from learner.planning.settings import StudySettings
-from learner.reproduction.documents import replace_section
-from learner.simulated.replicates import (
-    Moments,
-    laplace_noise,
-    moment_gradients,
-    record_gradients,
-    run_replicates,
+import centre
+import tables
+import texts
+from families import FAMILIES
+from record_cases import Case, papers_cards, papers_hospitals, papers_loans
+from tables import Measured, Row, Run
+from ways import (
+    ASYNCHRONOUS,
+    HORIZONS,
+    ROUNDS,
+    Changes,
+    alone,
+    best_of_grid,
+    public_model,
+    study,
 )
-from learner.simulated.rounds import run_rounds
-from learner.simulated.stability import largest_stable_step
 
-EPSILONS = (0.1, 1.0, 10.0, 100.0)
-# The grid that published and synchronous training take their best of.
-HORIZONS = (10, 30, 100, 300, 1000, 3000)
-ROUNDS = (3, 10, 30, 100, 300)
-STEPS = 8.0 * 4.0 ** -np.arange(10.0)
-PAPERS: dict[str, Any] = {"l1_coverage": 1.0}
-WHITENED: dict[str, Any] = PAPERS | {"category_order": "name", "whiten": True}
+from learner.reproduction.documents import replace_section
+
+EPSILONS = (0.1, 1.0, 10.0)
+PAPERS_EPSILONS = (*EPSILONS, 100.0)
 LADDER_EPSILONS = (1.0, 10.0)
-PARTS = ("loans", "hospitals", "cards")
+PARTS = ("families", "comparison")
+# The families of the papers' own records.
+WITH_GRID = ("hospitals", "loans")
+
+
+class Known(NamedTuple):
+    """A way that copriv has: what it is in a study's settings, and in words."""
+
+    changes: Changes
+    label: str
+    words: str
+
+
+WAYS: Mapping[str, Known] = {
+    "asynchronous": Known(
+        {"algorithm": ASYNCHRONOUS},
+        "asynchronous",
+        '*asynchronous* is `algorithm.name = "asynchronous"` of the recommended profile, from 0.',
+    ),
+    "moments": Known(
+        {"algorithm": {"name": "moments", "start": "zero"}},
+        "moments",
+        '*moments* is `algorithm.name = "moments"`; squared loss only.',
+    ),
+    "newton": Known(
+        {"algorithm": {"name": "newton"}},
+        "newton",
+        '*newton* is `algorithm.name = "newton"`: noisy gradient and curvature at theta_0, shrunk.',
+    ),
+    "auto": Known(
+        {"algorithm": {"name": "auto"}},
+        "**auto**",
+        "*auto* is what the recommended profile does where a study names no algorithm: the way "
+        "with the best forecast.",
+    ),
+}
+"""A row each; what the settings refuse is left out."""
+
+PAPERS: Mapping[str, Any] = {"l1_coverage": 1.0}
+WHITENED: Mapping[str, Any] = {**PAPERS, "category_order": "name", "whiten": True}
+LAST: Mapping[str, Any] = {**ASYNCHRONOUS, "average": "last"}
 # One change after the other, from the papers' choices to the recommended ones.
-LADDER: dict[str, dict[str, dict[str, Any]]] = {
+LADDER: Mapping[str, Changes] = {
     "T and step from public records": {
-        "algorithm": {"average": "last"},
+        "algorithm": LAST,
         "privacy": {"sensitivity": "domain", "split": "horizon"},
     },
-    "and clip": {"algorithm": {"average": "last"}, "privacy": {"split": "horizon"}},
-    "and schedule": {"algorithm": {"average": "last", "correction": "none"}, "privacy": {}},
-    "and clocks by the records, counted": {"algorithm": {"average": "last"}, "privacy": {}},
+    "and clip": {"algorithm": LAST, "privacy": {"split": "horizon"}},
+    "and schedule": {"algorithm": {**LAST, "correction": "none"}},
+    "and clocks by the records, counted": {"algorithm": LAST},
 }
 
 
-def settings_of(case: Case, epsilon: float, changes: dict[str, dict[str, Any]]) -> StudySettings:
-    return check_settings(
-        StudySettings,
-        {
-            "name": "results",
-            "features": {"map": "unused.json"},
-            "model": {"loss": case.loss, "theta_max": BOX} | changes.get("model", {}),
-            "algorithm": changes.get("algorithm", {}),
-            "privacy": {"epsilon": epsilon} | changes.get("privacy", {}),
-            "owners": [{"name": f"owner-{i}"} for i in range(len(case.shards))],
-        },
-        where="results",
-    )
-
-
-def chosen(case: Case, epsilon: float, changes: dict[str, Any], seed: int) -> np.ndarray:
-    """The model of one run of a study whose open settings are decided as copriv does."""
-    settings = settings_of(case, epsilon, changes)
-    public = PublicSide(feature_map=case.feature_map, records=case.public)
-    counts = [len(shard) for shard in case.shards]
-    decision = decide(settings, public, num_records=counts, seed=seed)
-    plan = Plan(
-        settings=settings,
-        num_features=case.feature_map.num_features,
-        decision=decision,
-        seed=seed,
-    )
-    algorithm = plan.algorithm
-    assert isinstance(algorithm, Asynchronous)  # noqa: S101 (tells the type checker)
-    ticks = [tick.owners[0] for tick, _ in zip(plan.ticks(), range(plan.horizon), strict=False)]
-    bound = domain_gradient_bound(
-        LOSSES[case.loss].example(), case.feature_map.domain, theta_max=settings.model.theta_max
-    )
-    bound = bound if decision.clip is None else min(bound, decision.clip)
-    scales = 2 * bound * np.array(plan.responses) / (case.counts * epsilon)
-    if case.loss == "squared" and decision.clip is None:
-        gradients = moment_gradients(Moments.of(case.shards))
-    else:
-        gradients = record_gradients(
-            case.shards, loss=LOSSES[case.loss].example(), clip=decision.clip
-        )
-    return run_replicates(
-        algorithm,
-        np.array(ticks, dtype=np.intp)[:, None],
-        gradients=gradients,
-        noise=laplace_noise(
-            scales,
-            num_features=case.feature_map.num_features,
-            rng=np.random.default_rng([seed, 1]),
-        ),
-    ).central[0]
-
-
-def grid_best(case: Case, epsilon: float, kind: str, seeds: int) -> tuple[np.ndarray, str]:
-    """The best (T, step) of the grid under the domain's bound and m = T, chosen in hindsight."""
-    judge, best = evaluation(case), (np.array([np.inf]), "")
-    gradients = moment_gradients(Moments.of(case.shards))
-    common = {
-        "weights": case.weights,
-        "num_features": case.feature_map.num_features,
-        "theta_max": BOX,
-        "regulariser": G,
+def family_rows(diffprivlib: Path | None) -> dict[str, Row]:
+    """The rows of a family's table."""
+    return {
+        "public": Row("public records alone", public_model, repeats=False),
+        "alone": Row("an owner alone", alone, repeats=False),
+        "published": Row("published, best of the grid", best_of_grid("published")),
+        **{name: Row(known.label, study(known.changes)) for name, known in WAYS.items()},
+        "centre-statistics": Row("trusted centre: noisy statistics", centre.statistics),
+        "centre-descent": Row("trusted centre: noisy gradient descent", centre.descent),
+        "centre-diffprivlib": Row("trusted centre: diffprivlib", centre.diffprivlib(diffprivlib)),
     }
-    one = {**common, "weights": np.ones(1)} if kind != "published" else common
-    limit = largest_stable_step(
-        Asynchronous(rho=1.0, horizon=1, **one), case.public, loss=LOSSES[case.loss].example()
-    )
-    steps = np.repeat(limit * STEPS, seeds)
-    for horizon in HORIZONS if kind == "published" else ROUNDS:
-        rng = np.random.default_rng(horizon)
-        noise = laplace_noise(
-            2 * case.bound * horizon / (case.counts * epsilon),
-            num_features=case.feature_map.num_features,
-            rng=rng,
-        )
-        if kind == "published":
-            algorithm = Asynchronous(rho=1.0, horizon=horizon, **common)
-            slots = draw_slots(
-                np.ones(len(case.shards)), horizon=horizon, replicates=seeds, rng=rng
-            )
-            models = run_replicates(
-                algorithm,
-                np.tile(slots, (1, len(STEPS))),
-                gradients=gradients,
-                noise=noise,
-                rho=steps / algorithm.alpha,
-            ).central
-        elif kind == "synchronous-1":
-            descent = SynchronousDescent(rho=1.0, horizon=horizon, **common)
-            models = run_rounds(
-                descent,
-                replicates=len(steps),
-                gradients=gradients,
-                noise=noise,
-                step=steps * horizon**2,
-            )
-        else:
-            mean = SynchronousAverage(initial_step=1.0, horizon=horizon, **common)
-            models = run_rounds(
-                mean, replicates=len(steps), gradients=gradients, noise=noise, step=steps
-            )
-        psi = judge.relative_fitness(models).reshape(len(STEPS), seeds)
-        row = int(np.argmin(psi.mean(axis=1)))
-        if psi[row].mean() < best[0].mean():
-            best = (psi[row], f"T = {horizon}")
-    return best
 
 
-def moments(case: Case, epsilon: float, seeds: int) -> np.ndarray:
-    """Noisy moments of every owner, solved."""
-    exact = Moments.of(case.shards)
-    packed = np.array([pack_moments(*pair) for pair in zip(exact.gram, exact.cross, strict=True)])
-    scales = moments_change(case.feature_map.domain) / (case.counts * epsilon)
-    solver = SecondMoments(
-        weights=case.weights,
-        num_features=case.feature_map.num_features,
-        theta_max=BOX,
-        regulariser=G,
-    )
-    rng = np.random.default_rng(2)
-    models = [
-        solver.solve(case.weights @ (packed + rng.laplace(size=packed.shape) * scales[:, None]))
-        for _ in range(seeds)
-    ]
-    return evaluation(case).relative_fitness(np.array(models))
+def family_part(asked: argparse.Namespace, tell: Callable[[Sequence[str]], None]) -> None:
+    """The families' tables and their summary, introduced when it is known what there is to say."""
+    run = Run(asked.seeds, asked.jobs)
+    rows = {name: row for name, row in family_rows(asked.diffprivlib).items() if name in asked.rows}
+    all_measured: dict[str, Measured] = {}
+    sections: list[str] = []
+    for name in asked.families:
+        case = FAMILIES[name](asked.data)
+        own = {key: row for key, row in rows.items() if key != "published" or name in WITH_GRID}
+        measured = all_measured[name] = tables.measure(case, own, EPSILONS, run)
+        sections += tables.section(case, own, measured, EPSILONS, gaining=tuple(WAYS))
+        summed = [texts.SUMMARY, "", *tables.summary(all_measured, tuple(WAYS), EPSILONS)]
+        tell([_introduction(asked, all_measured), *summed, *sections])
 
 
-def interval(psi: np.ndarray) -> str:
-    """Mean and half of its 95 % interval."""
-    half = student.ppf(0.975, len(psi) - 1) * psi.std(ddof=1) / np.sqrt(len(psi))
-    return f"{psi.mean():.2g} ± {half:.1g}"
-
-
-def line(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [line(*head), "|" + "---|" * len(head), *(line(*row) for row in rows), ""]
-
-
-@dataclass(frozen=True)
-class Run:
-    """How often, and on how many processes."""
-
-    seeds: int
-    jobs: int
-
-    def parallel(self, function: Any, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        run = joblib.Parallel(n_jobs=self.jobs)
-        return list(run(joblib.delayed(function)(*each) for each in arguments))
-
-
-def recommended(case: Case, epsilons: Sequence[float], changes: Any, run: Run) -> np.ndarray:
-    """Relative fitness of runs that are decided as copriv does, shape (epsilons, seeds)."""
-    asked = [(case, e, changes, seed) for e in epsilons for seed in range(run.seeds)]
-    models = np.array(run.parallel(chosen, asked))
-    return evaluation(case).relative_fitness(models).reshape(len(epsilons), run.seeds)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What every way of training reached on one case, and how it reads."""
-
-    case: Case
-    published: list[np.ndarray]
-    recommended: np.ndarray
-    lines: list[str]
-
-
-def compare(case: Case, run: Run) -> Compared:
-    """Every way of training at every epsilon; ratios and who gains."""
-    alone = evaluation(case).relative_fitness_alone
-    kinds = ("published", "synchronous-1", "synchronous-2")
-    grids = run.parallel(
-        grid_best, [(case, e, kind, run.seeds) for kind in kinds for e in EPSILONS]
-    )
-    of_kind = {kind: grids[i * len(EPSILONS) :][: len(EPSILONS)] for i, kind in enumerate(kinds)}
-    published = [psi for psi, _ in of_kind["published"]]
-    best = recommended(case, EPSILONS, {}, run)
-
-    def gains(all_psi: Iterable[np.ndarray]) -> list[str]:
-        return [f"{np.sum(psi.mean() < alone)} of {len(alone)}" for psi in all_psi]
-
-    rows = [
-        [f"{kind}, best of the grid", *(f"{interval(psi)} ({where})" for psi, where in cells)]
-        for kind, cells in of_kind.items()
-    ]
-    rows += [
-        ["**recommended**", *(f"**{interval(psi)}**" for psi in best)],
-        ["moments", *(interval(moments(case, e, run.seeds)) for e in EPSILONS)],
-        ["published / recommended", *(ratio(*pair) for pair in zip(published, best, strict=True))],
-        ["owners that gain from published", *gains(published)],
-        ["owners that gain from recommended", *gains(best)],
-    ]
-    lines = [
-        f"### {case.title}",
-        "",
-        facts(case),
-        "",
-        *table(["", *(f"epsilon = {e:g}" for e in EPSILONS)], rows),
-    ]
-    return Compared(case, published, best, lines)
-
-
-def facts(case: Case) -> str:
-    """What a table's numbers are to be seen against."""
-    judge, domain = evaluation(case), case.feature_map.domain
-    zero = judge.relative_fitness(np.zeros((1, domain.num_features)))[0]
-    public = case.problem().optimum(case.public)
-    alone = judge.relative_fitness_alone
-    return (
-        f"{len(case.shards)} owners of {case.counts.min():,.0f} to {case.counts.max():,.0f} "
-        f"records, p = {domain.num_features}, domain's bound Xi = {case.bound:.0f}. Relative "
-        f"fitness of theta = 0: {zero:.3g}; of each owner alone: {alone.min():.3g} to "
-        f"{alone.max():.3g}; of the public records alone: "
-        f"{judge.relative_fitness(public[None])[0]:.3g}."
+def _introduction(asked: argparse.Namespace, measured: Mapping[str, Measured]) -> str:
+    """What the families and rows are, of those that there are."""
+    there = {row for family in measured.values() for row, _ in family}
+    words = [f"- {known.words}" for name, known in WAYS.items() if name in there]
+    named = [f"- {' '.join((FAMILIES[name].__doc__ or '').split())}" for name in measured]
+    return texts.FAMILIES.format(
+        seeds=asked.seeds,
+        horizons=", ".join(map(str, HORIZONS)),
+        families="\n".join(named),
+        ways="\n".join(words),
+        diffprivlib="" if "centre-diffprivlib" in there else texts.WITHOUT_DIFFPRIVLIB,
     )
 
 
-def ratio(numerator: np.ndarray, denominator: np.ndarray) -> str:
-    """How many times smaller the second mean is."""
-    return f"{numerator.mean() / denominator.mean():.0f}"
+def papers_rows() -> dict[str, Row]:
+    """The rows of a table with the papers' algorithms."""
+    grids = {
+        kind: Row(f"{kind}, best of the grid", best_of_grid(kind))
+        for kind in ("published", "synchronous-1", "synchronous-2")
+    }
+    ours = {name: Row(name, study(WAYS[name].changes)) for name in ("asynchronous", "moments")}
+    return {"public": Row("public records alone", public_model, repeats=False), **grids, **ours}
 
 
-def ladder(papers: Compared, default: Compared, run: Run) -> list[str]:
+def compare(case: Case, run: Run) -> tuple[Measured, list[str]]:
+    """The papers' algorithms on a case, and how it reads."""
+    rows = papers_rows()
+    measured = tables.measure(case, rows, PAPERS_EPSILONS, run)
+    lines = tables.section(
+        case, rows, measured, PAPERS_EPSILONS, gaining=("published", "asynchronous")
+    )
+    times = [
+        tables.ratio(measured["published", e], measured["asynchronous", e]) for e in PAPERS_EPSILONS
+    ]
+    return measured, [*lines[:-1], f"| published / asynchronous | {' | '.join(times)} |", ""]
+
+
+def ladder(papers: Measured, default: Measured, case: Case, run: Run) -> list[str]:
     """From the papers' choices to the recommended ones, one change after the other."""
-    columns = [EPSILONS.index(e) for e in LADDER_EPSILONS]
+    steps = {name: Row(name, study(changes)) for name, changes in LADDER.items()}
+    measured = tables.measure(case, steps, LADDER_EPSILONS, run)
 
-    def row(name: str, psi: Sequence[np.ndarray]) -> list[str]:
-        return [name, *map(interval, psi)]
+    def row(label: str, found: Measured, name: str) -> list[str]:
+        return [label, *(tables.interval(found[name, e].psi) for e in LADDER_EPSILONS)]
 
     rows = [
-        row("published, best of the grid in hindsight", [papers.published[i] for i in columns]),
-        row("and bound: a public L1 radius", [default.published[i] for i in columns]),
+        row("published, best of the grid in hindsight", papers, "published"),
+        row("and bound: a public L1 radius", default, "published"),
+        *(row(name, measured, name) for name in LADDER),
+        row("and tail average = asynchronous", default, "asynchronous"),
     ]
-    for name, changes in LADDER.items():
-        rows.append(row(name, recommended(default.case, LADDER_EPSILONS, changes, run)))
-    rows.append(
-        row("and tail average = recommended", [default.recommended[i] for i in columns]),
-    )
-    return table(["", *(f"epsilon = {e:g}" for e in LADDER_EPSILONS)], rows)
+    return tables.markdown(tables.by_epsilon(LADDER_EPSILONS), rows)
 
 
 def card_table(data: Path, run: Run) -> list[str]:
     """Hinge loss: relative fitness by epsilon and n_i at T = 100."""
-    changes = {
-        "model": {"regularisation": 5e-6, "theta_max": 1.0},
-        "algorithm": {"horizon": 100},
-    }
+    fixed = {"T = 100": Row("", study({"algorithm": {**ASYNCHRONOUS, "horizon": 100}}))}
     rows = []
     for size in (1000, 2000, 6000):
-        case = cards(data, size)
-        judge = evaluation(case, 5e-6, 1.0)
-        asked = [(case, e, changes, seed) for e in EPSILONS for seed in range(run.seeds)]
-        psi = judge.relative_fitness(np.array(run.parallel(chosen, asked)))
-        rows.append([f"n_i = {size:,}", *map(interval, psi.reshape(-1, run.seeds))])
-    return table(["", *(f"epsilon = {e:g}" for e in EPSILONS)], rows)
+        found = tables.measure(papers_cards(data, size), fixed, PAPERS_EPSILONS, run)
+        cells = [tables.interval(found["T = 100", e].psi) for e in PAPERS_EPSILONS]
+        rows.append([f"n_i = {size:,}", *cells])
+    return tables.markdown(tables.by_epsilon(PAPERS_EPSILONS), rows)
 
 
-def main() -> None:
+def papers_part(asked: argparse.Namespace, tell: Callable[[Sequence[str]], None]) -> None:
+    """The papers' algorithms on loans and hospitals under three maps, and on credit cards."""
+    run, data = Run(asked.seeds, asked.jobs), asked.data
+    text = [texts.PAPERS.format(seeds=asked.seeds, rounds=", ".join(map(str, ROUNDS)))]
+    for name, cut in (("Loans", papers_loans), ("Hospitals", papers_hospitals)):
+        papers, lines = compare(cut(data, f"{name}, the papers' bound", **PAPERS), run)
+        case = cut(data, f"{name}, default map")
+        default, more = compare(case, run)
+        steps = ladder(papers, default, case, run)
+        text += [*lines, *more, f"### {name}, one change after the other", "", *steps]
+        text += compare(cut(data, f"{name}, whitened", **WHITENED), run)[1]
+        tell(text)
+    tell([*text, "### Credit cards, hinge loss, T = 100", "", texts.CARDS, *card_table(data, run)])
+
+
+def arguments() -> argparse.Namespace:
+    """What is typed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    rows = tuple(family_rows(None))
     parser.add_argument("data", type=Path, help="the folder of the record files")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    asked = parser.parse_args()
-    began, run = time.monotonic(), Run(asked.seeds, asked.jobs)
-    text = [
-        INTRODUCTION.format(
-            seeds=asked.seeds,
-            horizons=", ".join(map(str, HORIZONS)),
-            rounds=", ".join(map(str, ROUNDS)),
-        )
-    ]
+    parser.add_argument("--families", nargs="+", choices=tuple(FAMILIES), default=tuple(FAMILIES))
+    parser.add_argument("--rows", nargs="+", choices=rows, default=rows)
+    parser.add_argument("--diffprivlib", type=Path, help="an interpreter that has diffprivlib")
+    return parser.parse_args()
 
-    def add(section: list[str]) -> None:
-        """Written as it comes: the whole takes a while."""
-        text.extend(section)
-        if list(asked.parts) == list(PARTS):
-            replace_section(asked.out, "comparison", "\n".join(text))
-        else:
-            print("\n".join(section), flush=True)
-        print(f"{section[0]}: {time.monotonic() - began:.0f} s", flush=True)
 
-    for name, family in (("Loans", loans), ("Hospitals", hospitals)):
-        if name.lower() not in asked.parts:
+def main() -> None:
+    asked = arguments()
+    began = time.monotonic()
+    is_whole = len(asked.families) == len(FAMILIES) and len(asked.rows) == len(family_rows(None))
+    for part, work in (("families", family_part), ("comparison", papers_part)):
+        if part not in asked.parts or (part == "comparison" and not is_whole):
             continue
-        papers = compare(family(asked.data, f"{name}, the papers' bound", **PAPERS), run)
-        add(papers.lines)
-        default = compare(family(asked.data, f"{name}, default map"), run)
-        add(default.lines)
-        title = f"### {name}, one change after the other"
-        add([title, "", *ladder(papers, default, run)])
-        add(compare(family(asked.data, f"{name}, whitened", **WHITENED), run).lines)
-    if "cards" in asked.parts:
-        add(["### Credit cards, hinge loss, T = 100", "", CARDS_TEXT, *card_table(asked.data, run)])
+        told: dict[str, str] = {}
 
+        def tell(lines: Sequence[str], part: str = part, told: dict[str, str] = told) -> None:
+            """Written as it comes: the whole takes a while."""
+            told[part] = "\n".join(lines)
+            if is_whole:
+                replace_section(asked.out, part, told[part])
 
-INTRODUCTION = """\
-## Every way of training, on real records
+        work(asked, tell)
+        if not is_whole:
+            print(told[part])
+        print(f"{part}: {time.monotonic() - began:.0f} s", flush=True)
 
-Printed by `.venv/bin/python benchmarks/results.py DATA --out docs/results.md`; DATA is a folder
-with the record files that the script names. Every cell is the mean relative fitness
-f(theta)/f(theta*) - 1 on the union of the owners' records over {seeds} seeds, with the half-width
-of its 95 % interval. All rows of a table promise every owner the same epsilon for the whole study.
-
-- *published* is Algorithm 1 of the 2021 paper under the domain's bound, noise for T responses of
-  every owner, the last central model. T (of {horizons}) and rho (ten values, a factor of 4 apart)
-  are the best in hindsight on the private records, which no study could know: the row flatters it.
-  So are those of the two synchronous algorithms of the 2020 paper, where T (of {rounds}) counts
-  rounds.
-- *recommended* is `profile = "recommended"`: T, step and clip are chosen from the public records
-  alone, for each seed again.
-- *moments* is `algorithm.name = "moments"`.
-
-- *One change after the other* starts from published under the papers' bound, adds the radius, then
-  takes T and the step from the public records before the study, as a user would have to, and adds
-  what else recommended consists of.
-
-All maps have public bounds of every column, feature and target. The *papers' bound* follows from
-them alone. The *default map* also has a public L1 radius (`l1_coverage = 0.9`) that longer records
-are scaled down to: a change to the papers' bound, of which published profits too. *Whitened* is
-another map: codes in the order of names, whitened components and no radius. Relative fitness is
-measured against the optimum under the same map, so numbers of different maps compare roughly only.
-"""
-
-CARDS_TEXT = """\
-Three owners, `examples/creditcard.toml` with the profile's clip, schedule, clocks and average. The
-optimum of the hinge loss is near 0.01 here, so a relative fitness of 90 is that of theta = 0.
-"""
 
 if __name__ == "__main__":
     main()

@@ -7,18 +7,13 @@ time of its own: what cannot be read is a missing value here, and a public fill 
 from __future__ import annotations
 
 import datetime as dt
-import io
 import math
 import numbers
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 __all__ = [
@@ -28,7 +23,6 @@ __all__ = [
     "as_text",
     "missing_cells",
     "months_of",
-    "read_parquet",
     "readable",
 ]
 
@@ -139,90 +133,3 @@ def _is_missing(cell: object) -> bool:
         or cell is pd.NaT
         or (type(cell) is float and math.isnan(cell))
     )
-
-
-def read_parquet(path: Path) -> pd.DataFrame:
-    """A Parquet file as pandas reads it; cells that pandas cannot hold are missing values.
-
-    Pandas gives up a whole file for one date beyond year 9999, one time of 25 o'clock, one text
-    that is no UTF-8; here each of them is a gap, and the other cells are read as ever.
-
-    Raises:
-      OSError, ValueError, pyarrow.ArrowException: It is no Parquet file that pandas can read.
-    """
-    try:
-        frame = pd.read_parquet(path)
-    except (OSError, MemoryError):
-        raise
-    except Exception:
-        frame = None
-    if frame is not None and all(_has_readable_cells(column) for _, column in frame.items()):
-        return frame
-    # As plain texts: of a column of repeated texts Arrow refuses all for one that is no UTF-8.
-    table = pq.read_table(path, binary_type=pa.large_binary())
-    with io.BytesIO() as mended:
-        pq.write_table(_without_unreadable(table), mended)
-        return pd.read_parquet(mended)
-
-
-def _has_readable_cells(column: pd.Series) -> bool:
-    """Whether each cell can be taken out and written down, as a fingerprint does."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
-        return True
-    try:
-        for cell in column:
-            str(cell)
-    except Exception:
-        return False
-    return True
-
-
-def _without_unreadable(table: pa.Table) -> pa.Table:
-    """A table with gaps where cells cannot be held."""
-    for i, field in enumerate(table.schema):
-        alone = table.select([i])
-        if _is_readable(alone):
-            continue
-        column = table.column(i)
-        if pa.types.is_large_string(field.type):
-            column = pa.chunked_array([_valid_texts(table.column(i))])
-        else:
-            gaps = set(_unreadable(alone, 0, len(alone)))
-            rows = [None if row in gaps else row for row in range(len(alone))]
-            column = table.column(i).take(pa.array(rows, pa.int64()))
-        table = table.set_column(i, field.with_nullable(True), column)
-    return table
-
-
-def _is_readable(table: pa.Table) -> bool:
-    """Whether pandas can hold all cells of a table of one column."""
-    try:
-        frame = table.to_pandas()
-    except Exception:
-        return False
-    return all(_has_readable_cells(column) for _, column in frame.items())
-
-
-def _unreadable(table: pa.Table, start: int, stop: int) -> Iterator[int]:
-    """The rows of a table of one column that pandas cannot hold, by halving."""
-    if start == stop or _is_readable(table.slice(start, stop - start)):
-        return
-    if stop - start == 1:
-        yield start
-        return
-    middle = (start + stop) // 2
-    yield from _unreadable(table, start, middle)
-    yield from _unreadable(table, middle, stop)
-
-
-def _valid_texts(column: pa.ChunkedArray) -> pa.Array:
-    """The texts of a column, None where the bytes are no UTF-8."""
-    cells = column.cast(pa.large_binary()).to_pylist()
-    return pa.array([_decoded(cell) for cell in cells], column.type)
-
-
-def _decoded(cell: bytes | None) -> str | None:
-    try:
-        return None if cell is None else cell.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

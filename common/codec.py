@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -60,6 +60,8 @@ def reader(kind: type[Message]) -> Callable[[bytes], Any]:
 
 
 # Enough for any budget a person writes, too little to make exact arithmetic slow.
+# More than the features of any model that an owner answers for.
+LONGEST_NUMBERS = 100_000
 _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
 
 
@@ -119,6 +121,11 @@ def terms_to_pb(terms: StudyTerms) -> pb.StudyTerms:
         kappa=terms.kappa,
         release=terms.release,
         delta=terms.delta,
+        curvature_scale=terms.curvature_scale,
+        loss_bound=terms.loss_bound,
+        difference_bound=terms.difference_bound,
+        reference=vector_to_pb(np.array(terms.reference)) if terms.reference else None,
+        edges=terms.edges,
     )
 
 
@@ -126,7 +133,7 @@ def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
     """The study's terms of a message; whether they make sense is for the owner to say.
 
     Raises:
-      MalformedError: The budget is not a rational number.
+      MalformedError: The budget is not a rational number, or a list of numbers is none.
     """
     return StudyTerms(
         study_id=message.study_id,
@@ -140,7 +147,23 @@ def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
         kappa=message.kappa,
         release=message.release or "gradient",
         delta=message.delta if message.HasField("delta") else None,
+        curvature_scale=message.curvature_scale if message.HasField("curvature_scale") else None,
+        loss_bound=message.loss_bound if message.HasField("loss_bound") else None,
+        difference_bound=message.difference_bound if message.HasField("difference_bound") else None,
+        reference=_numbers(vector_from_pb(message.reference)),
+        edges=_numbers(message.edges),
     )
+
+
+def _numbers(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, ...]:
+    """A few numbers of the terms; more than any model has are not read.
+
+    Raises:
+      MalformedError: They are too many.
+    """
+    if len(values) > LONGEST_NUMBERS:
+        raise MalformedError(f"terms carry {len(values)} numbers, at most {LONGEST_NUMBERS} do")
+    return tuple(map(float, values))
 
 
 def enrollment_to_pb(enrollment: Enrollment) -> pb.Enrollment:
@@ -183,6 +206,10 @@ def description_to_pb(description: OwnerDescription) -> pb.OwnerDescription:
         epsilon_per_study=rational_to_pb(description.epsilon_per_study),
         epsilon_left=rational_to_pb(description.epsilon_left),
         losses=description.losses,
+        version=description.version,
+        clock_ms=description.clock_ms,
+        checked_map_digest=description.checked_map_digest,
+        validation=description.validation,
     )
 
 
@@ -196,6 +223,10 @@ def description_from_pb(message: pb.OwnerDescription) -> OwnerDescription:
         epsilon_per_study=rational_from_pb(message.epsilon_per_study),
         epsilon_left=rational_from_pb(message.epsilon_left),
         losses=tuple(message.losses),
+        version=message.version,
+        clock_ms=message.clock_ms,
+        checked_map_digest=message.checked_map_digest,
+        validation=message.validation,
     )
 
 

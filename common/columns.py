@@ -22,6 +22,7 @@ __all__ = [
     "category_keys",
     "has_percent_sign",
     "is_missing_text",
+    "missing_texts",
     "parse_month",
     "parse_months",
     "parse_number",
@@ -66,6 +67,15 @@ def is_missing_text(text: str) -> bool:
     (True, True, False)
     """
     return text.strip().lower() in _MISSING_TEXTS
+
+
+def missing_texts() -> frozenset[str]:
+    """The texts, in small letters, that say that there is no value.
+
+    >>> "n/a" in missing_texts()
+    True
+    """
+    return _MISSING_TEXTS
 
 
 def parse_number(value: object, *, shares: bool = False) -> float:

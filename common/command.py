@@ -9,14 +9,16 @@ import logging
 import os
 import sys
 import warnings
+from typing import Any
 
 import click
 from rich.console import Console
 
-from common.errors import CoprivError, InputError, PrivacyLeakWarning
+from common.config import check_address
+from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
 from common.logs import FORMATS
 
-__all__ = ["console", "log_format_option", "run_command"]
+__all__ = ["Commands", "address_value", "console", "log_format_option", "run_command"]
 
 log_format_option = click.option(
     "--log-format",
@@ -27,10 +29,33 @@ log_format_option = click.option(
 )
 
 
+def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """An option's or argument's HOST:PORT, as click's callback."""
+    try:
+        return None if value is None else check_address(value)
+    except ValueError as error:
+        raise click.BadParameter(f"got {value!r}, {error}") from None
+
+
 def console(width: int = 160) -> Console:
     """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
     own = Console()
     return own if own.is_terminal else Console(width=width)
+
+
+class Commands(click.Group):
+    """A command of several; Ctrl-C ends it with status 130, as it ends other programs."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run what was typed.
+
+        Raises:
+          StoppedError: Ctrl-C was typed, and nothing has a sentence of its own for it.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise StoppedError("stopped; type the same again to start anew") from None
 
 
 def run_command(command: click.Command, name: str) -> None:
@@ -61,11 +86,12 @@ def run_command(command: click.Command, name: str) -> None:
 
 
 def _show_leaks(name: str) -> None:
-    """Print each :class:`PrivacyLeakWarning` as one sentence; other warnings are not shown."""
+    """Print our own warnings as one sentence each; others are not shown."""
 
     def show(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if issubclass(category, PrivacyLeakWarning):
+        if issubclass(category, PrivacyLeakWarning | DoubtWarning):
             click.echo(f"{name}: warning: {message}", err=True)
 
     warnings.simplefilter("always", PrivacyLeakWarning)
+    warnings.simplefilter("always", DoubtWarning)
     warnings.showwarning = show  # type: ignore[assignment]

@@ -28,8 +28,12 @@ from pydantic import (
 
 from common.errors import InputError
 from common.losses import LOSSES
+from common.setting_errors import sentences
+from common.setting_keys import meanings
+from common.suggestions import did_you_mean
 
 __all__ = [
+    "VALIDATION_SHARE",
     "Address",
     "Epsilon",
     "Lasting",
@@ -37,10 +41,13 @@ __all__ = [
     "Positive",
     "SecretPlace",
     "Settings",
+    "ValidationShare",
     "check_address",
     "check_settings",
     "load_settings",
     "parse_epsilon",
+    "parse_value",
+    "parse_values",
     "read_toml",
     "with_absolute_paths",
 ]
@@ -51,12 +58,34 @@ V = TypeVar("V")
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
+_SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n]+", re.ASCII)
 _ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
+LARGEST_VALIDATION_SHARE = Fraction(9, 10)
 
 
 class Settings(BaseModel):
-    """Base of all settings: frozen, and an unknown key is an error."""
+    """Base of all settings: frozen, and an unknown key is an error.
+
+    What a class's docstring says of a key, and its example, is where the reference, the editors'
+    schema and new files take it from.
+    """
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """What the docstring says of each key is the key's description, everywhere."""
+        super().__pydantic_init_subclass__(**options)
+        said = meanings(cls.__doc__ or "")
+        for name, field in cls.model_fields.items():
+            field.description = field.description or said.get(name)
+            if name in cls.EXAMPLES:
+                field.examples = [cls.EXAMPLES[name]]
+        cls.model_rebuild(force=True)
+
+    # What the file is called, and keys that tell another kind of file.
+    FILE: ClassVar[str] = "settings"
+    EXAMPLES: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    FOREIGN_KEYS: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True
@@ -116,6 +145,33 @@ def parse_epsilon(value: object) -> Fraction:
 Epsilon = Annotated[Fraction, BeforeValidator(parse_epsilon), PlainSerializer(str, return_type=str)]
 Positive = Annotated[float, Field(gt=0)]
 
+# The share of epsilon that the recommended profile keeps for validation.
+VALIDATION_SHARE = Fraction(1, 10)
+
+
+def parse_validation_share(value: object) -> Fraction:
+    """A share of epsilon from 0 to 9/10, as a number or a fraction in a string.
+
+    Raises:
+      ValueError: It is none.
+
+    >>> parse_validation_share("1/10"), parse_validation_share(0)
+    (Fraction(1, 10), Fraction(0, 1))
+    """
+    is_none = not isinstance(value, bool) and value in (0, "0")
+    try:
+        share = Fraction(0) if is_none else parse_epsilon(value)
+    except ValueError:
+        share = Fraction(1)
+    if share > LARGEST_VALIDATION_SHARE:
+        raise ValueError('expected a share of epsilon from 0 to 0.9, such as 0.1 or "1/10"')
+    return share
+
+
+ValidationShare = Annotated[
+    Fraction, BeforeValidator(parse_validation_share), PlainSerializer(str, return_type=str)
+]
+
 
 def check_address(text: str) -> str:
     """Check an address HOST:PORT and return it; an IPv6 host stands in brackets.
@@ -151,10 +207,16 @@ class _SecretPlace(str):
         return _SecretPlace(f"{_FILE}{(base / self.removeprefix(_FILE)).resolve()}")
 
 
-# "file:PATH" or "env:NAME".
-SecretPlace = Annotated[
-    str, Field(pattern=r"^(file|env):.+$"), AfterValidator(_SecretPlace), PlainSerializer(str)
-]
+def _secret_place(text: str) -> _SecretPlace:
+    """Where a secret is: "file:PATH" or "env:NAME"."""
+    if not _SECRET_PLACE.fullmatch(text):
+        raise ValueError(
+            f'expected "file:PATH" or "env:NAME"; if that is a file, write "file:{text[:80]}"'
+        )
+    return _SecretPlace(text)
+
+
+SecretPlace = Annotated[str, AfterValidator(_secret_place), PlainSerializer(str)]
 
 
 def with_absolute_paths(value: V, base: Path) -> V:
@@ -193,7 +255,7 @@ def _absolute(value: Any, base: Path) -> Any:
 def _check_loss(name: str) -> str:
     """The name of a loss as it is."""
     if name not in LOSSES:
-        raise ValueError(f"expected one of {', '.join(LOSSES)}")
+        raise ValueError(f"expected one of {', '.join(LOSSES)}{did_you_mean(name, LOSSES)}")
     return name
 
 
@@ -213,7 +275,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+        raise InputError(f"{path}: not valid TOML: {error}; correct that place") from None
 
 
 def load_settings(
@@ -244,27 +306,13 @@ def load_settings(
 
 def check_settings(kind: type[S], table: Mapping[str, Any], *, where: str) -> S:
     """Settings of one kind from a table; ``where`` opens the sentence of an error."""
+    for key, other in kind.FOREIGN_KEYS.items():
+        if key in table and key not in kind.model_fields:
+            raise InputError(f"{where}: this is {other}; give {kind.FILE} here")
     try:
         return kind.model_validate(dict(table))
     except ValidationError as error:
-        raise InputError("\n".join(_sentences(error, where))) from None
-
-
-def _sentences(error: ValidationError, where: str) -> list[str]:
-    """One sentence for each wrong key."""
-    sentences = []
-    for detail in error.errors():
-        key = ".".join(str(part) for part in detail["loc"]) or "the file"
-        message = detail["msg"].removeprefix("Value error, ")
-        match detail["type"]:
-            case "extra_forbidden":
-                sentences.append(f"{where}: {key} is not a known key; check its spelling")
-            case "missing":
-                sentences.append(f"{where}: {key} is missing; add it")
-            case _:
-                got = "" if isinstance(detail["input"], dict) else f"got {detail['input']!r}, "
-                sentences.append(f"{where}: {key}: {got}{message[:1].lower()}{message[1:]}")
-    return sentences
+        raise InputError("\n".join(sentences(error, kind, where=where))) from None
 
 
 def _apply_override(table: dict[str, Any], override: str) -> None:
@@ -273,11 +321,32 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
     keys = dotted.strip().split(".")
     if not equals or not all(keys):
         raise InputError(f"--set {override}: expected KEY.PATH=VALUE, such as privacy.epsilon=1")
+    _set(table, keys, parse_value(text), where=f"--set {override}")
+
+
+def parse_value(text: str) -> object:
+    """What a typed value means: TOML, or else plain text.
+
+    >>> parse_value("0.1"), parse_value("auto"), parse_value('["a"]')
+    (0.1, 'auto', ['a'])
+    """
     try:
-        value = tomllib.loads(f"v = {text}")["v"]
+        return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    _set(table, keys, value, where=f"--set {override}")
+        return text.strip()
+
+
+def parse_values(text: str) -> list[object]:
+    """What typed values with commas between them mean, each as :func:`parse_value` says.
+
+    >>> parse_values("0.1,1,auto"), parse_values("[1, 2],[3]")
+    ([0.1, 1, 'auto'], [[1, 2], [3]])
+    """
+    try:
+        values: list[object] = tomllib.loads(f"v = [{text}]")["v"]
+    except tomllib.TOMLDecodeError:
+        return [parse_value(part) for part in text.split(",")]
+    return values
 
 
 def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: str) -> None:
@@ -285,6 +354,6 @@ def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: st
     for key in keys[:-1]:
         child = table.setdefault(key, {})
         if not isinstance(child, dict):
-            raise InputError(f"{where}: {key} is not a table of settings")
+            raise InputError(f"{where}: {key} is not a table of settings; write TABLE.KEY=VALUE")
         table = child
     table[keys[-1]] = value

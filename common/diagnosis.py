@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from common.errors import InputError, UnreachableError, UntrustedError
+from common.proxies import ProxyRefusedError, open_connection, proxy_for
 from common.tls import Identity, Peer, Role, host_and_port, load_identity, role_named
 
 __all__ = ["Cause", "identify", "why_unreachable"]
@@ -67,7 +68,9 @@ def why_unreachable(address: str, identity: Identity | None, *, far: Role, timeo
     return Cause.SILENT if isinstance(found, Peer) else found
 
 
-def identify(address: str, identity: Identity, *, far: Role, timeout: float) -> Peer:
+def identify(
+    address: str, identity: Identity, *, far: Role, timeout: float, name: str = ""
+) -> Peer:
     """Who is at an address and accepts us, as its verified certificate says.
 
     Args:
@@ -75,6 +78,7 @@ def identify(address: str, identity: Identity, *, far: Role, timeout: float) -> 
       identity: Our certificate.
       far: Who should be there.
       timeout: Seconds that each step of this may take.
+      name: Its name, for the sentence.
 
     Raises:
       UntrustedError: Certificates stand between us; the sentence says whose, and the cure.
@@ -84,7 +88,7 @@ def identify(address: str, identity: Identity, *, far: Role, timeout: float) -> 
     if isinstance(found, Peer):
         return found
     kind = UntrustedError if found.certificates else UnreachableError
-    raise kind(f"{far} at {address}: {found.sentence}")
+    raise kind(f"{' '.join([far, name]).strip()} at {address}: {found.sentence}")
 
 
 def _found(address: str, identity: Identity | None, far: Role, timeout: float) -> Cause | Peer:
@@ -92,6 +96,8 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
     host, port = host_and_port(address)
     try:
         return _greeted(host, port, identity, far, timeout)
+    except ProxyRefusedError as error:
+        return Cause(str(error))
     except socket.gaierror:
         return Cause(f"the name {host!r} is not known here; check its address")
     except ConnectionRefusedError:
@@ -107,7 +113,7 @@ def _greeted(
     host: str, port: int, identity: Identity | None, far: Role, timeout: float
 ) -> Cause | Peer:
     """Connect, and if its certificate is refused, once more to read what it says."""
-    with socket.create_connection((host, port), timeout) as connection:
+    with open_connection(host, port, timeout) as connection:
         if identity is None:
             return _as_plain_text(connection)
         found = _with_certificate(connection, host, identity, far)
@@ -116,7 +122,7 @@ def _greeted(
     code = found.verify_code
     shown: Mapping[str, Any] = {}
     if code in (EXPIRED, WRONG_NAME, WRONG_ADDRESS):
-        with socket.create_connection((host, port), timeout) as connection:
+        with open_connection(host, port, timeout) as connection:
             shown = _shown(connection, identity)
     return Cause(_their_fault(code, host, shown, far), certificates=True)
 
@@ -176,12 +182,13 @@ def _context(identity: Identity) -> ssl.SSLContext:
 
 
 def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
-    """The name in a verified certificate, unless it is of somebody else's kind."""
+    """Name and last day of a verified certificate, unless it is of somebody else's kind."""
     role = role_named(value for kind, value in _alternatives(certificate) if kind == "URI")
     if role not in (far, None):
         return Cause(WRONG_KIND[far], certificates=True)
     names = [value for part in certificate.get("subject", ()) for _, value in part]
-    return Peer(name=names[0] if names else "", role=role)
+    expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    return Peer(name=names[0] if names else "", role=role, expires=expires)
 
 
 def _our_fault(identity: Identity) -> str:
@@ -214,9 +221,11 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     if code == WRONG_PURPOSE:
         return WRONG_KIND[far]
     kind = "self-signed" if code == SELF_SIGNED else "not of our CA"
+    proxy = proxy_for(host)
+    between = f" ({proxy} may stand in between and show its own)" if proxy else ""
     return (
-        f"its certificate is {kind}, so this may be anybody; both sides need files that "
-        "copriv certs made for this study"
+        f"its certificate is {kind}, so this may be anybody{between}; both sides need files that "
+        "copriv certs made for this study, and nothing in between that opens TLS"
     )
 
 

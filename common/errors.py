@@ -6,6 +6,7 @@ __all__ = [
     "BudgetSpentError",
     "BusyError",
     "CoprivError",
+    "DoubtWarning",
     "IdentityError",
     "InputError",
     "MalformedError",
@@ -14,6 +15,7 @@ __all__ = [
     "PolicyError",
     "PrivacyLeakWarning",
     "RefusedError",
+    "StoppedError",
     "UnreachableError",
     "UntrustedError",
 ]
@@ -82,8 +84,18 @@ class UnreachableError(CoprivError):
     exit_status = 4
 
 
+class StoppedError(CoprivError):
+    """Whoever started it stopped it, with Ctrl-C; the sentence says what was left."""
+
+    exit_status = 130
+
+
 class UntrustedError(UnreachableError):
     """A certificate stands between us and an owner; waiting does not help, its sentence does."""
+
+
+class DoubtWarning(UserWarning):
+    """Something that can be meant, and mostly is not; the sentence says how to mean it."""
 
 
 class PrivacyLeakWarning(UserWarning):

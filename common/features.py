@@ -20,13 +20,14 @@ import json
 import re
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from common.arrays import Matrix
+from common.arrays import Flags, Matrix
 from common.config import Lasting, Positive, Settings
 from common.domain import Domain
 from common.errors import InputError
@@ -37,10 +38,17 @@ from common.fitting import (
     Number,
     TargetRule,
 )
+from common.suggestions import check_columns
 from common.tables import TableSource
 from common.terms import Records
 
-__all__ = ["CONSTANT", "FeatureMap", "FeatureSettings", "load_feature_map"]
+__all__ = [
+    "CONSTANT",
+    "FeatureMap",
+    "FeatureSettings",
+    "load_feature_map",
+    "with_target",
+]
 
 
 CONSTANT = "constant"
@@ -51,6 +59,19 @@ LARGEST_ENTRIES = 2_000_000
 _NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
 
 
+def _positive(value: object) -> object:
+    """One value, a list of values or nothing; one sentence for all else."""
+    if isinstance(value, list | tuple) and value and all(_is_value(part) for part in value):
+        return tuple(value)
+    if value is None or _is_value(value):
+        return value
+    raise ValueError("expected one value, or a list of values, of class +1")
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
 class FeatureSettings(Settings):
     """The section ``[features]`` of a study: a saved map, or how to fit one.
 
@@ -58,10 +79,10 @@ class FeatureSettings(Settings):
       map: A saved feature map; beside it only ``public`` may be set.
       public: The public records.
       target: The column to predict.
-      columns: The input columns; None for all but the target.
+      columns: The input columns; without it all but the target.
       drop: Columns left out.
       categorical: Columns whose numbers are names, such as codes of diagnoses.
-      components: Number of principal components; None keeps the columns themselves.
+      components: Number of principal components; without it the columns themselves.
       whiten: Give every component unit variance on the public records; without
         ``components`` this rotates to all principal components. Noise-free training is a
         little faster, but equal noise drowns the small directions' signal.
@@ -75,8 +96,23 @@ class FeatureSettings(Settings):
         or its name.
       max_categories: A column of text with more distinct values is free text and left out.
       intercept: Append a constant feature 1.
-      positive: The target value that is class +1, every other being -1; None for numbers.
+      positive: The target value that is class +1, or a list of them, every other being -1;
+        without it the target is a number.
     """
+
+    EXAMPLES = MappingProxyType(
+        {
+            "map": "features.json",
+            "public": {"rows": "-5000:"},
+            "target": "Length of Stay",
+            "columns": ["Age Group", "Gender"],
+            "drop": ["id"],
+            "categorical": ["diagnosis code"],
+            "components": 5,
+            "l1_radius": 10.0,
+            "positive": ["Charged Off", "Default"],
+        }
+    )
 
     map: Path | None = None
     public: TableSource | None = None
@@ -92,7 +128,10 @@ class FeatureSettings(Settings):
     category_order: CategoryOrder = "target"
     max_categories: Annotated[int, Field(ge=2)] = 1000
     intercept: bool = True
-    positive: str | int | float | bool | None = None
+    positive: Annotated[
+        str | int | float | bool | tuple[str | int | float | bool, ...] | None,
+        BeforeValidator(_positive),
+    ] = None
 
     @model_validator(mode="after")
     def _map_or_fit(self) -> Self:
@@ -223,7 +262,9 @@ class FeatureMap(Lasting):
           InputError: It is not a feature map of this format, or not a consistent one.
         """
         if len(text) > LARGEST_TEXT:
-            raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; not a feature map")
+            raise InputError(
+                f"{where}: longer than {LARGEST_TEXT >> 20} MB; give a file of copriv features fit"
+            )
         if text.count("[") > 2 * LARGEST_COUNT:
             raise InputError(f"{where}: more than {LARGEST_COUNT} rows; use fewer columns")
         if text.count(",") > LARGEST_ENTRIES:
@@ -232,6 +273,10 @@ class FeatureMap(Lasting):
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
+            if first["type"] == "json_invalid":
+                raise InputError(
+                    f"{where}: no JSON of a feature map; give a file of copriv features fit"
+                ) from None
             key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
             message = first["msg"].removeprefix("Value error, ")
             raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}") from None
@@ -248,18 +293,26 @@ class FeatureMap(Lasting):
         Raises:
           InputError: A column is missing, or targets cannot be read.
         """
-        for name in self.columns_needed:
-            if name not in table.columns:
-                raise InputError(f"{where}: no column {name!r}, which the feature map needs")
+        check_columns(self.columns_needed, map(str, table.columns), where=where)
         targets = self.target.raw(table[self.target.name])
         unreadable = int(np.count_nonzero(np.isnan(targets)))
         if unreadable and not fill_target:
-            raise InputError(
-                f"{where}: target {self.target.name!r}: {unreadable} of {len(table)} records have "
-                "no readable value; correct or remove them"
-            )
+            raise InputError(self.missing_targets(unreadable, table, where))
         features = self._bounded(self.unbounded_features(table))
         return Records(features=features, targets=self.target.scaled(targets))
+
+    def features_of(self, table: pd.DataFrame, *, where: str) -> Matrix:
+        """The features of a raw table, as :meth:`apply` makes them; it needs no target."""
+        check_columns(self.columns_needed[:-1], map(str, table.columns), where=where)
+        return self._bounded(self.unbounded_features(table))
+
+    def missing_targets(self, unreadable: int, table: pd.DataFrame, where: str) -> str:
+        """The sentence about records without a target."""
+        return (
+            f"{where}: target {self.target.name!r}: {unreadable} of {len(table)} records have "
+            'no readable value; correct them, or leave them out with missing_target = "drop" '
+            "beside the table's path"
+        )
 
     def unbounded_features(self, table: pd.DataFrame) -> Matrix:
         """Features before the last clamp, shape (n, p), the constant not counted."""
@@ -291,6 +344,40 @@ class FeatureMap(Lasting):
         return np.ascontiguousarray(x)
 
 
+def with_target(
+    table: pd.DataFrame,
+    feature_map: FeatureMap,
+    missing: Literal["drop", "refuse"] | None,
+    *,
+    where: str,
+) -> Flags:
+    """Which records of a raw table stay, by what is to become of those without a target.
+
+    Args:
+      table: A raw table with the map's target, n rows.
+      feature_map: The map.
+      missing: The setting missing_target.
+      where: What the table is called in an error.
+
+    Returns:
+      Shape (n,).
+
+    Raises:
+      InputError: The setting is "refuse" and a target is missing, or "drop" leaves no record.
+    """
+    readable: Flags = ~np.isnan(feature_map.target.raw(table[feature_map.target_name]))
+    if missing == "refuse" and not readable.all():
+        raise InputError(
+            feature_map.missing_targets(len(readable) - int(readable.sum()), table, where)
+        )
+    if missing == "drop" and not readable.any():
+        raise InputError(
+            f"{where}: no record has a readable target {feature_map.target_name!r}; give records "
+            "that have one"
+        )
+    return readable if missing == "drop" else np.ones(len(table), dtype=bool)
+
+
 def load_feature_map(path: Path) -> FeatureMap:
     """The feature map of a JSON file.
 
@@ -304,5 +391,7 @@ def load_feature_map(path: Path) -> FeatureMap:
             f"{path}: cannot be read ({error.strerror}); give a feature map's JSON"
         ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a feature map's JSON text") from None
+        raise InputError(
+            f"{path}: not a feature map's JSON text; give a file of copriv features fit"
+        ) from None
     return FeatureMap.from_json(text, where=str(path))

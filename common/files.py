@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["lock_file", "write_whole"]
+from common.errors import InputError
+
+__all__ = ["lock_file", "read_secret", "write_whole"]
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -38,20 +41,57 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     os.replace(draft, path)
 
 
-def lock_file(path: Path) -> int:
-    """Take a file for this process alone, and make it if it is missing, for its user only.
+def lock_file(path: Path, *, make: bool = True) -> int:
+    """Take a file for this process alone.
+
+    Args:
+      path: The file.
+      make: Whether it is made if it is missing, for its user only.
 
     Returns:
       The open file; the lock ends with ``os.close`` or with the process.
 
     Raises:
       BlockingIOError: Another process holds it.
+      FileNotFoundError: It is missing and not to be made, or its folder is missing.
       OSError: It cannot be opened for writing.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         os.close(handle)
         raise
     return handle
+
+
+def read_secret(
+    where: str, *, base: Path, setting: str, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The one line that "file:PATH" or "env:NAME" stands for.
+
+    Args:
+      where: Where it is; the settings check its form.
+      base: The folder of the settings' file; relative paths start there.
+      setting: The setting's name, for an error.
+      environment: The environment's variables.
+
+    Raises:
+      InputError: There is no such file or variable, or it is empty or more than one line.
+
+    >>> read_secret("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
+    's3cret'
+    """
+    kind, _, name = where.partition(":")
+    if kind == "env":
+        secret = environment.get(name, "").strip()
+    else:
+        try:
+            secret = (base / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(
+                f"{setting} = {where!r}: the file cannot be read; give one with a single line"
+            ) from None
+    if not secret or not secret.isprintable():
+        raise InputError(f"{setting} = {where!r}: nothing is there; write one line of text there")
+    return secret

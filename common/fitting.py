@@ -1,4 +1,4 @@
-"""The rules of single columns and of the target: how they map a cell, how they are fitted."""
+"""The rules of single columns and of the target: how they map a cell, how columns' are fitted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from common.arrays import Flags, Matrix, Vector
 from common.columns import (
-    category_key,
     category_keys,
     has_percent_sign,
     parse_months,
@@ -20,14 +19,16 @@ from common.config import Lasting
 from common.errors import InputError
 
 __all__ = [
+    "LARGEST_NUMBER",
+    "SMALLEST_SCALE",
     "Bound",
     "CategoryOrder",
     "ColumnRule",
     "Number",
     "TargetRule",
+    "are_shares",
     "fit_column",
     "fit_rotation",
-    "fit_target",
     "tidy",
 ]
 
@@ -46,6 +47,8 @@ CategoryOrder = Literal["target", "name"]
 READABLE_SHARE = 0.95
 # A category's mean target counts as if so many average records were added to it.
 PRIOR_RECORDS = 20.0
+# A class of more values than this is better written as a column of its own.
+MOST_POSITIVE = 1000
 # A direction with less than this share of the largest variance is rounding, not information.
 SMALLEST_VARIANCE = 1e-6
 
@@ -127,6 +130,7 @@ class TargetRule(Lasting):
     Args:
       name: The column.
       positive: The category that is +1, every other being -1; None for a number.
+      also_positive: More categories that are +1.
       shares: Whether its numbers are shares of one, so that 10% is 0.1; else it is 10.
       center: Subtracted from the number.
       scale: The difference is divided by it.
@@ -138,6 +142,7 @@ class TargetRule(Lasting):
 
     name: str
     positive: str | None = None
+    also_positive: Annotated[tuple[str, ...], Field(max_length=MOST_POSITIVE)] = ()
     shares: bool = False
     center: Number = 0.0
     scale: Scale = 1.0
@@ -150,6 +155,8 @@ class TargetRule(Lasting):
             raise ValueError("target: classes need bound 1 and fill -1 or 1")
         if abs(self.fill) > self.bound:
             raise ValueError("target: fill is outside the bound")
+        if self.also_positive and self.positive is None:
+            raise ValueError("target: also_positive needs positive")
         return self
 
     def raw(self, column: pd.Series) -> Vector:
@@ -157,7 +164,8 @@ class TargetRule(Lasting):
         if self.positive is None:
             return parse_numbers(column, shares=self.shares)
         positions, keys = category_keys(column)
-        signs = [np.nan if key is None else 2.0 * (key == self.positive) - 1.0 for key in keys]
+        wanted = {self.positive, *self.also_positive}
+        signs = [np.nan if key is None else 2.0 * (key in wanted) - 1.0 for key in keys]
         return np.array([*signs, np.nan], dtype=np.float64)[positions]
 
     def scaled(self, raw: Vector) -> Vector:
@@ -165,48 +173,6 @@ class TargetRule(Lasting):
         with np.errstate(over="ignore"):  # A giant target becomes infinite, then the bound.
             scaled = (raw - self.center) / self.scale
         return np.clip(np.where(np.isnan(scaled), self.fill, scaled), -self.bound, self.bound)
-
-
-def fit_target(
-    column: pd.Series, *, positive: str | float | None, coverage: float, where: str
-) -> TargetRule:
-    """Centre, scale and bound of the public targets; or the class that counts as +1.
-
-    Args:
-      column: The public records' target.
-      positive: The value that is class +1; None for a number.
-      coverage: Share of the public targets within the bound.
-      where: What the records are called in an error.
-
-    Raises:
-      InputError: The targets are no numbers, all alike, or all of one class.
-    """
-    name = str(column.name)
-    if positive is not None:
-        return _fit_classes(column, positive, where=where)
-    shares = _are_shares(column)
-    raw = parse_numbers(column, shares=shares)
-    raw = raw[np.abs(raw) <= LARGEST_NUMBER]
-    center, scale = (tidy(np.mean(raw)), tidy(np.std(raw))) if raw.size else (0.0, 0.0)
-    bound = tidy(np.quantile(np.abs(raw - center), coverage) / scale) if scale > 0 else 0.0
-    if not (scale >= SMALLEST_SCALE and bound > 0):
-        raise InputError(
-            f"{where}: target {name!r}: expected numbers that vary in the public records; for "
-            "classes set positive"
-        )
-    return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
-
-
-def _fit_classes(column: pd.Series, positive: str | float, *, where: str) -> TargetRule:
-    """The rule of a target with two classes, both of them among the public records."""
-    key = category_key(positive) or ""
-    rule = TargetRule(name=str(column.name), positive=key, bound=1.0, fill=-1.0)
-    if not {-1.0, 1.0} <= set(rule.raw(column)):
-        raise InputError(
-            f"{where}: target {rule.name!r}: the public records need some that equal "
-            f"{positive!r} and some that do not"
-        )
-    return rule
 
 
 def fit_column(
@@ -232,7 +198,7 @@ def fit_column(
     present = np.array([*(key is not None for key in keys), False])[positions]
     if not present.any():
         return "no values"
-    name, shares = str(column.name), _are_shares(column)
+    name, shares = str(column.name), are_shares(column)
     if not categorical:
         numbers = parse_numbers(column, shares=shares)
         if _readable(numbers, present):
@@ -251,7 +217,7 @@ def _readable(parsed: Vector, present: Flags) -> bool:
     return bool(np.mean(~np.isnan(parsed[present])) >= READABLE_SHARE)
 
 
-def _are_shares(column: pd.Series) -> bool:
+def are_shares(column: pd.Series) -> bool:
     """Whether a percent sign means a hundredth beside the public values.
 
     Where public values carry the sign, 10.65% and 10.65 are the same. Where they carry none

@@ -65,6 +65,10 @@ class Loss(ABC):
     def slopes(self, z: Matrix, y: Vector) -> Matrix:
         """Its derivative in z, a sub-gradient where there is a kink, shape of z."""
 
+    def curvatures(self, z: Matrix, y: Vector) -> Matrix:
+        """Its second derivative in z, from 0 to ``curvature``, shape of z; none for kinks."""
+        raise ValueError(f"{self.name} loss has no curvature")
+
     @abstractmethod
     def slope_bound(self, z_bound: float, y_bound: float) -> float:
         """(Largest margin, largest target) -> largest slope, in size; attained, growing in both."""
@@ -140,6 +144,10 @@ class Squared(Loss):
         """Twice the residual."""
         return 2.0 * (z - y)
 
+    def curvatures(self, z: Matrix, y: Vector) -> Matrix:
+        """2 everywhere."""
+        return np.full_like(z, 2.0)
+
     def slope_bound(self, z_bound: float, y_bound: float) -> float:
         """Twice the largest residual."""
         return 2.0 * (z_bound + y_bound)
@@ -191,6 +199,11 @@ class Logistic(Loss):
         """Minus y times the other class's probability."""
         # 1 / (1 + exp(yz)) through tanh, which cannot overflow.
         return -y * (0.5 - 0.5 * np.tanh(0.5 * y * z))
+
+    def curvatures(self, z: Matrix, y: Vector) -> Matrix:
+        """The product of both classes' probabilities."""
+        del y
+        return 0.25 - 0.25 * np.tanh(0.5 * z) ** 2
 
     def slope_bound(self, z_bound: float, y_bound: float) -> float:
         """The probability of the wrong class at the largest margin."""
@@ -259,6 +272,10 @@ class Huber(Loss):
     def slopes(self, z: Matrix, y: Vector) -> Matrix:
         """The residual, cut off at delta."""
         return np.clip(z - y, -self.delta, self.delta)
+
+    def curvatures(self, z: Matrix, y: Vector) -> Matrix:
+        """1 where the loss is squared, 0 where it is absolute."""
+        return (np.abs(z - y) <= self.delta).astype(np.float64)
 
     def slope_bound(self, z_bound: float, y_bound: float) -> float:
         """Delta, or the largest residual where that is less."""

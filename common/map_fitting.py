@@ -10,7 +10,9 @@ import pandas as pd
 from common.arrays import Matrix
 from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings
-from common.fitting import ColumnRule, TargetRule, fit_column, fit_rotation, fit_target, tidy
+from common.fitting import ColumnRule, TargetRule, fit_column, fit_rotation, tidy
+from common.suggestions import among_columns
+from common.target_fitting import fit_target
 
 __all__ = ["fit_feature_map"]
 
@@ -38,7 +40,7 @@ def fit_feature_map(
     table = table[~np.isnan(target.raw(raw_target))]
     rules, dropped = _fit_columns(table, names, target, settings)
     if not rules:
-        raise InputError(f"{where}: no input column varies among the public records")
+        raise InputError(f"{where}: no input column varies among the public records; give others")
     z = np.stack([rule.standardised(table[rule.name]) for rule in rules], axis=1)
     rotation = None
     if settings.components is not None or settings.whiten:
@@ -85,12 +87,19 @@ def _radius(features: Matrix, settings: FeatureSettings, where: str) -> float | 
 def _input_names(table: pd.DataFrame, settings: FeatureSettings, where: str) -> list[str]:
     """The input columns that the settings ask for, all of them in the table."""
     inputs = settings.columns if settings.columns is not None else list(map(str, table.columns))
-    for name in (settings.target, *inputs, *settings.drop, *settings.categorical):
-        if name not in table.columns:
-            raise InputError(
-                f"{where}: no column {name!r} among the public records; "
-                "give a file with the study's columns"
-            )
+    named = {
+        "target": [settings.target],
+        "columns": settings.columns or (),
+        "drop": settings.drop,
+        "categorical": settings.categorical,
+    }
+    for key, names in named.items():
+        for name in names:
+            if name not in table.columns:
+                raise InputError(
+                    f"features.{key}: no column {name!r} among the public records of {where}"
+                    f"{among_columns(str(name), map(str, table.columns))}"
+                )
     left_out = {settings.target, *settings.drop}
     return list(dict.fromkeys(name for name in inputs if name not in left_out))
 

@@ -11,7 +11,7 @@ import numpy as np
 from common.arrays import Matrix, Vector
 from common.domain import Domain
 
-__all__ = ["moments_change", "pack_moments", "packed_length", "unpack_moments"]
+__all__ = ["gram_change", "moments_change", "pack_moments", "packed_length", "unpack_moments"]
 
 
 def packed_length(num_features: int) -> int:
@@ -37,16 +37,16 @@ def pack_moments(gram: Matrix, cross: Vector) -> Vector:
 
 
 def unpack_moments(packed: Vector, num_features: int) -> tuple[Matrix, Vector]:
-    """The symmetric matrix (p, p) and the vector (p,) of packed moments.
+    """The symmetric matrix (p, p) and the vector (p,) of packed moments, or of many, (..., length).
 
     >>> unpack_moments(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 2)[0]
     array([[1., 2.],
            [2., 3.]])
     """
     p = num_features
-    upper = np.zeros((p, p))
-    upper[np.triu_indices(p)] = packed[:-p]
-    return upper + np.triu(upper, 1).T, packed[-p:].copy()
+    upper = np.zeros((*packed.shape[:-1], p, p))
+    upper[..., *np.triu_indices(p)] = packed[..., :-p]
+    return upper + np.triu(upper, 1).swapaxes(-1, -2), packed[..., -p:].copy()
 
 
 def moments_change(domain: Domain) -> float:
@@ -80,9 +80,30 @@ def moments_change(domain: Domain) -> float:
     >>> moments_change(Domain(feature_bound=np.array([1.0, 1.0]), target_bound=0.5, l1_radius=1.0))
     3.0
     """
+    # In this order: the scale of noise promised before is the same to the last bit.
     B, Y = domain.feature_l1_bound, domain.target_bound
-    U = min(float(np.sum(domain.feature_bound**2)), 2.0 * _largest_square(domain))
-    return B * B + 2.0 * Y * B + 0.5 * U
+    return B * B + 2.0 * Y * B + 0.5 * _squares(domain)
+
+
+def gram_change(domain: Domain) -> float:
+    r"""Largest L1 change of the sum of packed :math:`x x^\top` when one record is replaced.
+
+    .. math:: \sup \|(x_i x_j)_{i \le j} - (x'_i x'_j)_{i \le j}\|_1 \le B^2 + \tfrac12 U
+
+    with B and U of :func:`moments_change`, whose proof with Y = 0 is this one's. It also bounds
+    the change of :math:`c\,x x^\top` with any factors c and c' in [0, 1] that the records choose,
+    since :math:`\sqrt c\,x` keeps the same bounds.
+
+    >>> gram_change(Domain(feature_bound=np.array([1.0, 1.0]), target_bound=0.5, l1_radius=1.0))
+    2.0
+    """
+    B = domain.feature_l1_bound
+    return B * B + 0.5 * _squares(domain)
+
+
+def _squares(domain: Domain) -> float:
+    """The U of the bound."""
+    return min(float(np.sum(domain.feature_bound**2)), 2.0 * _largest_square(domain))
 
 
 def _largest_square(domain: Domain) -> float:

@@ -228,7 +228,7 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
             f"{bound:.3g}, expected a bound from {SMALLEST_BOUND} to {LARGEST_BOUND}"
         )
     exact = l1_sensitivity(gradient_bound=bound, num_records=num_records)
-    dimension = release.dimension(domain.num_features)
+    dimension = release.dimension(terms, domain.num_features)
     k = math.frexp(exact)[1] - 1 - GRID_BITS - (dimension + 1).bit_length()
     change = Fraction(exact) + 2 * Fraction(_rounding_error(terms, domain, num_records))
     # Each coordinate of the rounded difference is off by at most one unit.

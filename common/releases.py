@@ -6,72 +6,34 @@ is here.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar
+import math
+from itertools import pairwise
 
 import numpy as np
 
 from common.arrays import Vector
 from common.domain import Domain
-from common.losses import LOSSES, domain_gradient_bound, loss_of, rounded_gradient
-from common.moments import moments_change, pack_moments, packed_length
+from common.losses import LOSSES, Loss, domain_gradient_bound, loss_of, rounded_gradient
+from common.moments import gram_change, moments_change, pack_moments, packed_length
+from common.release import Release
 from common.terms import StudyTerms
+from common.validation import factors_of, num_told
 
-__all__ = ["GRADIENT", "MOMENTS", "RELEASES", "Release", "gradient_bound", "release_of"]
+__all__ = [
+    "GRADIENT",
+    "MOMENTS",
+    "NEWTON",
+    "RELEASES",
+    "VALIDATION",
+    "Release",
+    "curvature_scale",
+    "gradient_bound",
+    "release_of",
+]
 
-
-class Release(ABC):
-    """One kind of response.
-
-    Attributes:
-      name: Its name on the wire.
-      most_responses: How many of them a study may ask an owner for; None for any number.
-      quadratic_only: Whether it is for squared loss alone.
-      takes_clip: Whether gradients may be clipped for it.
-      typical: What a response usually is, in words for the owner's operator.
-    """
-
-    name: ClassVar[str]
-    most_responses: ClassVar[int | None] = None
-    quadratic_only: ClassVar[bool] = False
-    takes_clip: ClassVar[bool] = True
-    typical: ClassVar[str]
-
-    @abstractmethod
-    def check(self, terms: StudyTerms) -> None:
-        """Refuse terms that this release is not defined for.
-
-        Raises:
-          ValueError: The sentence says what it needs.
-        """
-
-    @abstractmethod
-    def dimension(self, num_features: int) -> int:
-        """The number of coordinates of one response."""
-
-    @abstractmethod
-    def change(self, terms: StudyTerms, domain: Domain) -> float:
-        """Largest L1 change of n_i times one response when one of n_i records is replaced."""
-
-    @abstractmethod
-    def record_bound(self, terms: StudyTerms, domain: Domain) -> float:
-        """Largest L1 norm of what one record adds to n_i times a response."""
-
-    @abstractmethod
-    def rounded_size(self, terms: StudyTerms, domain: Domain) -> float:
-        """Size of the numbers whose rounding one record's part carries, L1 norm."""
-
-    @abstractmethod
-    def typical_size(self, terms: StudyTerms, deviations: Vector) -> float:
-        """L1 norm of a usual exact response, from features' deviations and unit targets."""
-
-    @abstractmethod
-    def described(self, terms: StudyTerms) -> str:
-        """What the responses are made with, in words for the owner's operator."""
-
-    @abstractmethod
-    def bound_in_words(self, terms: StudyTerms, domain: Domain) -> str:
-        """How far one record moves a response, in words for the owner's operator."""
+# Bounds and differences of losses that a validation may be asked with.
+LEAST, MOST = 1e-100, 1e100
+MOST_EDGES = 63
 
 
 class Gradient(Release):
@@ -83,8 +45,9 @@ class Gradient(Release):
     def check(self, terms: StudyTerms) -> None:
         """Every loss has a gradient, at any clip, as often as is paid for."""
 
-    def dimension(self, num_features: int) -> int:
+    def dimension(self, terms: StudyTerms, num_features: int) -> int:
         """One for each feature."""
+        del terms
         return num_features
 
     def change(self, terms: StudyTerms, domain: Domain) -> float:
@@ -134,8 +97,9 @@ class SecondMoments(Release):
         ):
             raise ValueError("moments need squared loss, one response and no clip")
 
-    def dimension(self, num_features: int) -> int:
+    def dimension(self, terms: StudyTerms, num_features: int) -> int:
         """p(p+1)/2 + p."""
+        del terms
         return packed_length(num_features)
 
     def change(self, terms: StudyTerms, domain: Domain) -> float:
@@ -166,8 +130,160 @@ class SecondMoments(Release):
         return f"one record moves their sum, L1: by at most {self.change(terms, domain):.6g}"
 
 
-GRADIENT, MOMENTS = Gradient(), SecondMoments()
-RELEASES: dict[str, Release] = {release.name: release for release in (GRADIENT, MOMENTS)}
+class Newton(Release):
+    r"""Curvature and gradient at the query's model, once for the whole epsilon.
+
+    With the slopes s of the loss at :math:`\theta`, each scaled down to the clip, and its second
+    derivatives :math:`\ell''` where the clip left a record as it is, 0 where it did not,
+
+    .. math:: \Big(k\,\frac1{n_i}\sum \ell''\, x_a x_b\Big)_{a \le b}, \quad
+              \frac1{n_i}\sum s\, x
+
+    in this order. For squared loss these are twice the residual moments :math:`(X'X, -X'r)/n_i`.
+    **Sensitivity.** A replaced record moves the second part by at most :math:`2\Xi`, as any
+    gradient. With :math:`\ell'' \in [0, L]` it moves the sum of the first by at most
+    :math:`k L D`, D of :func:`common.moments.gram_change`, whatever its :math:`\ell''` is. The
+    whole is :math:`2\Xi + kLD`, and the factor k, which is public, splits epsilon between the two
+    (:func:`curvature_scale`).
+    """
+
+    name = "newton"
+    most_responses = 1
+    needs_curvature = True
+    typical = "a typical curvature and gradient"
+
+    def check(self, terms: StudyTerms) -> None:
+        """It is told once, needs a curvature, and says how both parts share epsilon."""
+        scale = terms.curvature_scale
+        if not (
+            LOSSES[terms.loss].curvature is not None
+            and terms.responses == self.most_responses
+            and scale is not None
+            and 0 < scale < math.inf
+        ):
+            raise ValueError(
+                "newton needs a loss without kinks, one response, and a curvature_scale, a finite "
+                "number greater than 0"
+            )
+
+    def dimension(self, terms: StudyTerms, num_features: int) -> int:
+        """p(p+1)/2 + p."""
+        del terms
+        return packed_length(num_features)
+
+    def change(self, terms: StudyTerms, domain: Domain) -> float:
+        r"""Both parts together, :math:`2\Xi + kLD`."""
+        assert terms.curvature_scale is not None  # noqa: S101 (check has looked)
+        moves = _curvature_change(loss_of(terms), domain)
+        return 2.0 * gradient_bound(terms, domain) + terms.curvature_scale * moves
+
+    def record_bound(self, terms: StudyTerms, domain: Domain) -> float:
+        """A single record's part is never larger than the change."""
+        return self.change(terms, domain)
+
+    def rounded_size(self, terms: StudyTerms, domain: Domain) -> float:
+        """The slopes' own, and that of each product."""
+        return GRADIENT.rounded_size(terms, domain) + self.change(terms, domain)
+
+    def typical_size(self, terms: StudyTerms, deviations: Vector) -> float:
+        """The gradient's; the curvature has about as much of its share."""
+        return GRADIENT.typical_size(terms, deviations)
+
+    def described(self, terms: StudyTerms) -> str:
+        """The loss, and that curvature comes with it."""
+        return f"{terms.loss} loss, gradient and curvature"
+
+    def bound_in_words(self, terms: StudyTerms, domain: Domain) -> str:
+        """The bound of the gradient, and the share of the curvature."""
+        share = 1.0 - 2.0 * gradient_bound(terms, domain) / self.change(terms, domain)
+        spent = f"{share:.3g} of epsilon is for the curvature"
+        return f"{GRADIENT.bound_in_words(terms, domain)}; {spent}"
+
+
+class Validation(Release):
+    r"""How good the query's model is, once: :mod:`common.validation`.
+
+    **Sensitivity.** A replaced record's bounded loss lies in [0, L] before and after, its
+    difference in :math:`[-D, D]`, and it leaves one cell of the table for another. With the
+    factors of the three parts, n_i times the response moves by at most
+
+    .. math:: w_v L + 2 w_d D + 2 w_t = 1
+
+    in L1 norm, whatever the records, the models and the loss are: each part is bounded record by
+    record after it was computed, so no domain, box or rounding enters.
+    """
+
+    name = "validation"
+    most_responses = 1
+    takes_clip = False
+    typical = "a typical loss and table"
+
+    def check(self, terms: StudyTerms) -> None:
+        """It is told once, and its bounds, reference and edges are numbers that make sense."""
+        if not (terms.responses == self.most_responses and terms.clip is None):
+            raise ValueError("validation needs one response and no clip")
+        if not (terms.loss_bound is not None and _is_bound(terms.loss_bound)):
+            raise ValueError(f"validation needs a loss_bound from {LEAST:g} to {MOST:g}")
+        if (terms.difference_bound is None) != (not terms.reference):
+            raise ValueError("difference_bound and reference go together; give both or none")
+        if not (terms.difference_bound is None or _is_bound(terms.difference_bound)):
+            raise ValueError(f"difference_bound must be from {LEAST:g} to {MOST:g}")
+        if not all(abs(value) <= terms.theta_max for value in terms.reference):
+            raise ValueError("reference must be a model in the study's box")
+        if terms.edges and not LOSSES[terms.loss].has_classes():
+            raise ValueError(f"edges belong to losses for classes, not to {terms.loss}")
+        rises = all(a < b for a, b in pairwise((-math.inf, *terms.edges, math.inf)))
+        if len(terms.edges) > MOST_EDGES or not rises:
+            raise ValueError(f"edges must be at most {MOST_EDGES} finite numbers, ascending")
+
+    def dimension(self, terms: StudyTerms, num_features: int) -> int:
+        """Loss, difference, and two for each bin."""
+        del num_features
+        return num_told(terms)
+
+    def change(self, terms: StudyTerms, domain: Domain) -> float:
+        """All parts together: 1."""
+        if terms.reference and len(terms.reference) != domain.num_features:
+            raise ValueError(
+                f"reference: got {len(terms.reference)} numbers, expected one for each of the "
+                f"{domain.num_features} features"
+            )
+        factors = factors_of(terms)
+        assert terms.loss_bound is not None  # noqa: S101 (check has looked)
+        both_ways = 2.0 * factors.difference * (terms.difference_bound or 0.0)
+        return factors.loss * terms.loss_bound + both_ways + 2.0 * factors.cell
+
+    def record_bound(self, terms: StudyTerms, domain: Domain) -> float:
+        """A single record's part is never larger than the change."""
+        return self.change(terms, domain)
+
+    def rounded_size(self, terms: StudyTerms, domain: Domain) -> float:
+        """Bounded after it was computed, a record's part carries no larger rounding."""
+        return self.change(terms, domain)
+
+    def typical_size(self, terms: StudyTerms, deviations: Vector) -> float:
+        """The loss of predicting 0, and the whole table."""
+        del deviations
+        factors, loss = factors_of(terms), loss_of(terms)
+        assert terms.loss_bound is not None  # noqa: S101 (check has looked)
+        usual = min(float(loss.values(np.zeros(1), np.ones(1))[0]), terms.loss_bound)
+        return factors.loss * usual + factors.cell
+
+    def described(self, terms: StudyTerms) -> str:
+        """That it is about a finished model."""
+        return f"validation of a finished model by {terms.loss} loss"
+
+    def bound_in_words(self, terms: StudyTerms, domain: Domain) -> str:
+        """The bound of the loss."""
+        del domain
+        return f"one record's loss counts as at most {terms.loss_bound:.6g}"
+
+
+GRADIENT, MOMENTS, NEWTON = Gradient(), SecondMoments(), Newton()
+VALIDATION = Validation()
+RELEASES: dict[str, Release] = {
+    release.name: release for release in (GRADIENT, MOMENTS, NEWTON, VALIDATION)
+}
 """Every release, by its name."""
 
 
@@ -179,7 +295,20 @@ def release_of(terms: StudyTerms) -> Release:
     """
     if terms.release not in RELEASES:
         raise ValueError(f"release must be one of {', '.join(RELEASES)}")
+    if terms.curvature_scale is not None and terms.release != NEWTON.name:
+        raise ValueError(f"curvature_scale belongs to {NEWTON.name}, not to {terms.release}")
+    asked = (terms.loss_bound, terms.difference_bound, terms.reference or None, terms.edges or None)
+    if terms.release != VALIDATION.name and any(value is not None for value in asked):
+        raise ValueError(
+            "loss_bound, difference_bound, reference and edges belong to validation, not to "
+            f"{terms.release}"
+        )
     return RELEASES[terms.release]
+
+
+def _is_bound(value: float) -> bool:
+    """Whether a number can bound what is summed; NaN cannot."""
+    return LEAST <= value <= MOST
 
 
 def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
@@ -189,3 +318,26 @@ def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
     """
     bound = domain_gradient_bound(loss_of(terms), domain, theta_max=terms.theta_max)
     return bound if terms.clip is None else min(bound, terms.clip)
+
+
+def curvature_scale(loss: Loss, domain: Domain, *, bound: float, share: float) -> float:
+    r"""The factor k that spends this share q of epsilon on the curvature of a Newton release.
+
+    .. math:: k = \frac{2\Xi}{L D} \cdot \frac{q}{1 - q}
+
+    so that the sensitivity :math:`2\Xi + kLD` is :math:`2\Xi/(1-q)`, and the noise of the
+    gradient is 1/(1-q) times what it would be without the curvature.
+
+    Args:
+      loss: The loss, which has a curvature.
+      domain: The public bounds that every record keeps.
+      bound: The bound Xi on the L1 norm of one record's gradient.
+      share: The share q, between 0 and 1.
+    """
+    return 2.0 * bound / _curvature_change(loss, domain) * share / (1.0 - share)
+
+
+def _curvature_change(loss: Loss, domain: Domain) -> float:
+    """Largest L1 change of the sum of packed curvatures, L D, when one record is replaced."""
+    assert loss.curvature is not None  # noqa: S101 (the release has looked)
+    return loss.curvature * gram_change(domain)

@@ -1,43 +1,118 @@
-"""Tables on disk: CSV or Parquet, a range of rows, the rows where columns have given values."""
+"""Tables as settings name them: where they are, how they are read, and which rows count."""
 
 from __future__ import annotations
 
-import re
+import codecs
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, field_validator
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from common.cells import read_parquet
-from common.columns import category_key, category_keys
-from common.config import Settings
+from common.batches import Tap
+from common.conditions import Condition, RowFilter, condition_in_words, parse_rows
+from common.config import SecretPlace, Settings
+from common.csv_files import Dialect
 from common.errors import InputError
+from common.sources import KINDS, Source, database_source, file_source
+from common.suggestions import among_columns
 
-__all__ = ["TableSource", "count_shared_rows", "parse_rows", "read_header", "read_table"]
+__all__ = [
+    "TablePlace",
+    "TableSource",
+    "count_shared_rows",
+    "open_source",
+    "parse_rows",
+    "placed",
+    "read_header",
+    "read_selected",
+    "read_table",
+    "tell_selected",
+]
 
-T = TypeVar("T")
-
-_ROW = re.compile(r"(?:-?[0-9]{1,18})?", re.ASCII)
-_CSV_ENDINGS = (".csv", ".csv.gz")
-_PARQUET_ENDINGS = (".parquet", ".pq")
+# So much of a table, by estimate, is read at once where all of it must be seen.
+BYTES_AT_ONCE = 2**30
 
 
-class TableSource(Settings):
-    """Where a table is, and which of its rows count: first the range, then the condition.
+def _encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ValueError('expected an encoding such as "utf-8", "latin-1" or "cp1252"') from None
 
-    Args:
-      path: CSV, CSV.gz or Parquet; without it, the study's default table.
-      rows: A range in Python's slice notation, such as ":10800" or "-10000:".
-      where: Columns and the value each must have.
-    """
 
-    path: Path | None = None
-    rows: str | None = None
-    where: dict[str, str | int] = Field(default_factory=dict)
+class TablePlace(Settings):
+    """Where a table is, and how it is read."""
+
+    path: Path | None = Field(
+        default=None,
+        description="CSV, CSV.gz or Parquet; a folder of them or a pattern such as stays/*.csv; or "
+        "a DuckDB or SQLite file. Without it, the study's [data].",
+        examples=["stays.parquet"],
+    )
+    database: SecretPlace | None = Field(
+        default=None,
+        description="Where the address of a PostgreSQL database is, instead of path: file:PATH or "
+        "env:NAME of postgresql://USER:PASSWORD@HOST/DATABASE.",
+        examples=["env:STAYS_DATABASE"],
+    )
+    query: str | None = Field(
+        default=None,
+        description="The SELECT whose rows are the records of a database; all columns sort them.",
+        examples=["select * from stays where year = 2020"],
+    )
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default=None,
+        description="What stands between the cells of a CSV file; found in its first line.",
+        examples=[";"],
+    )
+    encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
+        default=None,
+        description="The encoding of a CSV file; without it each cell is UTF-8, or else "
+        "Windows-1252.",
+        examples=["latin-1"],
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None,
+        description="The decimal point of a CSV file's numbers; without it a comma where "
+        "semicolons separate the cells, else a point.",
+        examples=[","],
+    )
+    missing_target: Literal["drop", "refuse"] | None = Field(
+        default=None,
+        description="Records without a readable target: drop leaves them out, refuse is an error. "
+        "Without it an owner gives them the feature map's public value, and elsewhere they are an "
+        "error. An owner that drops them needs features, and its n_i, which is public, counts the "
+        "others.",
+        examples=["drop"],
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> TablePlace:
+        if self.path is not None and self.database is not None:
+            raise ValueError("set either path or database, not both")
+        if self.database is not None and self.query is None:
+            raise ValueError("database needs query = SELECT")
+        return self
+
+
+class TableSource(TablePlace):
+    """Where a table is, and which of its rows count: first the range, then the conditions."""
+
+    rows: str | None = Field(
+        default=None,
+        description="A range of rows in Python's slice notation.",
+        examples=[":10800", "-10000:"],
+    )
+    where: dict[str, Condition] = Field(
+        default_factory=dict,
+        description="Columns and what each must say: a value, a list of values, or a range of "
+        "numbers or dates.",
+        examples=[{"county": ["Kings", "Bronx"], "age": {"min": 18}}],
+    )
 
     @field_validator("rows")
     @classmethod
@@ -47,59 +122,117 @@ class TableSource(Settings):
         return rows
 
 
-def parse_rows(text: str) -> slice:
-    """The slice that a text such as ":10800" stands for.
+def placed(source: TableSource, default: TablePlace | None) -> TableSource:
+    """A source with a place: its own, or the default one as a whole.
+
+    >>> placed(TableSource(rows=":9"), TablePlace(path=Path("a.csv"), separator=";")).separator
+    ';'
+    """
+    if default is None:
+        return source
+    own = source.path is not None or source.database is not None
+    fields = ("missing_target",) if own else tuple(TablePlace.model_fields)
+    open_ones = {name: getattr(default, name) for name in fields if getattr(source, name) is None}
+    return source.model_copy(update=open_ones)
+
+
+def open_source(source: TableSource, *, base: Path, default: TablePlace | None = None) -> Source:
+    """The table of a source, before any row is read.
+
+    Args:
+      source: Where it is.
+      base: The folder of the settings file; relative paths start there.
+      default: Where it is if the source does not say.
 
     Raises:
-      ValueError: It is not a slice.
-
-    >>> parse_rows("-10000:")
-    slice(-10000, None, None)
+      InputError: There is none, or of no kind that is known.
     """
-    parts = [part.strip() for part in text.split(":")]
-    numbers = [int(part) if part else None for part in parts if _ROW.fullmatch(part)]
-    if not 2 <= len(parts) == len(numbers) <= 3 or numbers[2:] == [0]:
-        raise ValueError('expected a range of rows such as ":10800", "100:200" or "-10000:"')
-    return slice(*numbers)
+    at = placed(source, default)
+    if at.database is not None:
+        return database_source(at.database, at.query or "", base=base)
+    if at.path is None:
+        raise InputError(f"no table is named; set path under [data]: {KINDS}")
+    dialect = Dialect(separator=at.separator, encoding=at.encoding, decimal=at.decimal)
+    return file_source(base / at.path, dialect=dialect, query=at.query)
 
 
 def read_table(
-    source: TableSource, *, base: Path, default_path: Path | None = None
+    source: TableSource,
+    *,
+    base: Path,
+    default: TablePlace | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """The rows of a source, with every column as the file has it.
+    """The rows of a source, with columns as the file has them.
 
     CSV cells stay texts, so that one set of rules reads them, whoever wrote the file;
-    Parquet keeps its types, which the same rules read the same way.
+    Parquet and databases keep their types, which the same rules read the same way.
 
     Args:
-      source: The file and its rows.
+      source: The table and its rows.
       base: The folder of the settings file; relative paths start there.
-      default_path: The file when the source names none.
+      default: Where the table is if the source does not say.
+      columns: The columns that are needed, those that the table has; None for all.
 
     Raises:
-      InputError: The file is missing or no table, a column of the condition is missing,
+      InputError: The table is missing or none, a column of the conditions is missing,
         or no row is left.
     """
-    path = _path(source, base=base, default_path=default_path)
-    table = _select(_read_file(path), source, path)
+    opened = open_source(source, base=base, default=default)
+    wanted = opened.names if columns is None else [n for n in opened.names if n in {*columns}]
+    return read_selected(opened, source, wanted)
+
+
+def read_selected(opened: Source, source: TableSource, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows of an opened table that a source selects, with some of its columns.
+
+    Raises:
+      InputError: As :func:`read_table`.
+    """
+    keep = _filter(opened, source)
+    # A table without columns would have no rows.
+    table = opened.read(columns or opened.names[:1], keep)
     if table.empty:
-        raise InputError(f"{path}: empty shard: no row is left after {_selection(source)}")
-    return table.reset_index(drop=True)
+        raise InputError(f"{opened.title}: empty shard: no row is left after {_selection(source)}")
+    return table[::-1].reset_index(drop=True) if keep.is_backwards else table
 
 
-def read_header(source: TableSource, *, base: Path) -> list[str] | None:
-    """The first line of a CSV file, with a name twice where it is there twice.
+def tell_selected(
+    opened: Source,
+    source: TableSource,
+    columns: Sequence[str],
+    hear: Callable[[int, pd.DataFrame], None],
+) -> int:
+    """The rows of :func:`read_selected` a batch at a time, of which one at most is held.
 
-    Files of other kinds have no such line, but names: None for them.
+    Args:
+      opened: The table.
+      source: Which of its rows count.
+      columns: The columns that are told, which the table has.
+      hear: (place of the first row among those that count, rows); a reader that fails in the
+        middle may begin again, and tells rows of a place once more.
+
+    Returns:
+      How many rows count.
+
+    Raises:
+      InputError: As :func:`read_table`, or the rows run backwards.
+    """
+    keep = _filter(opened, source)
+    if keep.is_backwards:
+        raise InputError(f"{opened.title}: rows {source.rows} run backwards; write them forwards")
+    tap = Tap(keep, columns, hear)
+    opened.read(opened.names[:1], tap)
+    return tap.count
+
+
+def read_header(source: TableSource, *, base: Path) -> list[str]:
+    """The names of the columns; of a CSV file, its first line with a name twice where it is.
 
     Raises:
       InputError: The file cannot be read.
     """
-    path = _path(source, base=base, default_path=None)
-    if not path.name.lower().endswith(_CSV_ENDINGS):
-        return None
-    first = _unless_broken(partial(_read_csv, header=None, nrows=1), path)
-    return list(map(str, first.iloc[0]))
+    return open_source(source, base=base).header
 
 
 def count_shared_rows(
@@ -107,94 +240,71 @@ def count_shared_rows(
     others: Sequence[TableSource],
     *,
     base: Path,
-    default_path: Path | None = None,
+    default: TablePlace | None = None,
 ) -> list[int]:
     """How many rows of one source each other source also has: the same rows of the same file.
 
-    A source in another file shares none, whatever its rows say; the file is read once.
+    A source in another file, or with another query, shares none, whatever its rows say.
 
     Raises:
-      InputError: The file of the first source cannot be used.
+      InputError: The table of the first source cannot be used.
     """
-    path = _path(source, base=base, default_path=default_path)
-    same = [
-        _is_same_file(_path(other, base=base, default_path=default_path), path) for other in others
-    ]
-    if not any(same):
-        return [0] * len(others)
-    table = _read_file(path)
-    rows = _select(table, source, path).index
-    return [
-        len(rows.intersection(_select(table, other, path).index)) if is_same else 0
-        for other, is_same in zip(others, same, strict=True)
-    ]
+    mine = open_source(source, base=base, default=default)
+    shared = []
+    rows: dict[str, NDArray[np.int64]] = {}
+    for other in others:
+        theirs = _opened_or_none(other, base=base, default=default)
+        if theirs is None or not _identities(theirs) & _identities(mine):
+            shared.append(0)
+            continue
+        rows = rows or _rows_by_part(mine, source)
+        common = _rows_by_part(theirs, other)
+        shared.append(sum(len(np.intersect1d(rows[k], common[k])) for k in rows.keys() & common))
+    return shared
 
 
-def _path(source: TableSource, *, base: Path, default_path: Path | None) -> Path:
-    given = source.path or default_path
-    if given is None:
-        raise InputError("no table is named; set path to a CSV or Parquet file")
-    return base / given
-
-
-def _is_same_file(a: Path, b: Path) -> bool:
-    return a.exists() and b.exists() and a.samefile(b)
-
-
-def _select(table: pd.DataFrame, source: TableSource, path: Path) -> pd.DataFrame:
-    """The rows of a source, with their places in the file as the index."""
-    table = table.reset_index(drop=True)
-    if source.rows is not None:
-        table = table.iloc[parse_rows(source.rows)]
-    for column, value in source.where.items():
-        if column not in table.columns:
-            raise InputError(f"{path}: no column {column!r}, which the setting where names")
-        table = table[_equals(table[column], value)]
-    return table
-
-
-def _read_file(path: Path) -> pd.DataFrame:
-    """The whole table of one file."""
-    name = path.name.lower()
-    if not name.endswith((*_CSV_ENDINGS, *_PARQUET_ENDINGS)):
-        raise InputError(f"{path}: expected a table: a file ending in .csv, .csv.gz or .parquet")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; give the path of a CSV or Parquet file")
-    table = _unless_broken(_read_csv if name.endswith(_CSV_ENDINGS) else read_parquet, path)
-    twice = table.columns[table.columns.duplicated()]
-    if len(twice):
-        raise InputError(f"{path}: the column name {twice[0]!r} occurs twice; rename one")
-    return table.rename(columns=str)
-
-
-def _unless_broken(read: Callable[[Path], T], path: Path) -> T:
-    """What a reader makes of a file; whatever it says of a broken one is one sentence."""
+def _opened_or_none(
+    source: TableSource, *, base: Path, default: TablePlace | None
+) -> Source | None:
+    """A table, None if there is none."""
     try:
-        return read(path)
-    except Exception as error:  # Libraries have many names for a file that is no table.
-        reason = str(error).strip().splitlines()
-        raise InputError(
-            f"{path}: cannot be read as a table: {reason[0] if reason else error!r}"
-        ) from None
+        return open_source(source, base=base, default=default)
+    except InputError:
+        return None
 
 
-def _read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """A CSV file as texts; pandas would turn "NA" into a gap and "007" into 7."""
-    table: pd.DataFrame = pd.read_csv(
-        path, dtype=str, keep_default_na=False, encoding_errors="replace", **options
-    )
-    return table
+def _identities(opened: Source) -> set[str]:
+    return {part.identity for part in opened.parts}
 
 
-def _equals(column: pd.Series, value: str | int) -> np.ndarray:
-    """Which cells say a value, however they are stored."""
-    codes, keys = category_keys(column)
-    wanted = category_key(value)
-    return np.array([*(key is not None and key == wanted for key in keys), False])[codes]
+def _rows_by_part(opened: Source, source: TableSource) -> dict[str, NDArray[np.int64]]:
+    """Which rows of each part a source selects."""
+    keep = _filter(opened, source)
+    _, starts = opened.read_each(opened.names[:1], keep)
+    places = keep.places
+    return {
+        part.identity: places[(places >= start) & (places < end)] - start
+        for part, start, end in zip(opened.parts, starts[:-1], starts[1:], strict=True)
+    }
+
+
+def _filter(opened: Source, source: TableSource) -> RowFilter:
+    """Which rows of a table a source selects.
+
+    Raises:
+      InputError: A column of the conditions is missing.
+    """
+    for name in source.where:
+        if name not in opened.names:
+            raise InputError(
+                f"{opened.title}: no column {name!r}, which the setting where names"
+                f"{among_columns(name, opened.names, listed=False)}"
+            )
+    return RowFilter(source.rows, source.where, count=opened.count)
 
 
 def _selection(source: TableSource) -> str:
     """The selection in words, for an error."""
     parts = [] if source.rows is None else [f"rows {source.rows}"]
-    parts += [f"{column} = {value}" for column, value in source.where.items()]
+    parts += [condition_in_words(name, value) for name, value in source.where.items()]
     return ", ".join(parts) or "reading it: it has a header only"

@@ -18,7 +18,7 @@ class Records:
     """Records after the feature map, clamped to its public bounds.
 
     Args:
-      features: Shape (n, p), float64, C order.
+      features: Shape (n, p), C order, float64; an owner may store float32, and adds in float64.
       targets: Shape (n,), float64.
     """
 
@@ -28,6 +28,10 @@ class Records:
     def __len__(self) -> int:
         """The number n of records."""
         return int(self.targets.shape[0])
+
+    def at(self, rows: NDArray[np.intp]) -> Records:
+        """The records of these rows."""
+        return Records(features=self.features[rows], targets=self.targets[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +49,16 @@ class StudyTerms:
       clip: L1 norm to which each record's gradient is scaled down; None for the domain's bound.
       kappa: The largest number of shards that one record may be in.
       release: What a response is: a key of ``common.releases.RELEASES``, "gradient" (4) or
-        "moments", once for the whole epsilon.
+        "moments", "newton" or "validation", once for the whole epsilon.
       delta: The parameter of Huber loss; None for losses that have none.
+      curvature_scale: The factor of the curvature in a "newton" response, above 0: how it and the
+        gradient share epsilon; None for other releases.
+      loss_bound: The bound L of a record's loss in a "validation" response, in units of the loss;
+        None for other releases, as what follows.
+      difference_bound: The bound D of what two models' losses differ by; None to tell nothing of
+        it.
+      reference: The public model that the query's is compared with, p numbers; none without D.
+      edges: For classes the margins between the bins of the calibration table, ascending.
     """
 
     study_id: str
@@ -60,6 +72,11 @@ class StudyTerms:
     kappa: int = 1
     release: str = "gradient"
     delta: float | None = None
+    curvature_scale: float | None = None
+    loss_bound: float | None = None
+    difference_bound: float | None = None
+    reference: tuple[float, ...] = ()
+    edges: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +112,12 @@ class OwnerDescription:
       epsilon_per_study: The most it spends on one study.
       epsilon_left: What is left of its lifetime budget.
       losses: The losses it answers for.
+      version: Of its program; "" where it does not tell, as version 0.1.
+      clock_ms: Its clock, milliseconds since 1970 UTC; 0 where it does not tell.
+      checked_map_digest: SHA-256 of the feature map under which its officer declares to have
+        looked at the columns, or "". Not what was seen: that depends on records.
+      validation: Whether it tells how good a finished model is: "shown" also by its name in
+        reports, "pooled" only with others; "" where it does not, as version 0.1.
     """
 
     name: str
@@ -104,6 +127,10 @@ class OwnerDescription:
     epsilon_per_study: Fraction
     epsilon_left: Fraction
     losses: tuple[str, ...]
+    version: str = ""
+    clock_ms: int = 0
+    checked_map_digest: str = ""
+    validation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,9 @@ import ipaddress
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from common.config import Settings
@@ -45,6 +47,10 @@ class TlsSettings(Settings):
       key: Its private key, PEM.
     """
 
+    EXAMPLES = MappingProxyType(
+        {"ca": "certs/ca.pem", "certificate": "certs/certificate.pem", "key": "certs/key.pem"}
+    )
+
     ca: Path
     certificate: Path
     key: Path
@@ -79,10 +85,12 @@ class Peer:
       name: Its common name: an owner's name, or the name that owners list as learner.
       role: Whether it is an owner's or a learner's; None if another tool than copriv certs made
         the certificate, which then says nothing of it.
+      expires: When its certificate does, where that was looked at.
     """
 
     name: str
     role: Role | None
+    expires: datetime | None = None
 
 
 def role_uri(role: Role, name: str) -> str:
@@ -228,7 +236,7 @@ def _load_chain(context: ssl.SSLContext, paths: TlsSettings) -> None:
             ) from None
         raise InputError(
             f"tls: {paths.certificate} and {paths.key} are not a PEM certificate and its key "
-            "without a password; copriv certs makes such files"
+            "without a password; give files as copriv certs makes them"
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from importlib import metadata
 from typing import Any
 
 import grpc
@@ -20,9 +21,11 @@ from common.errors import (
     RefusedError,
     UnreachableError,
 )
+from common.texts import printable
 
 __all__ = [
     "CLIENT_OPTIONS",
+    "PROGRAM_VERSION",
     "QUIET_OPTIONS",
     "RECONNECT_OPTIONS",
     "RETRY_AFTER",
@@ -32,11 +35,15 @@ __all__ = [
     "error_numbered",
     "error_of",
     "retry_after",
+    "said_with",
     "size_options",
     "status_of",
     "token_in",
     "token_metadata",
+    "too_large",
 ]
+
+PROGRAM_VERSION = metadata.version("copriv")
 
 Options = list[tuple[str, int]]
 # Pairs of key and value, in whichever of gRPC's own kinds.
@@ -44,6 +51,12 @@ Metadata = Iterable[Any]
 
 # A model or response of ten million coordinates.
 LARGEST_MESSAGE = 96 * 2**20
+# gRPC itself refuses a larger one, in these words and with the status of a spent budget.
+_TOO_LARGE = re.compile(
+    r"(?:SERVER: Received|CLIENT: Sent|(SERVER: Sent|CLIENT: Received)) message larger than max "
+    r"\(([0-9]{1,20}) vs\. ([0-9]{1,20})\)",
+    re.ASCII,
+)
 
 AUTHORIZATION = "authorization"
 BEARER = "Bearer "
@@ -130,6 +143,30 @@ def status_of(error: Exception) -> grpc.StatusCode:
 def error_of(status: grpc.StatusCode) -> type[CoprivError]:
     """Our error for a gRPC status; the far side failed if it is none that we know."""
     return next((kind for kind, known in _STATUSES if known is status), OwnerFailedError)
+
+
+def said_with(status: grpc.StatusCode, details: str | None) -> str:
+    """What the far side said with a status, fit for a sentence; never nothing.
+
+    >>> said_with(grpc.StatusCode.UNAUTHENTICATED, " ")
+    'UNAUTHENTICATED, without a reason'
+    """
+    return printable(details).strip() or f"{status.name}, without a reason"
+
+
+def too_large(status: grpc.StatusCode, details: str | None) -> str | None:
+    """What was larger than its receiver takes, in bytes; None if that is not what happened.
+
+    >>> words = "SERVER: Received message larger than max (3000 vs. 1000)"
+    >>> too_large(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
+    'our message of 3000 bytes is larger than the 1000 that are taken'
+    >>> too_large(grpc.StatusCode.RESOURCE_EXHAUSTED, "the budget is spent")
+    """
+    found = _TOO_LARGE.search(details or "")
+    if status is not grpc.StatusCode.RESOURCE_EXHAUSTED or found is None:
+        return None
+    whose = "its" if found[1] else "our"
+    return f"{whose} message of {found[2]} bytes is larger than the {found[3]} that are taken"
 
 
 def error_numbered(number: int) -> type[CoprivError]:

@@ -1,0 +1,44 @@
+"""The learner, and what a program needs of it; each name is loaded when it is used.
+
+>>> import learner
+>>> sorted(learner.__all__)  # doctest: +NORMALIZE_WHITESPACE
+['FederatedClassifier', 'FederatedRegressor', 'Run', 'forecast', 'simulate', 'sweep', 'train']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from learner.commands.estimators import FederatedClassifier, FederatedRegressor
+    from learner.commands.runs import Run, forecast, simulate, sweep, train
+
+__all__ = [
+    "FederatedClassifier",
+    "FederatedRegressor",
+    "Run",
+    "forecast",
+    "simulate",
+    "sweep",
+    "train",
+]
+
+_HOMES = {
+    "FederatedClassifier": "learner.commands.estimators",
+    "FederatedRegressor": "learner.commands.estimators",
+    "Run": "learner.commands.runs",
+    "forecast": "learner.commands.runs",
+    "simulate": "learner.commands.runs",
+    "sweep": "learner.commands.runs",
+    "train": "learner.commands.runs",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what a name stands for, the first time it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from common.command import console, log_format_option, run_command
-from common.config import load_settings
+from common.command import Commands, console, log_format_option, run_command
 from common.errors import InputError
+from common.files import write_whole
 from common.logs import start_logging
+from learner.commands.model_commands import evaluate, export, predict, report
+from learner.commands.options import (
+    cluster_option,
+    data_option,
+    jobs_option,
+    load_study,
+    overrides_option,
+    simulation_options,
+    study_argument,
+    study_options,
+    table_options,
+    yes_option,
+)
+from learner.commands.settings import settings
+from learner.commands.sites import admit, check, close, doctor, invite
+from learner.commands.starting import init
+from learner.commands.sweep_command import sweep
+from learner.network.warm_parent import warm_parent
 
 __all__ = ["main"]
 
-study_argument = click.argument(
-    "study", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False)
-)
 
-
-def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command about a study has."""
-    for option in (
-        click.option(
-            "--set",
-            "overrides",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Change one setting, such as privacy.epsilon=1; may be repeated.",
-        ),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The table to use instead of data.path.",
-        ),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="The run folder; the default is runs/NAME-DATE-TIME.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The public tables that the papers' figures need."""
-    for name, what in (
-        ("cards", "creditcard.csv of ULB and Worldline."),
-        ("facilities", "New York's hospital stays (SPARCS) with the column Facility Name."),
-        ("loans", "Lending Club's table of accepted loans."),
-    ):
-        path = click.Path(path_type=Path)
-        command = click.option(f"--{name}", type=path, metavar="FILE", help=what)(command)
-    return command
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")
 @log_format_option
 def cli(log_format: str) -> None:
@@ -74,31 +49,22 @@ def cli(log_format: str) -> None:
 @cli.command()
 @study_argument
 @study_options
-@click.option(
-    "--insecure-noise-seed",
-    type=int,
-    metavar="SEED",
-    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
-)
-@click.option(
-    "--allow-private-bounds",
-    is_flag=True,
-    help="Let owners serve a feature map fitted on their records, where those are public anyway.",
-)
+@simulation_options
 @click.option(
     "--each-learns",
     is_flag=True,
     help="One study for each owner, in which it is the learner and the others answer it.",
 )
+@yes_option
 def simulate(
     *,
     study: Path,
     overrides: tuple[str, ...],
     data: Path | None,
-    out: Path | None,
-    insecure_noise_seed: int | None,
-    allow_private_bounds: bool,
     each_learns: bool,
+    in_memory: bool,
+    yes: bool,
+    **given: Any,
 ) -> None:
     """Start every owner of STUDY.toml on this machine, train, and evaluate.
 
@@ -107,17 +73,21 @@ def simulate(
 
     Example: copriv simulate examples/hospitals.toml --set privacy.epsilon=1
     """
-    from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (keeps --help quick)
-    from learner.commands.study import run_simulation  # noqa: PLC0415 (keeps --help quick)
+    if each_learns and in_memory:
+        raise InputError("--each-learns: its owners keep one ledger for all; leave out --in-memory")
+    with ExitStack() as stack:
+        # It imports what owners need while this process imports what it needs.
+        parent = None if in_memory else stack.enter_context(warm_parent())
+        told = load_study(study, overrides, data, yes=yes)
+        given |= {"base": study.parent, "console": console(width=120)}
+        if each_learns and parent is not None:
+            from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (as below)
 
-    folder = (run_each_learns if each_learns else run_simulation)(
-        _settings(study, overrides, data),
-        base=study.parent,
-        out=out,
-        insecure_noise_seed=insecure_noise_seed,
-        allow_private_bounds=allow_private_bounds,
-        console=console(width=120),
-    )
+            folder = run_each_learns(told, parent=parent, **given)
+        else:
+            from learner.commands.study import run_simulation  # noqa: PLC0415 (keeps --help quick)
+
+            folder = run_simulation(told, parent=parent, **given)
     click.echo(f"run folder: {folder}")
 
 
@@ -137,6 +107,7 @@ def simulate(
     is_flag=True,
     help="INSECURE: plain text to owners on other machines, which others can read and change.",
 )
+@yes_option
 def train(
     *,
     study: Path | None,
@@ -145,6 +116,7 @@ def train(
     out: Path | None,
     resume: Path | None,
     insecure: bool,
+    yes: bool,
 ) -> None:
     """Train with the owners of STUDY.toml, which serve elsewhere.
 
@@ -160,7 +132,7 @@ def train(
     if resume is not None and out is not None:
         raise InputError("train: give either --resume RUN or --out FOLDER")
     folder = run_training(
-        None if study is None else _settings(study, overrides, data),
+        None if study is None else load_study(study, overrides, data, yes=yes),
         base=Path() if study is None else study.parent,
         out=out,
         resume=resume,
@@ -168,18 +140,6 @@ def train(
         console=console(width=120),
     )
     click.echo(f"run folder: {folder}")
-
-
-@cli.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
-def report(run: Path) -> None:
-    """Print the table of a finished run folder, and write its report.html again.
-
-    Example: copriv report runs/spring
-    """
-    from learner.commands.study import report_run  # noqa: PLC0415 (keeps --help quick)
-
-    click.echo(f"report: {report_run(run, console=console(width=120))}")
 
 
 @cli.command()
@@ -193,19 +153,19 @@ def report(run: Path) -> None:
 )
 @click.option(
     "--compare",
-    default="recommended,published,moments",
+    default="ticks,ticks from zero,moments,newton,published",
     show_default=True,
     metavar="NAMES",
-    help="Algorithms to compare: recommended, published, moments, synchronous-1, synchronous-2; "
-    "an empty text for none.",
+    help="Ways of learning to compare, also synchronous-1 and synchronous-2; an empty text for "
+    "none.",
 )
 @click.option(
     "--quick",
     is_flag=True,
     help="Only the verdict, without the smallest epsilon, n_i and N and the best T.",
 )
-@click.option("--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores.")
-@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead.")
+@jobs_option
+@cluster_option
 def forecast(  # noqa: PLR0917 (one for each option)
     study: Path,
     overrides: tuple[str, ...],
@@ -219,7 +179,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
 ) -> None:
     """Say what STUDY.toml would come to before anything is spent, from public records.
 
-    Asks no owner and spends nothing. Leaves forecast.json, a picture and the points of the
+    Asks no owner and spends nothing. Leaves forecast.html, forecast.json and the points of the
     sweep; the same --out continues a forecast that was stopped.
 
     Example: copriv forecast examples/hospitals.toml --quick
@@ -227,7 +187,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     from learner.commands.forecast import run_forecast  # noqa: PLC0415 (keeps --help quick)
 
     folder = run_forecast(
-        _settings(study, overrides, data),
+        load_study(study, overrides, data),
         base=study.parent,
         public=public,
         out=out,
@@ -286,7 +246,7 @@ def certs(
     """
     from learner.commands.certs import run_certs  # noqa: PLC0415 (keeps --help quick)
 
-    settings = None if study is None else _settings(study, (), None)
+    settings = None if study is None else load_study(study, (), None)
     run_certs(
         settings,
         owners=owners,
@@ -315,11 +275,13 @@ def certs(
     type=click.Path(path_type=Path),
     help="Write what was found into the section between the markers figures of this document.",
 )
+@cluster_option
 def reproduce(
     figures: tuple[str, ...],
     data: Path | None,
     out: Path,
     document: Path | None,
+    cluster: str | None,
     **tables: Path | None,
 ) -> None:
     """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
@@ -338,6 +300,7 @@ def reproduce(
         out=out,
         document=document,
         console=console(width=120),
+        cluster=cluster,
     )
     click.echo(f"figures: {out}")
 
@@ -349,37 +312,53 @@ def features() -> None:
 
 @features.command("fit")
 @study_argument
-@study_options
-def features_fit(
-    study: Path, overrides: tuple[str, ...], data: Path | None, out: Path | None
-) -> None:
+@overrides_option
+@data_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("features.json"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the feature map goes.",
+)
+def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out: Path) -> None:
     """Fit the feature map of STUDY.toml on its public records, and save it as JSON.
 
     Example: copriv features fit examples/hospitals.toml --out features.json
     """
     from learner.planning.public_side import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
 
-    target = out or Path("features.json")
     feature_map = prepare_public_side(
-        _settings(study, overrides, data), base=study.parent
+        load_study(study, overrides, data), base=study.parent
     ).feature_map
     try:
-        target.write_text(feature_map.to_json(), encoding="utf-8")
+        write_whole(out, feature_map.to_json())
     except OSError as error:
         raise InputError(
-            f"{target}: cannot be written ({error.strerror}); give another path with --out"
+            f"{out}: cannot be written ({error.strerror}); give another path with --out"
         ) from None
     click.echo(
-        f"{target}: {feature_map.num_features} features from {len(feature_map.columns)} columns "
+        f"{out}: {feature_map.num_features} features from {len(feature_map.columns)} columns "
         f"of {feature_map.num_public_records:,} public records, digest {feature_map.digest[:16]}"
     )
 
 
-def _settings(study: Path, overrides: tuple[str, ...], data: Path | None) -> Any:
-    from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
-
-    values = {} if data is None else {"data.path": data.resolve()}
-    return load_settings(StudySettings, study, overrides=overrides, values=values)
+for command in (
+    init,
+    settings,
+    invite,
+    admit,
+    check,
+    doctor,
+    close,
+    predict,
+    evaluate,
+    export,
+    report,
+    sweep,
+):
+    cli.add_command(command)
 
 
 def main() -> None:

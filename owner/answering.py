@@ -14,15 +14,16 @@ import numpy as np
 
 from common.errors import BusyError
 from common.features import FeatureMap
-from common.privacy import rounded_down
+from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.wire import PROGRAM_VERSION
 from owner.access import Access
 from owner.core import Step, check_theta, exact_answer, next_step, release, theta_digest
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime
-from owner.listening import Listening, ListeningSettings
 from owner.mechanism import NoiseFactory
+from owner.offers import Offers, OfferSettings
 from owner.open_study import StudyMaker
 from owner.policy import Policy, check_terms
 from owner.shard import PrivateTable
@@ -58,14 +59,14 @@ class DataOwner:
         noise: NoiseFactory,
         insecure_noise: bool,
         allow_private_bounds: bool = False,
-        listening: ListeningSettings | None = None,
+        offers: OfferSettings | None = None,
+        checked: str = "",
     ) -> None:
-        self._name = name
-        self._table = table
+        self._name, self._table = name, table
         self._ledger = ledger
         self._policy = policy
         self._access = access
-        self._pinned_map = pinned_map
+        self._pinned_map, self._checked = pinned_map, checked
         self._insecure_noise = insecure_noise
         self._maker = StudyMaker(
             table,
@@ -76,7 +77,7 @@ class DataOwner:
             allow_private_bounds=allow_private_bounds,
         )
         self._studies = Studies(ledger, self._maker)
-        self._listening = Listening(listening or ListeningSettings(), pause=time.sleep)
+        self._offers = Offers(offers or OfferSettings(), pause=time.sleep)
         self._lifetime = Lifetime(ledger, policy)
 
     @property
@@ -97,6 +98,10 @@ class DataOwner:
             epsilon_per_study=self._policy.epsilon_per_study,
             epsilon_left=rounded_down(left),
             losses=self._policy.losses,
+            version=PROGRAM_VERSION,
+            clock_ms=time.time_ns() // 10**6,
+            checked_map_digest=self._checked,
+            validation=self._policy.validation or "",
         )
 
     def enroll(self, terms: StudyTerms, *, learner: str) -> Enrollment:
@@ -167,7 +172,7 @@ class DataOwner:
         Raises:
           RefusedError: The study is not this learner's, or is closed.
         """
-        # Whoever answers another query, or too many of them, is not listening.
+        # Whoever answers another query, or too many of them, takes no offer.
         try:
             self._access.admit_query(learner)
         except BusyError:
@@ -176,7 +181,7 @@ class DataOwner:
             return False
         with self._studies.taken(study_id, learner) as (_, entry):
             account = entry.account
-        return account.answered < account.promised and self._listening.accepts()
+        return account.answered < account.promised and self._offers.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""
@@ -226,9 +231,18 @@ class DataOwner:
                         lifetime=self._lifetime.epsilon,
                     )
                     dropped = self._studies.hold(terms.study_id, study)
-                    log.info("enrolled study %s for learner %s", terms.study_id, learner)
+                    log.info("enrolled %s", _in_words(terms, learner))
         finally:
             stop_all(dropped)
+
+
+def _in_words(terms: StudyTerms, learner: str) -> str:
+    """What was agreed on, for the log."""
+    epsilon = in_short(terms.epsilon)
+    return (
+        f"study {terms.study_id} of learner {learner}: epsilon {epsilon} for {terms.responses} "
+        "responses"
+    )
 
 
 def _response(query: Query, gradient: np.ndarray) -> Response:

@@ -28,9 +28,8 @@ from common.errors import (
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.stopping import Stop
-from common.texts import printable
 from common.tls import load_identity, refuse_plain_text
-from common.wire import CLIENT_OPTIONS, token_in
+from common.wire import CLIENT_OPTIONS, said_with, token_in
 from owner.answering import DataOwner
 from owner.own_clock import Outgoing, OwnClock, Send
 from owner.policy import OwnerSettings
@@ -227,7 +226,7 @@ class Attachment:
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            said = printable(error.details())
+            said = said_with(error.code(), error.details())
             raise PolicyError(f"the learner at {self.address} says: {said}") from None
         try:
             self._route.explain()

@@ -22,19 +22,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from common.arrays import Matrix, Vector
-from common.features import FeatureMap
-from common.fitting import ColumnRule, TargetRule
-from common.losses import LOSSES, Loss, Squared
 from common.privacy import NoisePlan
-from common.releases import GRADIENT, MOMENTS, Release
 from common.terms import Query, StudyTerms
 from owner.access import Access
 from owner.answering import DataOwner
+from owner.audit_cases import CASES, THETA_MAX, AuditCase, Neighbour
 from owner.core import Shard, exact_answer
 from owner.ledger import Ledger
 from owner.mechanism import DrawnAhead, NoiseFactory, secure_noise
@@ -42,8 +38,6 @@ from owner.policy import Policy
 from owner.shard import PrivateTable
 
 __all__ = [
-    "CASES",
-    "AuditCase",
     "Finding",
     "audit",
     "clopper_pearson",
@@ -52,50 +46,11 @@ __all__ = [
 ]
 
 
-NUM_RECORDS = 10
 LEARNER = "auditor"
-# Raw values far outside the public bounds: they count only if clamping does its work.
-FAR_OUTSIDE = 1e6
-THETA_MAX = 0.01
-# The second feature is small, so that nearly the whole change shows in the first coordinate.
-SECOND_BOUND = 0.01
-# Without its clip a gradient would be so many times larger.
-CLIPPED_BY = 20.0
+# Coordinates that the record moves by at least this share of the most are looked at together.
+NOTABLE = 0.2
 # Two responses whose noise repeats differ by what the records say, up to the grid's rounding.
 GRID_TOLERANCE = 2.5
-
-
-@dataclass(frozen=True)
-class AuditCase:
-    """One kind of study to attack: a loss, with the domain's bound or with a clip."""
-
-    loss: Loss
-    clipped: bool
-    release: Release = GRADIENT
-
-    @property
-    def name(self) -> str:
-        """What the table calls it."""
-        bound = "clip" if self.clipped else "domain"
-        return f"{self.loss.name}, {bound if self.release is GRADIENT else self.release.name}"
-
-    @property
-    def first_bound(self) -> float:
-        """Bound of the first feature.
-
-        Of the moments, X'y alone may change its sign; small features make it nearly all.
-        """
-        return 0.05 if self.release is MOMENTS else 1.0
-
-    def trials(self, trials: int) -> int:
-        """Responses of each shard: half as many where each costs a study of its own."""
-        return trials if self.release.most_responses is None else trials // 2
-
-
-CASES = (
-    *(AuditCase(kind.example(), clipped) for kind in LOSSES.values() for clipped in (False, True)),
-    AuditCase(Squared(), clipped=False, release=MOMENTS),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +132,7 @@ def audit(
 
     Args:
       folder: Where the ledgers may be written.
-      trials: Responses of each shard; half as many of moments, which cost a study each.
+      trials: Responses of each shard; half as many of what costs a study each.
       confidence: Probability that all lower bounds hold together.
       epsilon_per_response: What one response is promised to spend.
       cases: The studies to attack.
@@ -191,7 +146,7 @@ def audit(
         pair = [
             _serve(
                 folder / f"{number}-{side}",
-                _Neighbour(case, side),
+                Neighbour(case, side),
                 trials=case.trials(trials),
                 epsilon=epsilon_per_response,
                 noise=noise,
@@ -201,68 +156,6 @@ def audit(
         ]
         findings += _attack(case, pair, epsilon=epsilon_per_response, alpha=alpha)
     return findings
-
-
-@dataclass(frozen=True)
-class _Neighbour:
-    """One of two shards that differ in their first record: side 0 or 1."""
-
-    case: AuditCase
-    side: int
-
-    @property
-    def feature_map(self) -> FeatureMap:
-        """Two features and a target, all bounded by 1 or less."""
-        classes = self.case.loss.has_classes()
-        bounds = (self.case.first_bound, SECOND_BOUND * self.case.first_bound)
-        columns = tuple(
-            ColumnRule(name=f"x{j}", kind="number", fill=0.0, low=-b, high=b, center=0.0, scale=1.0)
-            for j, b in enumerate(bounds)
-        )
-        target = TargetRule(
-            name="y", positive="1" if classes else None, bound=1.0, fill=-1.0 if classes else 0.0
-        )
-        return FeatureMap(
-            source="audit",
-            num_public_records=1,
-            target=target,
-            intercept=False,
-            bounds=bounds,
-            columns=columns,
-        )
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """All records but the first say nothing; the first one says as much as it can.
-
-        Its gradient at theta = 0 is -y times its features: the other side's is the opposite in
-        the first coordinate. The second feature changes sign too, so that what two questions'
-        answers differ by also tells the sides apart.
-        """
-        sign = 1.0 - 2.0 * self.side
-        x0 = np.zeros(NUM_RECORDS)
-        x1 = np.zeros(NUM_RECORDS)
-        y = np.zeros(NUM_RECORDS)
-        x0[0], x1[0], y[0] = FAR_OUTSIDE, sign * FAR_OUTSIDE, sign
-        if not self.case.loss.has_classes():
-            y[0] *= FAR_OUTSIDE
-        return pd.DataFrame({"x0": x0, "x1": x1, "y": y})
-
-    def terms(self, *, responses: int, epsilon: Fraction) -> StudyTerms:
-        """A study of so many responses of so much epsilon each."""
-        slope = abs(float(self.case.loss.slopes(np.zeros(1), np.ones(1))[0]))
-        clip = slope * (1.0 + SECOND_BOUND) / CLIPPED_BY
-        return StudyTerms(
-            study_id="audit",
-            **self.case.loss.as_terms(),
-            theta_max=THETA_MAX,
-            feature_map=self.feature_map.to_json(),
-            horizon=responses,
-            responses=responses,
-            epsilon=epsilon * responses,
-            clip=clip if self.case.clipped else None,
-            release=self.case.release.name,
-        )
 
 
 @dataclass(frozen=True)
@@ -282,7 +175,7 @@ class _Seen:
 
 def _serve(
     folder: Path,
-    shard: _Neighbour,
+    shard: Neighbour,
     *,
     trials: int,
     epsilon: Fraction,
@@ -318,6 +211,7 @@ def _serve(
         insecure_noise=False,
     )
     thetas = np.zeros((trials, 2))
+    thetas[:, 0] = shard.case.along
     thetas[1::2, 1] = THETA_MAX
     seen = []
     try:
@@ -354,13 +248,16 @@ def _attack(
     """Three attacks: on one response, on its coordinates together, on two responses together."""
     first, second = pair
     tolerance = GRID_TOLERANCE * first.grid
-    # The coordinate that the record moves most, and one that it hardly moves.
-    change = np.abs(second.exact[0] - first.exact[0])
+    # What the record moves, what it moves most, and what it hardly moves.
+    apart = second.exact[0] - first.exact[0]
+    change = np.abs(apart)
+    notable = change >= NOTABLE * change.max()
     moved, still = int(np.argmax(change)), int(np.argmin(change))
 
     def beyond(seen: _Seen, side: _Seen, sign: float) -> NDArray[np.bool_]:
-        """Responses at least as far out as one side's exact answer."""
-        return np.asarray(sign * (seen.responses - side.exact)[:, moved] >= 0)
+        """Responses at least as far out as one side's exact answer, in all that is moved."""
+        out = sign * np.sign(apart) * (seen.responses - side.exact)
+        return np.asarray((out[:, notable] >= 0).all(axis=1))
 
     def coordinates(seen: _Seen) -> NDArray[np.bool_]:
         """Responses whose coordinates carry the same noise, if they are the first side's."""
@@ -375,13 +272,12 @@ def _attack(
             np.abs(noise[0 : 2 * pairs : 2, moved] - noise[1 : 2 * pairs : 2, moved]) <= tolerance
         )
 
-    outward = float(np.sign(second.exact[0, moved] - first.exact[0, moved]))
     single = max(
         epsilon_lower_bound(
-            beyond(first, second, outward), beyond(second, second, outward), alpha=alpha / 2
+            beyond(first, second, 1.0), beyond(second, second, 1.0), alpha=alpha / 2
         ),
         epsilon_lower_bound(
-            beyond(first, first, -outward), beyond(second, first, -outward), alpha=alpha / 2
+            beyond(first, first, -1.0), beyond(second, first, -1.0), alpha=alpha / 2
         ),
     )
     together = epsilon_lower_bound(coordinates(first), coordinates(second), alpha=alpha)

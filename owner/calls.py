@@ -2,14 +2,15 @@
 
 Every method is registered as a stream of bytes both ways, which on the wire is the same as a
 single call if one message goes each way. So one coroutine serves them all: it looks who calls,
-gives the call a place, waits for a message for a limited time, has it answered by a thread, and
-sends the reply. A call that waits holds no thread.
+gives the call a place, waits for a message for a limited time, answers it or has it answered by
+a thread, and sends the reply. A call that waits holds no thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,10 @@ PAUSE_THREADS = 16
 # Calls open at once, of all learners together; each takes some 50 kB.
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
+# An answer that takes no longer is given by the event loop itself: handing it to a thread and
+# back takes as long as most answers do. After a longer one a thread gives the next ones.
+SHORT_SECONDS = 0.003
+LONG_AGAIN_SECONDS = 1.0
 
 
 def as_bytes(handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -97,6 +102,7 @@ class Calls:
         self._idle_seconds = idle_seconds
         self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
         # The owner answers one query after another in any case.
+        self._long_until = 0.0
         self._answering = QuickThread("answer")
         self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
         self._pausing = ThreadPoolExecutor(PAUSE_THREADS, thread_name_prefix="pause")
@@ -153,11 +159,17 @@ class Calls:
             )
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
-        """The reply to one message, by a thread; what may take long does not keep the others."""
+        """The reply to one message; what may take long does not keep the others."""
         loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
         if method.pauses:
             return await loop.run_in_executor(self._pausing, reply, learner) or b""
-        done = await self._answering.run(partial(reply, learner, if_quick=True))
+        if method.is_short and time.monotonic() >= self._long_until:
+            began = time.monotonic()
+            done = reply(learner, if_quick=True)
+            if time.monotonic() - began > SHORT_SECONDS:
+                self._long_until = time.monotonic() + LONG_AGAIN_SECONDS
+        else:
+            done = await self._answering.run(partial(reply, learner, if_quick=True))
         if done is None:
             done = await loop.run_in_executor(self._preparing, _shared, partial(reply, learner))
         return done or b""

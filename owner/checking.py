@@ -6,65 +6,40 @@ It reads the settings, the records, the feature map and the ledger, and writes n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from common.config import Epsilon, LossName, Positive, Settings, check_settings, read_toml
-from common.errors import BudgetSpentError, InputError, PolicyError, RefusedError
+from common.domain import Domain
+from common.errors import BudgetSpentError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
 from common.privacy import exact_sum, in_short, plan_noise
-from common.releases import GRADIENT, RELEASES, release_of
+from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from owner.access import Access
+from owner.column_report import ColumnSeen, look_at_columns
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
-from owner.ledger_rows import epsilon_uncounted
+from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
-from owner.policy import ANONYMOUS, OwnerSettings, check_map, check_policy, check_terms
+from owner.policy import ANONYMOUS, OwnerSettings, Policy, check_map, check_policy, check_terms
+from owner.proposals import Proposal
 from owner.provenance import check_provenance
-from owner.shard import fingerprint
 
-__all__ = ["DryRun", "Proposal", "dry_run", "read_proposal", "typical_answer"]
+__all__ = ["DryRun", "dry_run", "typical_answer"]
 
 
 # Public values lie within their bounds with a probability of 0.99, unless the study says
 # otherwise; 0.99 of a normal distribution lie within 2.6 deviations.
 DEVIATIONS_IN_BOUND = 2.6
 NAMED_COLUMNS = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """A study as the dry run takes it, from a study's file and from options.
-
-    Args:
-      loss: A key of ``common.losses.LOSSES``; None for one that goes with the feature map.
-      delta: The parameter of Huber loss, or None.
-      theta_max: Half the side of the box.
-      responses: The number m of responses promised.
-      epsilon: The study's budget; None for the most that the policy allows.
-      clip: L1 norm of a clipped gradient, or None.
-      kappa: In how many shards one record may be; None for what the policy says.
-      release: A key of ``common.releases.RELEASES``.
-    """
-
-    loss: str | None = None
-    delta: float | None = None
-    theta_max: float = 1.0
-    responses: int = 1000
-    epsilon: Fraction | None = None
-    clip: float | None = None
-    kappa: int | None = None
-    release: str = GRADIENT.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +58,8 @@ class DryRun:
       noise_scale: The scale b of the noise on each coordinate, in gradient units.
       typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
       measured: Whether it was measured on public records, or taken from the map's bounds.
+      seen: How the owner's columns fit the map.
+      proposal: Where the study's numbers are from.
     """
 
     num_records: int
@@ -96,6 +73,8 @@ class DryRun:
     noise_scale: float = math.nan
     typical_answer: float = math.nan
     measured: bool = False
+    seen: tuple[ColumnSeen, ...] = ()
+    proposal: Proposal = field(default_factory=Proposal)
 
     def lines(self, settings: OwnerSettings) -> list[str]:
         """What the owner's operator reads."""
@@ -106,8 +85,18 @@ class DryRun:
         """Expected L1 norm of one response's noise against that of the typical answer."""
         if self.feature_map is None or self.terms is None:
             return math.nan
-        coordinates = release_of(self.terms).dimension(self.feature_map.num_features)
+        coordinates = release_of(self.terms).dimension(self.terms, self.feature_map.num_features)
         return coordinates * self.noise_scale / self.typical_answer
+
+
+def _block_in_words(block: int) -> Iterator[str]:
+    """What charging in blocks costs, where this owner does."""
+    if block > 1:
+        yield (
+            f"responses are charged {block} at a time (ledger.block), before the first of them "
+            f"leaves; if this owner is killed or its machine fails, up to {block} responses of "
+            "each study under way are spent and lost: no privacy is, but the model learns less"
+        )
 
 
 def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
@@ -118,10 +107,11 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     more = len(found.columns) - NAMED_COLUMNS
     yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
     yield (
-        f"ledger {settings.ledger}: {found.studies} studies, "
+        f"ledger {settings.ledger.path}: {found.studies} studies, "
         f"{in_short(found.epsilon_left)} of the lifetime epsilon "
         f"{in_short(policy.epsilon_lifetime)} is left"
     )
+    yield from _block_in_words(settings.ledger.block)
     terms, feature_map = found.terms, found.feature_map
     if terms is None or feature_map is None:
         yield "no feature map is set, so nothing can be said of the noise; give --features FILE"
@@ -143,6 +133,20 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
         f"would be promised epsilon {in_short(terms.epsilon)}"
     )
+    proposal = found.proposal
+    if proposal.validation:
+        yield _validation(settings, proposal)
+    yield (
+        f"  responses {proposal.origin('responses')}, epsilon {proposal.origin('epsilon')}, "
+        f"theta_max {proposal.origin('theta_max')}"
+    )
+    if proposal.left_open:
+        keys = [name.replace("_", "-") for name in proposal.left_open]
+        options = " ".join(f"--{key} NUMBER" for key in keys)
+        yield (
+            f"  the study leaves {' and '.join(keys)} to its learner's public "
+            f"records, so the noise below is not the study's: ask the learner, then give {options}"
+        )
     yield (
         f"  the noise library confirms {float(found.epsilon_confirmed):.9g}, "
         f"{float(found.epsilon_confirmed / m):.6g} for each response"
@@ -157,66 +161,17 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     yield "nothing was charged"
 
 
-class _Study(Settings):
-    """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
-
-    loss: LossName | None = None
-    delta: Positive | None = None
-    theta_max: Positive | None = None
-    responses: Annotated[int, Field(ge=1)] | None = None
-    epsilon: Epsilon | None = None
-    clip: Positive | None = None
-    kappa: Annotated[int, Field(ge=1)] | None = None
-    release: str = GRADIENT.name
-
-
-def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
-    """The study that a file and options describe; an option goes before the file.
-
-    Settings that the learner would choose by itself ("auto") are left to the options.
-
-    Args:
-      study: A STUDY.toml, or None.
-      owner: This owner's name, for its own entry in the file.
-      options: Values of :class:`Proposal`, None where not given.
-
-    Raises:
-      InputError: The file cannot be read, or a value is wrong.
-    """
-    said: dict[str, Any] = {}
-    if study is not None:
-        table = read_toml(study)
-        model, privacy, algorithm = (
-            _part(table, key, study) for key in ("model", "privacy", "algorithm")
-        )
-        entries = table.get("owners", [])
-        if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
-            raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
-        own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
-        # An algorithm that asks for something else than gradients bears the release's name.
-        release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
-        said = {
-            "loss": model.get("loss"),
-            "delta": model.get("delta"),
-            "theta_max": model.get("theta_max"),
-            "responses": release.most_responses or algorithm.get("horizon"),
-            "epsilon": own.get("epsilon", privacy.get("epsilon")),
-            "clip": privacy.get("clip"),
-            "kappa": privacy.get("kappa"),
-            "release": release.name,
-        }
-    said |= {key: value for key, value in options.items() if value is not None}
-    given = {key: value for key, value in said.items() if value is not None and value != "auto"}
-    checked = check_settings(_Study, given, where=str(study or "options"))
-    return Proposal(**{key: getattr(checked, key) for key in given})
-
-
-def _part(table: Mapping[str, Any], key: str, study: Path) -> dict[str, Any]:
-    """One table of a study's file."""
-    part = table.get(key, {})
-    if not isinstance(part, dict):
-        raise InputError(f"{study}: {key}: got {part!r}, expected a table [{key}]")
-    return part
+def _validation(settings: OwnerSettings, proposal: Proposal) -> str:
+    """What is kept of epsilon to tell how good the model is, and whether this owner does."""
+    asked = _asked(settings, proposal)
+    kept = (
+        f"  {in_short(asked * proposal.validation)} of the epsilon {in_short(asked)} asked is kept "
+        "to tell once how good the finished model is on these records"
+    )
+    if not settings.policy.validation:
+        return f"{kept}; policy.validation forbids it, so it is not spent"
+    shown = settings.policy.validation == "shown"
+    return f"{kept}, shown {'by this name' if shown else 'only together with other owners'}"
 
 
 def dry_run(
@@ -231,11 +186,11 @@ def dry_run(
     """Everything ``serve`` and an enrolment would check, without promising anything.
 
     Args:
-      settings: The owner's settings.
-      base: The folder of their file.
+      settings: The owner's settings, read from the folder ``base``.
+      base: That folder.
       proposal: The study to look at.
-      features: A feature map to look at where the settings name none.
-      public: A table of public records, to measure a typical gradient on.
+      features: A feature map where the settings name none.
+      public: Public records, to measure a typical gradient on.
       allow_private_bounds: As for ``serve``.
 
     Raises:
@@ -243,45 +198,54 @@ def dry_run(
       RefusedError: The owner would refuse the study.
     """
     pinned = load_feature_map(base / settings.features) if settings.features else None
-    raw, table = load_records(settings, base=base, pinned=pinned)
+    loaded = load_records(settings, base=base, pinned=pinned)
     Access(settings.policy, base=base)
-    ledger = base / settings.ledger
-    studies = read_for_shard(ledger, fingerprint=fingerprint(raw)) if ledger.is_file() else []
-    held = exact_sum(entry.epsilon_held for entry in studies)
-    held += epsilon_uncounted(studies, kappa=settings.policy.kappa)
+    ledger = base / settings.ledger.path
+    studies = read_for_shard(ledger, fingerprint=loaded.fingerprint) if ledger.is_file() else []
     found: dict[str, Any] = {
-        "num_records": len(raw),
-        "columns": table.columns,
-        "epsilon_left": max(settings.policy.epsilon_lifetime - held, Fraction(0)),
+        "num_records": len(loaded.raw),
+        "columns": loaded.table.columns,
+        "epsilon_left": _left(settings.policy, studies),
         "studies": len(studies),
     }
     path = base / settings.features if settings.features else features
     if path is None:
         return DryRun(**found)
     feature_map = pinned or load_feature_map(path)
-    table.shard(feature_map)
+    raw = loaded.raw
+    loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
-    terms = _terms(settings, feature_map, proposal)
-    _check_study(settings, terms, feature_map, found, allow_private_bounds)
+    terms = _agreed(settings, feature_map, proposal, found, allow_private_bounds)
     try:
         plan = plan_noise(terms, feature_map.domain, num_records=len(raw))
     except ValueError as error:
         raise RefusedError(str(error)) from None
-    records = None if public is None else _public_records(public, feature_map)
+    records = _public_records(public, feature_map)
     return DryRun(
         **found,
         feature_map=feature_map,
-        unreadable_targets=table.count_unreadable_targets(feature_map),
+        unreadable_targets=loaded.table.count_unreadable_targets(feature_map),
         terms=terms,
         epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
         noise_scale=plan.noise_scale,
         typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
+        seen=look_at_columns(raw, feature_map),
+        proposal=proposal,
     )
 
 
-def _public_records(path: Path, feature_map: FeatureMap) -> Records:
-    """The public records of a table."""
+def _left(policy: Policy, studies: Sequence[StudyEntry]) -> Fraction:
+    """What no study holds of the lifetime budget."""
+    held = exact_sum(entry.epsilon_held for entry in studies)
+    held += epsilon_uncounted(studies, kappa=policy.kappa)
+    return max(policy.epsilon_lifetime - held, Fraction(0))
+
+
+def _public_records(path: Path | None, feature_map: FeatureMap) -> Records | None:
+    """The public records of a table, if there is one."""
+    if path is None:
+        return None
     table = read_table(TableSource(path=path), base=Path())
     return feature_map.apply(table, where=str(path))
 
@@ -315,11 +279,43 @@ def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal)
         feature_map=feature_map.to_json(),
         horizon=proposal.responses,
         responses=proposal.responses,
-        epsilon=proposal.epsilon or policy.epsilon_per_study,
+        epsilon=_asked(settings, proposal) * (1 - proposal.validation),
         clip=proposal.clip,
         kappa=proposal.kappa or policy.kappa,
         release=proposal.release,
+        curvature_scale=1.0 if proposal.release == NEWTON.name else None,
     )
+
+
+def _asked(settings: OwnerSettings, proposal: Proposal) -> Fraction:
+    """What the study asks for in all, the validation included."""
+    return proposal.epsilon or settings.policy.epsilon_per_study
+
+
+def _agreed(
+    settings: OwnerSettings,
+    feature_map: FeatureMap,
+    proposal: Proposal,
+    found: dict[str, Any],
+    allow_private_bounds: bool,
+) -> StudyTerms:
+    """The terms of the proposed study, as far as the owner would agree to them."""
+    terms = _terms(settings, feature_map, proposal)
+    whole = replace(terms, epsilon=_asked(settings, proposal))
+    _check_study(settings, whole, feature_map, found, allow_private_bounds)
+    return _with_factor(terms, feature_map.domain, share=proposal.curvature_share)
+
+
+def _with_factor(terms: StudyTerms, domain: Domain, *, share: float) -> StudyTerms:
+    """The terms, with the factor that spends this share of epsilon on curvatures, if they are told.
+
+    A learner sends the factor, which it takes from the share and the same public bounds.
+    """
+    if terms.release != NEWTON.name:
+        return terms
+    bound = gradient_bound(terms, domain)
+    factor = curvature_scale(loss_of(terms), domain, bound=bound, share=share)
+    return replace(terms, curvature_scale=factor)
 
 
 def _check_study(

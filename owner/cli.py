@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
 
 import click
 from rich import box
@@ -16,12 +16,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from common.command import console, log_format_option, run_command
-from common.config import check_address
+from common.command import Commands, address_value, console, log_format_option, run_command
 from common.errors import InputError, RefusedError
 from common.logs import start_logging
 from common.stopping import Stop
+from owner.home_commands import evaluate, personalise
+from owner.init_command import init
 from owner.ledger_commands import ledger
+from owner.settings_command import settings as settings_command
+from owner.site_commands import check, doctor, join, settings_argument
 
 __all__ = ["main"]
 
@@ -29,20 +32,7 @@ GRACE_SECONDS = 5.0
 HEALTH_SECONDS = 3.0
 
 
-def _address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """An option's HOST:PORT."""
-    try:
-        return None if value is None else check_address(value)
-    except ValueError as error:
-        raise click.BadParameter(f"got {value!r}, {error}") from None
-
-
-settings_argument = click.argument(
-    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
-)
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="copriv")
 @log_format_option
 def cli(log_format: str) -> None:
@@ -50,11 +40,12 @@ def cli(log_format: str) -> None:
 
     Example: copriv-owner serve mount-sinai.toml
     """
-    start_logging(log_format)
+    # Who enrolled, for how much, and what came back, belongs into an owner's log.
+    start_logging(log_format, level=logging.INFO)
 
 
 @cli.command()
-@click.argument("address", callback=_address, metavar="HOST:PORT")
+@click.argument("address", callback=address_value, metavar="HOST:PORT")
 def health(address: str) -> None:
     """Ask the health port of an owner on this machine; exit status 0 if it serves, else 4.
 
@@ -70,7 +61,7 @@ def health(address: str) -> None:
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    callback=_address,
+    callback=address_value,
     help="Serve here instead of the settings' address.",
 )
 @click.option(
@@ -130,7 +121,7 @@ def serve(
 @click.option(
     "--learner",
     metavar="HOST:PORT",
-    callback=_address,
+    callback=address_value,
     help="The learner, instead of attach.learner.",
 )
 @click.option("--stay", is_flag=True, help="Wait for the next study when one is over.")
@@ -182,68 +173,6 @@ def attach(
     if with_parent:
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     attached.run(stop)
-
-
-@cli.command()
-@settings_argument
-@click.option(
-    "--study",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="STUDY.toml",
-    help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
-)
-@click.option("--loss", help="The study's loss.")
-@click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss.")
-@click.option("--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1.")
-@click.option("--responses", type=int, metavar="M", help="Responses promised; 1000.")
-@click.option("--epsilon", metavar="NUMBER", help="The study's budget; all that the policy allows.")
-@click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient.")
-@click.option("--kappa", type=int, metavar="K", help="In how many shards one record may be.")
-@click.option(
-    "--features",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="A feature map, where the settings name none.",
-)
-@click.option(
-    "--public",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="TABLE",
-    help="Public records, to measure a typical gradient on.",
-)
-@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
-def check(
-    *,
-    settings: Path,
-    study: Path | None,
-    features: Path | None,
-    public: Path | None,
-    allow_private_bounds: bool,
-    **options: Any,
-) -> None:
-    """Show what OWNER.toml would promise, and how much noise that is; nothing is spent.
-
-    Reads settings, records, feature map and ledger as serve does, and writes nothing. Exit
-    status 2: something cannot be used. 3: the policy or the budget would refuse the study.
-
-    Example: copriv-owner check mount-sinai.toml --study hospitals.toml
-    """
-    # Here, because loading tables and feature maps would make --help slow.
-    from common.config import load_settings  # noqa: PLC0415
-    from owner.checking import dry_run, read_proposal  # noqa: PLC0415
-    from owner.policy import OwnerSettings  # noqa: PLC0415
-
-    loaded = load_settings(OwnerSettings, settings)
-    found = dry_run(
-        loaded,
-        base=settings.parent,
-        proposal=read_proposal(study, owner=loaded.name, options=options),
-        features=features,
-        public=public,
-        allow_private_bounds=allow_private_bounds,
-    )
-    for line in found.lines(loaded):
-        click.echo(line)
 
 
 @cli.command()
@@ -345,7 +274,8 @@ def _watch_input(stop: Stop) -> None:
     stop.set()
 
 
-cli.add_command(ledger)
+for command in (init, check, doctor, join, ledger, settings_command, evaluate, personalise):
+    cli.add_command(command)
 
 
 def main() -> None:

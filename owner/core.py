@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.arrays import Units, Vector
+from common.arrays import Matrix, Units, Vector
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
-from common.releases import GRADIENT, MOMENTS
+from common.releases import GRADIENT, MOMENTS, NEWTON, VALIDATION
 from common.terms import Records, StudyTerms
+from common.validation import tally
+from owner.gradients import by_compiled_code, in_blocks, largest_slopes
+from owner.sums import BLOCK_CELLS, blocks, in_order, moment_sums, one_blas_thread
 
 __all__ = [
     "EXACT",
@@ -32,27 +34,40 @@ __all__ = [
     "Step",
     "check_theta",
     "exact_answer",
+    "is_worth_compiling",
+    "mean_curvature",
     "mean_gradient",
     "next_step",
     "release",
     "seeded_noise",
     "theta_digest",
+    "warm",
 ]
+
+# Cells that a study reads, all responses together, before compiled code pays: it saves 0.6 ns of
+# each and takes 0.9 s and 120 MB to load. ``python benchmarks/gradient.py`` prints both times.
+COMPILED_CELLS = 2 * 10**9
 
 
 @dataclass(frozen=True)
 class Shard:
     """An owner's records with what makes queries cheap.
 
-    ``einsum`` instead of ``@`` keeps one summation order whatever the number of BLAS threads,
-    so that equal seeds give equal bits in every process.
+    Args:
+      records: The records.
+      threads: How many threads add up their gradients and moments; the sums are the same to the
+        last bit (:mod:`owner.sums`).
     """
 
     records: Records
+    threads: int = 1
 
     @property
     def num_bytes(self) -> int:
         """About what it takes of memory: features, targets, norms."""
+        if isinstance(self.records.features.base, np.memmap):
+            # What is mapped is the system's to drop.
+            return self.records.targets.nbytes
         return self.records.features.nbytes + 2 * self.records.targets.nbytes
 
     @property
@@ -60,28 +75,35 @@ class Shard:
         """The number p of features."""
         return int(self.records.features.shape[1])
 
-    @cached_property
-    def gram(self) -> NDArray[np.float64]:
+    @property
+    def gram(self) -> Matrix:
         """Second moments X'X/n, shape (p, p)."""
-        x = self.records.features
-        gram: NDArray[np.float64] = np.einsum("ni,nj->ij", x, x) / len(self.records)
-        return gram
+        return self._moments[0]
 
-    @cached_property
+    @property
     def cross(self) -> Vector:
         """Moments X'y/n, shape (p,)."""
-        x, y = self.records.features, self.records.targets
-        cross: Vector = np.einsum("ni,n->i", x, y) / len(self.records)
-        return cross
+        return self._moments[1]
 
     @cached_property
     def feature_norms(self) -> Vector:
         """L1 norm of each record's features, shape (n,)."""
-        norms: Vector = np.abs(self.records.features).sum(axis=1)
+        norms = np.empty(len(self.records))
+        for chosen, x in blocks(self.records.features, 0, len(norms)):
+            norms[chosen] = np.abs(x).sum(axis=1)
         return norms
 
+    @cached_property
+    def _moments(self) -> tuple[Matrix, Vector]:
+        """Both moments, of which one pass over the records is enough."""
+        x, y = self.records.features, self.records.targets
+        gram, cross = moment_sums(x, y, threads=self.threads)
+        return gram / len(y), cross / len(y)
 
-def mean_gradient(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None) -> Vector:
+
+def mean_gradient(
+    shard: Shard, theta: Vector, *, loss: Loss, clip: float | None, compiled: bool = False
+) -> Vector:
     r"""Query (3): the mean of the records' gradients, each scaled down to L1 norm ``clip``.
 
     A record's gradient is :math:`s\,x` with slope s, so clipping it clips the slope to
@@ -93,6 +115,8 @@ def mean_gradient(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None
       theta: Where the gradient is asked for, shape (p,).
       loss: The loss.
       clip: The L1 norm C, in gradient units; None for no clipping.
+      compiled: Whether it is added by :mod:`owner.fused`, where numba and the loss's kernel are;
+        by numpy in blocks it is the same to 1e-12.
 
     Returns:
       The exact mean gradient, shape (p,); it must not leave the owner.
@@ -109,31 +133,65 @@ def mean_gradient(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None
     if loss.is_quadratic and clip is None:
         exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
         return exact
-    x, y = shard.records.features, shard.records.targets
-    slopes = loss.slopes(np.einsum("ni,i->n", x, theta), y)
-    if clip is not None:
-        # A record of (nearly) zeros has a gradient of (nearly) zero: its slope may be anything.
-        with np.errstate(divide="ignore", over="ignore"):
-            largest = clip / shard.feature_norms
-        slopes = np.clip(slopes, -largest, largest)
-    mean: Vector = np.einsum("n,ni->i", slopes, x) / len(shard.records)
+    part = by_compiled_code(shard.records, theta, loss=loss, clip=clip) if compiled else None
+    if part is None:
+        part = in_blocks(shard.records, _norms(shard, clip), theta, loss=loss, clip=clip)
+    (total,) = in_order(part, len(shard.records), shard.num_features, threads=shard.threads)
+    mean: Vector = total / len(shard.records)
     return mean
 
 
+def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None) -> Matrix:
+    r"""The derivative of :func:`mean_gradient` in the model, shape (p, p).
+
+    .. math:: \frac{1}{n_i} \sum_{|s|\,\|x\|_1 \le C} \ell''(\theta^\top x, y)\, x x^\top
+
+    A record that the clip scales down pushes the same wherever the model is near by.
+
+    >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
+    >>> from common.losses import Squared
+    >>> mean_curvature(shard, np.array([1.0]), loss=Squared(), clip=2.0)
+    array([[1.]])
+    """
+    p, norms = shard.num_features, _norms(shard, clip)
+
+    def part(start: int, stop: int) -> tuple[Matrix]:
+        total = np.zeros((p, p))
+        for chosen, x in blocks(shard.records.features, start, stop):
+            margins, y = np.einsum("ni,i->n", x, theta), shard.records.targets[chosen]
+            curvatures = loss.curvatures(margins, y)
+            if clip is not None:
+                kept = np.abs(loss.slopes(margins, y)) <= largest_slopes(norms[chosen], clip)
+                curvatures = np.where(kept, curvatures, 0.0)
+            total += (x * curvatures[:, None]).T @ x
+        return (total,)
+
+    with one_blas_thread():
+        (total,) = in_order(part, len(shard.records), p, threads=shard.threads)
+    mean: Matrix = total / len(shard.records)
+    return mean
+
+
+def _norms(shard: Shard, clip: float | None) -> Vector:
+    """What a clip needs to know of the records, shape (n,); nothing without one."""
+    return shard.feature_norms if clip is not None else np.zeros(0)
+
+
 def exact_answer(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
-    """What the study's response is before its noise: the mean gradient, or the moments.
+    """What the study's response is before its noise, by the release that its terms name.
 
     Moments depend on no model; their only query carries any theta of the box.
 
     Returns:
-      Shape (p,) or (p(p+1)/2 + p,); it must not leave the owner.
+      Shape (``Release.dimension``,); it must not leave the owner.
     """
     return EXACT[terms.release](shard, theta, terms)
 
 
 def _gradient(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     """Query (3) at the query's model."""
-    return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip)
+    compiled = is_worth_compiling(shard, terms)
+    return mean_gradient(shard, theta, loss=loss_of(terms), clip=terms.clip, compiled=compiled)
 
 
 def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
@@ -142,11 +200,70 @@ def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     return pack_moments(shard.gram, shard.cross)
 
 
+def _newton(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """Curvature, times its factor, and gradient at the query's model."""
+    loss, clip = loss_of(terms), terms.clip
+    assert terms.curvature_scale is not None  # noqa: S101 (the release has looked)
+    curvature = terms.curvature_scale * mean_curvature(shard, theta, loss=loss, clip=clip)
+    return pack_moments(curvature, mean_gradient(shard, theta, loss=loss, clip=clip))
+
+
+def _validation(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+    """How good the query's model is, and how much better than the reference."""
+    x, y = shard.records.features, shard.records.targets
+    reference = np.array(terms.reference) if terms.reference else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = np.einsum("ni,i->n", x, theta)
+        others = None if reference is None else np.einsum("ni,i->n", x, reference)
+    return tally(margins, y, others, loss=loss_of(terms), terms=terms)
+
+
 EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {
     GRADIENT.name: _gradient,
     MOMENTS.name: _moments,
+    NEWTON.name: _newton,
+    VALIDATION.name: _validation,
 }
 """The exact answer of each of ``common.releases.RELEASES``."""
+
+
+def is_worth_compiling(shard: Shard, terms: StudyTerms) -> bool:
+    """Whether compiled code saves a study more than it costs to load.
+
+    It follows from public numbers alone, so an owner in memory and one in a process of its own
+    add in the same order.
+    """
+    cells = shard.records.features.size
+    by_moments = loss_of(terms).is_quadratic and terms.clip is None
+    return not by_moments and cells > BLOCK_CELLS and cells * terms.responses >= COMPILED_CELLS
+
+
+def warm(
+    shard: Shard, terms: StudyTerms, *, kept_in: Callable[[], str | None] = lambda: None
+) -> None:
+    """Compute and compile now what all answers of a study have in common, and no answer itself.
+
+    Args:
+      shard: The owner's records.
+      terms: The study's terms.
+      kept_in: Tells the folder for compiled code, of this user alone, or None where none is kept;
+        asked only if something is compiled.
+
+    >>> from fractions import Fraction
+    >>> shard = Shard(Records(features=np.ones((2, 1)), targets=np.zeros(2)))
+    >>> warm(shard, StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="",
+    ...     horizon=1, responses=1, epsilon=Fraction(1)))
+    """
+    loss, theta = loss_of(terms), np.zeros(shard.num_features)
+    if terms.release == GRADIENT.name and is_worth_compiling(shard, terms):
+        part = by_compiled_code(shard.records, theta, loss=loss, clip=terms.clip, kept_in=kept_in)
+        if part is not None:
+            part(0, 1)
+            return
+    if terms.release != MOMENTS.name and terms.clip is not None:
+        _ = shard.feature_norms
+    elif terms.release == MOMENTS.name or loss.is_quadratic:
+        _ = shard.gram
 
 
 def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
@@ -242,6 +359,11 @@ def next_step(account: Account, *, sequence: int, digest: str) -> Step:
     if account.closed:
         raise OrderError("the study is closed; enrol for a new study")
     if sequence == account.answered and sequence > 0:
+        if not account.last_digest:
+            raise OrderError(
+                f"number {sequence} was charged in a block before this owner was killed, and may "
+                f"have been answered; it is spent, the next one is {sequence + 1}"
+            )
         if digest == account.last_digest:
             return Step.REPLAY
         raise OrderError(

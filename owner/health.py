@@ -23,6 +23,8 @@ def ask_health(address: str, *, seconds: float) -> None:
         try:
             told = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
         except grpc.RpcError as error:
-            raise UnreachableError(f"{address}: no answer ({error.code().name})") from None
+            raise UnreachableError(
+                f"{address}: no answer ({error.code().name}); start the owner, or check its address"
+            ) from None
     if told.status != health_pb2.HealthCheckResponse.SERVING:
-        raise UnreachableError(f"{address}: it does not serve")
+        raise UnreachableError(f"{address}: it does not serve; read its log")

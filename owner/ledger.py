@@ -16,6 +16,7 @@ from pathlib import Path
 from common.errors import BudgetSpentError, OrderError
 from common.privacy import in_short
 from common.terms import StudyTerms
+from owner.ledger_ahead import Charged, charge_more
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
 from owner.ledger_files import LedgerFiles
@@ -25,7 +26,6 @@ from owner.ledger_tables import (
     AccountRow,
     StudyRow,
     charge_record,
-    charged_account,
     insert_account,
     insert_study,
     insert_text,
@@ -35,25 +35,13 @@ from owner.ledger_tables import (
 __all__ = ["Ledger"]
 
 
-class Ledger:
-    """The open ledger of one shard; only one process at a time may hold it.
-
-    Guarantees:
-      * ``charge`` returns only when charge and response are on the disk.
-      * A study never gets more responses than promised, whatever happens to the process.
-      * What is read is what this process last wrote or checked, or nothing is read at all.
-      * A ledger that is no longer in the files of its name takes no charge.
-      * A ledger of another shard, a damaged one, one that is older than its marks, one that cannot
-        be written and one held by another process are refused.
-
-    Raises:
-      LedgerError: The file cannot be used; the sentence says why and what to do.
-    """
+class _HeldFile:
+    """The file of a ledger that this process holds, and its transactions."""
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str) -> None:
         # Two names of one file are one ledger.
         self._path = path = path.resolve()
-        self._unsound = False
+        self._unsound = self._over = False
         with explained(path), contextlib.ExitStack() as opened:
             self._files = LedgerFiles(path)
             # After the database: closing any handle of its files would drop SQLite's own locks.
@@ -91,12 +79,48 @@ class Ledger:
         self._files.check_in_place()
 
     def _check_sound(self) -> None:
+        if self._over:
+            raise LedgerError(f"{self._path}: the owner is stopping; ask again when it is back")
         if self._unsound:
             raise LedgerError(
                 f"{self._path}: an earlier failure could not be undone; start the owner again"
             )
 
-    def _account(self, book: Book) -> AccountRow:
+    def _changed(self) -> LedgerError:
+        return LedgerError(
+            f"{self._path}: the ledger was changed while in use by something else than this owner; "
+            "restore it from a copy and start the owner again"
+        )
+
+
+class Ledger(_HeldFile):
+    """The open ledger of one shard; only one process at a time may hold it.
+
+    Args:
+      path: Its file.
+      owner: The owner's name, for a new ledger.
+      fingerprint: Of the records that the budget belongs to.
+      block: How many responses are charged at once, 1 to 64.
+
+    Guarantees:
+      * ``charge`` returns only when the charge is on the disk; with ``block = 1`` also the
+        response. In larger blocks the response alone is lost by a crash, and never given again.
+      * A study never gets more responses than promised, whatever happens to the process.
+      * What is read is what this process last wrote or checked, or nothing is read at all.
+      * A ledger that is no longer in the files of its name takes no charge.
+      * A ledger of another shard, a damaged one, one that is older than its marks, one that cannot
+        be written and one held by another process are refused.
+
+    Raises:
+      LedgerError: The file cannot be used; the sentence says why and what to do.
+    """
+
+    def __init__(self, path: Path, *, owner: str, fingerprint: str, block: int = 1) -> None:
+        super().__init__(path, owner=owner, fingerprint=fingerprint)
+        self._block = block
+        self._charged: dict[str, Charged] = {}
+
+    def _account(self, book: Book) -> Charged:
         """A study's account, if the disk still says what this process knows."""
         values = self._db.execute(
             "SELECT * FROM accounts WHERE number = ?", (book.study.number,)
@@ -104,8 +128,28 @@ class Ledger:
         if values is not None:
             row, checksum, whole = read_account(values, book.study_checksum)
             if whole and checksum == book.account_checksum:
-                return row
+                return self._charged.get(book.study.study_id) or Charged(row, checksum)
         raise self._changed()
+
+    def _write(self, book: Book, before: Charged, row: AccountRow) -> Book:
+        """Write a study's account, within a transaction, if the disk says what we know."""
+        checksum = update_account(
+            self._db, row, book.study_checksum, before=before.row, checksum=before.checksum
+        )
+        if checksum is None:
+            raise self._changed()
+        closed = row.closed is not None
+        return replace(book, answered=row.answered, closed=closed, account_checksum=checksum)
+
+    def _given_back(self, charged: Charged) -> AccountRow:
+        """An account without what was charged ahead and not given.
+
+        The marks go back first: a crash in between leaves a ledger that is ahead of them. Where
+        they do not, all that was charged stays spent.
+        """
+        if charged.left and not self._files.lower_mark(self._books.generation - charged.left):
+            return charged.row
+        return charged.settled
 
     def _text(self, digest: str) -> str:
         """The text of a digest."""
@@ -116,16 +160,10 @@ class Ledger:
                 return str(row[0])
         raise self._changed()
 
-    def _changed(self) -> LedgerError:
-        return LedgerError(
-            f"{self._path}: the ledger was changed while in use by something else than this owner; "
-            "restore it from a copy and start the owner again"
-        )
-
     def _entry(self, book: Book) -> StudyEntry:
         with explained(self._path):
             self._check_usable()
-            return book.entry(self._account(book), self._text)
+            return book.entry(self._account(book).settled, self._text)
 
     def study(self, study_id: str) -> StudyEntry | None:
         """One study, or None."""
@@ -194,21 +232,31 @@ class Ledger:
         self._keep(book)
 
     def charge(self, *, study_id: str, sequence: int, digest: str, response: bytes) -> None:
-        """Charge one response and keep it for a retry, in one synced transaction.
+        """Charge one response and keep it for a retry; the charge is synced to the disk.
 
         Raises:
           OrderError: The number is not the next one, all were given, or the study is closed.
           LedgerError: It could not be written: nothing is charged, nothing may be released.
         """
-        book = self._books.studies.get(study_id)
+        book, charged = self._books.studies.get(study_id), self._charged.get(study_id)
         # The owner's next_step has asked this before; here nothing can pass it.
-        if book is None or book.closed or not sequence == book.answered + 1 <= book.promised:
+        given = charged.given if charged else book.answered if book else 0
+        if book is None or book.closed or not sequence == given + 1 <= book.promised:
             raise OrderError(f"sequence number {sequence} is not the next one of this study")
+        record = charge_record(digest, time.time_ns() // 10**6)
+        if charged is not None and charged.left:
+            # Charged before; but the next start must find that.
+            with explained(self._path):
+                self._check_usable()
+            self._charged[study_id] = charged.gave(record, response)
+            return
         with self._transaction():
-            record = charge_record(digest, time.time_ns() // 10**6)
-            row = charged_account(self._db, self._account(book), record, response)
-            checksum = update_account(self._db, row, book.study_checksum)
-        self._keep(replace(book, answered=row.answered, account_checksum=checksum))
+            before = charged or self._account(book)
+            row, begun = charge_more(self._db, before.settled, record, response, block=self._block)
+            book = self._write(book, before, row)
+        self._keep(book)
+        charged = Charged(row, book.account_checksum, begun)
+        self._charged[study_id] = charged.gave(record, response) if begun else charged
 
     def close_study(self, study_id: str) -> None:
         """Close a study; what it did not use returns to the lifetime budget.
@@ -219,16 +267,26 @@ class Ledger:
         if book is None or book.closed:
             return
         with self._transaction():
-            row = replace(self._account(book), closed=now())
-            checksum = update_account(self._db, row, book.study_checksum)
-            closed = replace(book, closed=True, account_checksum=checksum)
+            account = self._account(book)
+            row = replace(self._given_back(account), closed=now())
+            closed = self._write(book, account, row)
             if not closed.texts:
                 for text in self._books.unneeded_after(book):
                     self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+        self._charged.pop(study_id, None)
         self._keep(closed)
 
     def close(self) -> None:
-        """Release the file."""
+        """Write down what was given of blocks, and release the file."""
+        for study_id, charged in self._charged.items():
+            if charged.begun:
+                # What cannot be written stays spent.
+                with contextlib.suppress(LedgerError), self._transaction():
+                    row = self._given_back(charged)
+                    self._books.keep(self._write(self._books.studies[study_id], charged, row))
+        # From here on nothing may be given of what was taken back.
+        self._over = True
+        self._charged.clear()
         self._opened.close()
 
 

@@ -1,8 +1,10 @@
-"""copriv-owner ledger: what the records have promised and spent, for people and for programs."""
+"""copriv-owner ledger: what the records have promised and spent, and what is given up of it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from common.command import console
-from common.errors import RefusedError
+from common.config import load_settings
+from common.errors import InputError, RefusedError
 from common.privacy import exact_sum, in_short
-from owner.ledger_reading import History, read_history, read_studies, verify_ledger
-from owner.ledger_rows import StudyEntry
+from owner.ledger import Ledger
+from owner.ledger_reading import (
+    History,
+    read_fingerprint,
+    read_history,
+    read_studies,
+    verify_ledger,
+)
+from owner.ledger_rows import StudyEntry, in_words
 from owner.ledger_tables import charges_of
 
 __all__ = ["ledger"]
@@ -23,7 +33,7 @@ __all__ = ["ledger"]
 
 @click.group()
 def ledger() -> None:
-    """Read the budget: what the records have promised and spent. Changes nothing."""
+    """The budget: what the records have promised and spent, and to close a study for good."""
 
 
 ledger_argument = click.argument(
@@ -33,33 +43,54 @@ ledger_argument = click.argument(
 
 @ledger.command()
 @ledger_argument
-def show(path: Path) -> None:
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OWNER.toml",
+    help="Say too what is left of the policy's lifetime budget.",
+)
+def show(path: Path, settings: Path | None) -> None:
     """Show every study of a ledger as a table; the owner may be serving.
 
-    Example: copriv-owner ledger show ledger.sqlite
+    Example: copriv-owner ledger show ledger.sqlite --settings owner.toml
     """
     meta, studies = read_studies(path)
+    # Narrow enough for 80 columns: names are folded, never cut, and numbers stay whole.
     table = Table(title=f"ledger of {meta['owner']}", box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("study", "learner", "epsilon", "spent", "responses", "noise", "opened", "closed"):
+    table.collapse_padding = True
+    for head in ("study", "learner"):
+        table.add_column(head, overflow="fold")
+    for head in ("epsilon", "spent", "left", "responses"):
+        table.add_column(head, no_wrap=True, justify="right")
+    for head in ("opened", "state"):
         table.add_column(head, no_wrap=True)
     for entry in studies:
-        answered = f"{entry.account.answered} of {entry.account.promised}"
-        spent = f"{float(entry.epsilon_spent):.6g}"
+        reserved = entry.epsilon_held - entry.epsilon_spent
         cells = (
             entry.study_id,
             entry.learner,
-            str(entry.epsilon),
-            spent,
-            answered,
-            "INSECURE" if entry.insecure_noise else "secure",
-            entry.opened,
-            entry.closed or "open",
+            in_short(entry.epsilon),
+            f"{float(entry.epsilon_spent):.4g}",
+            f"{float(reserved):.4g}",
+            f"{entry.account.answered} of {entry.account.promised}",
+            entry.opened[:10],
+            "INSECURE " * entry.insecure_noise + ("closed" if entry.closed else "open"),
         )
         # As it is: rich would read brackets and colons in a name as its own signs.
         table.add_row(*map(Text, cells))
     console().print(table)
     held = exact_sum(entry.epsilon_held for entry in studies)
-    click.echo(f"of the lifetime budget {in_short(held)} is spent or reserved")
+    spent = exact_sum(entry.epsilon_spent for entry in studies)
+    click.echo(
+        f"of the lifetime budget {in_short(held)} is spent or reserved: {in_short(spent)} spent, "
+        f"{in_short(held - spent)} left to open studies"
+    )
+    if settings is not None:
+        from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
+
+        lifetime = load_settings(OwnerSettings, settings).policy.epsilon_lifetime
+        left = max(lifetime - held, Fraction(0))
+        click.echo(f"{in_short(left)} of the lifetime epsilon {in_short(lifetime)} is left")
     if any(entry.insecure_noise for entry in studies):
         click.echo("INSECURE: some noise came from a seed; those responses protected nobody")
 
@@ -121,3 +152,34 @@ def verify(path: Path) -> None:
     if findings:
         raise RefusedError(f"{path}: " + "; ".join(findings))
     click.echo(f"{path}: sound")
+
+
+@ledger.command("close")
+@ledger_argument
+@click.argument("study", metavar="STUDY")
+def close_study(path: Path, study: str) -> None:
+    """Close a study that its learner has not; its unused epsilon is free for others again.
+
+    Stop the owner first: one process at a time holds a ledger. A study that is closed is
+    answered no more, whoever closed it. STUDY is the name that ledger show tells.
+
+    Example: copriv-owner ledger close ledger.sqlite spring-4f1c
+    """
+    meta, entries = read_studies(path)
+    found = {entry.study_id: entry for entry in entries}
+    if study not in found:
+        names = [entry.study_id for entry in entries if not entry.account.closed]
+        raise InputError(
+            f"{path}: no study {study!r} was enrolled; give one of the open ones: "
+            f"{', '.join(names) or 'none'}"
+        )
+    before = found[study]
+    if before.account.closed:
+        click.echo(f"{study}: was closed at {before.closed}; {in_words(before)}")
+        return
+    # The ledger's own fingerprint: nothing is answered here, so the records need not be there.
+    fingerprint = read_fingerprint(path)
+    with contextlib.closing(Ledger(path, owner=meta["owner"], fingerprint=fingerprint)) as held:
+        held.close_study(study)
+        entry = held.study(study)
+    click.echo(f"{study}: closed; {in_words(entry or before)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -17,6 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.files import lock_file
 from common.leaks import warn_of_readers
 from owner.ledger_rows import LedgerError
 
@@ -119,18 +119,20 @@ class LedgerFiles:
         self._path = path
         # Closed only after SQLite's own: closing any handle of a file would drop its locks.
         self._handles: dict[str, int] = {}
+        # Of what is held: device and number, which stay while a handle is open.
+        self._inodes: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._attributes = True
         try:
-            self._hold(".lock", os.O_CREAT)
+            self._hold(".lock")
             self.mark = read_mark(path)
             if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
                 raise LedgerError(f"{path}: {EMPTIED}")
-            self._hold("", os.O_CREAT)
+            self._hold("")
             _read_through(self._handles[""])
             for suffix in ("-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    self._hold(suffix, 0)
+                    self._hold(suffix, make=False)
         except BaseException:
             self.close()
             raise
@@ -139,25 +141,22 @@ class LedgerFiles:
         """Hold and watch the files that SQLite has made by now as well."""
         for suffix in SUFFIXES:
             if suffix not in self._handles:
-                self._hold(suffix, 0)
+                self._hold(suffix, make=False)
             # Made for its owner alone; a copy that was restored may not be.
             warn_of_readers(Path(f"{self._path}{suffix}"))
         self.check_in_place()
 
     def check_in_place(self) -> None:
         """Refuse to go on with a file that the next start will not find, or not all of it."""
-        for suffix, handle in self._handles.items():
-            held = os.fstat(handle)
+        for suffix, inode in self._inodes.items():
             try:
                 there = os.stat(f"{self._path}{suffix}")
             except OSError:
-                there = None
-            if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
-                raise self._lost(suffix)
+                raise self._lost(suffix) from None
             # None of them ever gets shorter while it is in use.
-            if held.st_size < self._sizes.get(suffix, 0):
+            if (there.st_dev, there.st_ino) != inode or there.st_size < self._sizes.get(suffix, 0):
                 raise self._lost(suffix)
-            self._sizes[suffix] = held.st_size
+            self._sizes[suffix] = there.st_size
 
     def write_mark(self, generation: int) -> None:
         """Note on every file how far the ledger has come.
@@ -178,11 +177,17 @@ class LedgerFiles:
                     self._do_without_attributes()
                     return
 
+    def lower_mark(self, generation: int) -> bool:
+        """Note a generation before the last one; whether every file says so now."""
+        self.write_mark(generation)
+        return read_mark(self._path).generation <= generation
+
     def close(self) -> None:
         """Release the files; after SQLite has."""
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()
+        self._inodes.clear()
 
     def _do_without_attributes(self) -> None:
         self._attributes = False
@@ -206,26 +211,22 @@ class LedgerFiles:
             "put the file back and start the owner again"
         )
 
-    def _hold(self, suffix: str, flags: int) -> None:
+    def _hold(self, suffix: str, *, make: bool = True) -> None:
         """Take one file for this process alone; the lock ends with the process."""
-        name = f"{self._path}{suffix}"
         try:
             # Readable by its owner only: the ledger tells what was asked of the records.
-            handle = os.open(name, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
-        except FileNotFoundError:
-            if not flags:
-                raise
-            raise self._unwritable("No such file or directory") from None
-        except OSError as error:
-            raise self._unwritable(error.strerror) from None
-        self._handles[suffix] = handle
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            handle = lock_file(Path(f"{self._path}{suffix}"), make=make)
+            self._handles[suffix], held = handle, os.fstat(handle)
+            self._inodes[suffix] = held.st_dev, held.st_ino
+        except BlockingIOError:
             raise LedgerError(
                 f"{self._path}: another process holds this ledger; stop it first, two owners must "
                 "not share one budget"
             ) from None
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not make:
+                raise
+            raise self._unwritable(error.strerror) from None
 
     def _unwritable(self, why: str | None) -> LedgerError:
         return LedgerError(

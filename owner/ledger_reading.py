@@ -24,6 +24,7 @@ from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
 __all__ = [
     "History",
     "check_version",
+    "read_fingerprint",
     "read_for_shard",
     "read_history",
     "read_studies",
@@ -70,6 +71,16 @@ def read_history(path: Path) -> History:
             for book, account in _accounts(db, books)
         ]
         return History(_told(books), texts, studies)
+
+
+def read_fingerprint(path: Path) -> str:
+    """The records' fingerprint that a ledger belongs to; for the ledger itself, never shown.
+
+    Raises:
+      LedgerError: There is no ledger, or it cannot be read.
+    """
+    with _opened(path) as (db, _):
+        return str(sound(db, path).meta["shard_fingerprint"])
 
 
 def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:

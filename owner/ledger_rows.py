@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.errors import InputError
-from common.privacy import exact_sum
+from common.privacy import exact_sum, in_short
 from common.terms import StudyTerms
 from owner.core import Account
 
@@ -23,6 +23,7 @@ __all__ = [
     "StudyEntry",
     "epsilon_uncounted",
     "explained",
+    "in_words",
     "promise_faults",
     "terms_from_text",
     "terms_to_text",
@@ -45,6 +46,9 @@ UNREADABLE = (
 )
 
 
+_MAGIC = b"SQLite format 3\0"
+
+
 class LedgerError(InputError):
     """The ledger cannot be trusted or written; the owner must not answer."""
 
@@ -55,11 +59,27 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
+        # Never "begin a new one": whoever did that with a damaged ledger would spend budgets again.
         why = " ".join(str(error).split()) or type(error).__name__
+        if _is_another_file(path) or "no such table" in why:
+            raise LedgerError(
+                f"{path}: this file is no ledger of copriv's, or a damaged one; restore the ledger "
+                "from a copy, or give the path of the right file"
+            ) from error
         raise LedgerError(
             f"{path}: the ledger cannot be used ({why}); check the disk's space and the file's "
             "permissions, or restore the ledger from a copy; no response leaves without a charge"
         ) from error
+
+
+def _is_another_file(path: Path) -> bool:
+    """Whether something is there that is no database."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError:
+        return False
+    return start not in {b"", _MAGIC}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +165,15 @@ def epsilon_uncounted(studies: Iterable[StudyEntry], *, kappa: int) -> Fraction:
     )
 
 
+def in_words(entry: StudyEntry) -> str:
+    """What a study that is closed came to, for people."""
+    account, spent = entry.account, entry.epsilon_spent
+    return (
+        f"{account.answered} of {account.promised} responses spent epsilon {in_short(spent)}, "
+        f"{in_short(entry.epsilon - spent)} is back in the lifetime budget"
+    )
+
+
 def promise_faults(entry: StudyEntry) -> list[str]:
     """Where a study's account promises other than its terms: one sentence, none for a sound one."""
     if not entry.terms and entry.account.closed and not entry.account.answered:
@@ -193,4 +222,6 @@ def terms_from_text(text: str) -> StudyTerms:
     """The terms of :func:`terms_to_text`, with the digest of the feature map in its place."""
     values = json.loads(text)
     values["epsilon"] = Fraction(values["epsilon"])
+    for name in {"reference", "edges"} & set(values):
+        values[name] = tuple(values[name])
     return StudyTerms(**values)

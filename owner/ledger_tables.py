@@ -18,12 +18,14 @@ from owner.ledger_rows import text_digest
 __all__ = [
     "BLOCKS",
     "BLOCK_BYTES",
+    "CHARGES_PER_BLOCK",
     "META_KEYS",
     "RECORD_BYTES",
     "SCHEMA",
     "SCHEMA_VERSION",
     "AccountRow",
     "StudyRow",
+    "ahead_records",
     "as_milliseconds",
     "as_time",
     "block_checksum",
@@ -37,6 +39,7 @@ __all__ = [
     "row_checksum",
     "statements",
     "update_account",
+    "with_room",
     "write_meta",
 ]
 
@@ -74,11 +77,13 @@ CREATE TABLE accounts (
 CREATE TABLE charges (position INTEGER PRIMARY KEY, records BLOB NOT NULL, checksum BLOB NOT NULL)
 """
 
-# A charge's record: SHA-256 of theta, and milliseconds since 1970.
+# A charge's record: SHA-256 of theta, and milliseconds since 1970. One that was made ahead of its
+# query has zeros in place of the digest.
 RECORD = struct.Struct(">32sq")
 RECORD_BYTES = RECORD.size
 CHARGES_PER_BLOCK = 64
 BLOCK_BYTES = CHARGES_PER_BLOCK * RECORD_BYTES
+AHEAD = bytes(hashlib.sha256().digest_size)
 # Block b of study s stands at position s BLOCKS + b.
 BLOCKS = 2**32
 CHECKSUM_BYTES = 16
@@ -163,8 +168,9 @@ class AccountRow:
 
     @property
     def last_digest(self) -> str:
-        """SHA-256 of the last theta, or ""."""
-        return self.recent[-RECORD_BYTES:][:32].hex()
+        """SHA-256 of the last theta, or "" where there is none or nobody knows it."""
+        digest = self.recent[-RECORD_BYTES:][:32]
+        return "" if digest == AHEAD else digest.hex()
 
     @property
     def blocks(self) -> int:
@@ -193,10 +199,15 @@ def charge_record(digest: str, milliseconds: int) -> bytes:
     return RECORD.pack(theta, milliseconds)
 
 
+def ahead_records(record: bytes, count: int) -> bytes:
+    """So many charges at the time of a record, ahead of their queries."""
+    return (AHEAD + record[len(AHEAD) :]) * count
+
+
 def charges_of(records: bytes) -> Iterator[tuple[str, str]]:
-    """The digest of theta and the time of each charge of a block."""
+    """The digest of theta and the time of each charge of a block; "" for a query nobody knows."""
     for theta, milliseconds in RECORD.iter_unpack(records):
-        yield theta.hex(), as_time(milliseconds)
+        yield "" if theta == AHEAD else theta.hex(), as_time(milliseconds)
 
 
 def as_milliseconds(time: str) -> int:
@@ -252,27 +263,46 @@ def insert_text(db: sqlite3.Connection, text: str) -> None:
     db.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (text_digest(text), text))
 
 
+def with_room(db: sqlite3.Connection, row: AccountRow) -> AccountRow:
+    """An account with room for a charge: its recent charges move to a block when they are full."""
+    if len(row.recent) < BLOCK_BYTES:
+        return row
+    checksum = block_checksum(row.blocks_checksum, row.position, row.recent)
+    db.execute("INSERT INTO charges VALUES (?, ?, ?)", (row.position, row.recent, checksum))
+    return replace(row, recent=b"", blocks_checksum=checksum)
+
+
 def charged_account(
     db: sqlite3.Connection, row: AccountRow, record: bytes, response: bytes
 ) -> AccountRow:
-    """An account after one more charge; moves its recent charges to a block when they are full."""
-    if len(row.recent) == BLOCK_BYTES:
-        checksum = block_checksum(row.blocks_checksum, row.position, row.recent)
-        db.execute("INSERT INTO charges VALUES (?, ?, ?)", (row.position, row.recent, checksum))
-        row = replace(row, recent=b"", blocks_checksum=checksum)
+    """An account after one more charge."""
+    row = with_room(db, row)
     return replace(
         row, answered=row.answered + 1, last_response=response, recent=row.recent + record
     )
 
 
-def update_account(db: sqlite3.Connection, row: AccountRow, study: bytes) -> bytes:
-    """Write a study's account again; returns the row's checksum."""
-    checksum = row.checksum(study)
+def update_account(
+    db: sqlite3.Connection, row: AccountRow, study: bytes, *, before: AccountRow, checksum: bytes
+) -> bytes | None:
+    """Write a study's account again, over the row that stands there.
+
+    Args:
+      db: The ledger.
+      row: The account as it is to be.
+      study: The checksum of its study.
+      before: The account as it was written last.
+      checksum: The checksum of that row.
+
+    Returns:
+      The new row's checksum; None, and nothing is written, if another row stands there.
+    """
+    written = row.checksum(study)
     changed = db.execute(
         "UPDATE accounts SET promised = ?, answered = ?, closed = ?, last_response = ?, "
-        "recent = ?, blocks_checksum = ?, checksum = ? WHERE number = ?",
-        (*row.values[1:], checksum, row.number),
+        "recent = ?, blocks_checksum = ?, checksum = ? WHERE number = ? AND promised = ? AND "
+        "answered = ? AND closed IS ? AND last_response = ? AND recent = ? AND "
+        "blocks_checksum = ? AND checksum = ?",
+        (*row.values[1:], written, *before.values, checksum),
     ).rowcount
-    if changed != 1:
-        raise ValueError(f"account {row.number} is missing")
-    return checksum
+    return written if changed == 1 else None

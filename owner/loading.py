@@ -5,20 +5,39 @@ What is refused here is told to the owner's operator, before anything is served.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from common.arrays import Flags
+from common.batches import release_unused
 from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
-from common.features import FeatureMap
-from common.tables import read_header, read_table
-from owner.policy import OwnerSettings
-from owner.shard import PrivateTable
+from common.features import FeatureMap, with_target
+from common.sources import Source
+from common.suggestions import among_columns
+from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
+from owner.policy import OwnerSettings, PrivateSource
+from owner.raw_rows import FarRows, HeldRows, RawRows
+from owner.shard import PrivateTable, fingerprint_of_parts
+from owner.shard_cache import ShardCache
+from owner.translation import own_names, translated
 
-__all__ = ["check_header", "load_records", "named_columns"]
+__all__ = [
+    "Loaded",
+    "Served",
+    "check_header",
+    "load_records",
+    "load_to_serve",
+    "named_columns",
+    "stays_far",
+]
 
 # Values of the rows below are looked for in so many of them.
 ROWS_BELOW = 10_000
@@ -26,10 +45,105 @@ ROWS_BELOW = 10_000
 FEWEST_IN_ORDER = 3
 
 
-def load_records(
-    settings: OwnerSettings, *, base: Path, pinned: FeatureMap | None
-) -> tuple[pd.DataFrame, PrivateTable]:
-    """The owner's raw table, and the part of it that learners may use.
+@dataclass(frozen=True)
+class Loaded:
+    """An owner's records.
+
+    Args:
+      raw: The columns that learners may use, or all where none is named.
+      table: The same, as feature maps are applied to them.
+      fingerprint: What the ledger is bound to: all columns of these records.
+    """
+
+    raw: pd.DataFrame
+    table: PrivateTable
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Served:
+    """An owner's records as they are served, in memory or where they are.
+
+    Args:
+      rows: The raw records.
+      table: The same, as feature maps are applied to them.
+      fingerprint: What the ledger is bound to.
+    """
+
+    rows: RawRows
+    table: PrivateTable
+    fingerprint: str
+
+
+def stays_far(settings: PrivateSource, source: Source) -> bool:
+    """Whether raw records are read where they are, and shards are kept on the disk."""
+    if settings.cache != "auto":
+        return settings.cache
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return source.num_bytes > memory // 2
+
+
+def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | None) -> Served:
+    """The owner's records for serving; of those that stay where they are, a batch is held.
+
+    Raises:
+      InputError: As :func:`load_records`, or shards cannot be kept beside the ledger.
+    """
+    source = open_source(settings.data, base=base)
+    if not stays_far(settings.data, source):
+        loaded = load_records(settings, base=base, pinned=pinned)
+        return Served(HeldRows(loaded.raw), loaded.table, loaded.fingerprint)
+    columns = named_columns(settings, pinned)
+    where = f"{settings.name}: {settings.data.path}"
+    parts = _Parts(source, settings.data, named=())
+    print_of_all = fingerprint_of_parts(parts)
+    release_unused()
+    check_header(source.header, parts.beginning, where=where)
+    _check_columns(settings, pinned, source, where=where)
+    usable = columns or tuple(translated(parts.beginning, settings.data, where=where).columns)
+
+    def far(keep: Flags | None) -> FarRows:
+        return FarRows(
+            source,
+            settings.data,
+            where=where,
+            columns=usable,
+            num_rows=parts.num_rows,
+            keep=keep,
+        )
+
+    rows, beginning = far(None), parts.beginning
+    if settings.data.missing_target is not None:
+        if pinned is not None:
+            beginning = pd.DataFrame({pinned.target_name: rows[pinned.target_name]})
+        keep = _with_target(beginning, settings, pinned, where=where)
+        rows, print_of_all = far(keep), _without(print_of_all, keep)
+    cache = ShardCache(Path(f"{base / settings.ledger.path}.shards"), fingerprint=print_of_all)
+    table = _private(rows, settings, columns, where=where, cache=cache)
+    return Served(rows, table, print_of_all)
+
+
+def _private(
+    rows: pd.DataFrame | RawRows,
+    settings: OwnerSettings,
+    columns: Sequence[str],
+    *,
+    where: str,
+    cache: ShardCache | None = None,
+) -> PrivateTable:
+    """The table that studies are answered from, as the settings say."""
+    return PrivateTable(
+        rows,
+        where=where,
+        columns=columns,
+        threads=settings.num_threads,
+        storage=settings.data.storage,
+        cache=cache,
+    )
+
+
+def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | None) -> Loaded:
+    """The owner's records; of a large table, only the columns that learners may use are held.
 
     Args:
       settings: The owner's settings.
@@ -42,15 +156,100 @@ def load_records(
     """
     columns = named_columns(settings, pinned)
     where = f"{settings.name}: {settings.data.path}"
-    raw = read_table(settings.data, base=base)
-    header = read_header(settings.data, base=base) or list(raw.columns)
-    check_header(header, raw, where=where)
+    source = open_source(settings.data, base=base)
+    own = own_names(settings.data, columns) if columns else ()
+    parts = _Parts(source, settings.data, named=own or source.names)
+    print_of_all = fingerprint_of_parts(parts)
+    release_unused()
+    check_header(source.header, parts.beginning, where=where)
+    _check_columns(settings, pinned, source, where=where)
+    raw = translated(parts.named(), settings.data, where=where)
+    keep = _with_target(raw, settings, pinned, where=where)
+    if keep is not None:
+        raw = raw[keep].reset_index(drop=True)
+    return Loaded(raw, _private(raw, settings, columns, where=where), _without(print_of_all, keep))
+
+
+def _check_columns(
+    settings: OwnerSettings, pinned: FeatureMap | None, source: Source, *, where: str
+) -> None:
+    """Refuse names that the table has not; not before its header was looked at.
+
+    Names that are a record's values shall not be told.
+    """
     needed = pinned.columns_needed if pinned else ()
-    for name in columns:
-        if name not in raw.columns:
+    for name in named_columns(settings, pinned):
+        if settings.data.rename.get(name, name) not in source.names:
             who = "the feature map needs" if name in needed else "the setting data.columns names"
-            raise InputError(f"{where}: no column {name!r}, which {who}")
-    return raw, PrivateTable(raw, where=where, columns=columns)
+            raise InputError(
+                f"{where}: no column {name!r}, which {who}{among_columns(name, source.names)}"
+            )
+
+
+def _without(print_of_all: str, keep: Flags | None) -> str:
+    """The fingerprint of records of which some are left out."""
+    if keep is None:
+        return print_of_all
+    left_out = np.packbits(~keep).tobytes()
+    return hashlib.sha256(print_of_all.encode() + left_out).hexdigest()
+
+
+class _Parts:
+    """A table, a few columns at a time: all of them are seen, and those that are named kept.
+
+    Args:
+      source: The table.
+      selected: Which of its rows count.
+      named: The columns that are kept.
+    """
+
+    def __init__(self, source: Source, selected: TableSource, *, named: Sequence[str]) -> None:
+        self._source = source
+        self._selected = selected
+        self._kept = frozenset(named)
+        self._columns: dict[str, pd.Series] = {}
+        self._first: dict[str, pd.Series] = {}
+        self.num_rows = 0
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        names = self._source.names
+        rounds = -(-self._source.num_bytes // BYTES_AT_ONCE)
+        size = max(1, len(names) // max(1, rounds))
+        for start in range(0, len(names), size):
+            part = read_selected(self._source, self._selected, names[start : start + size])
+            self.num_rows = len(part)
+            for name, column in part.items():
+                self._first[str(name)] = column.head(ROWS_BELOW).copy()
+                if name in self._kept:
+                    self._columns[str(name)] = column
+            yield part
+
+    @property
+    def beginning(self) -> pd.DataFrame:
+        """The first rows with all columns, once all have been seen."""
+        return pd.DataFrame(self._first)
+
+    def named(self) -> pd.DataFrame:
+        """The columns that are kept, once all have been seen."""
+        return pd.DataFrame(self._columns)
+
+
+def _with_target(
+    raw: pd.DataFrame, settings: OwnerSettings, pinned: FeatureMap | None, *, where: str
+) -> Flags | None:
+    """Which records stay where the owner leaves out those without a target; None for all.
+
+    Only the owner's own map may decide: a learner's would count gaps of columns it chooses.
+    """
+    if settings.data.missing_target is None:
+        return None
+    if pinned is None:
+        raise InputError(
+            f"{where}: data.missing_target needs the owner's own feature map, which says what the "
+            "target is; set features = FILE, or remove missing_target"
+        )
+    keep = with_target(raw, pinned, settings.data.missing_target, where=where)
+    return None if keep.all() else keep
 
 
 def named_columns(settings: OwnerSettings, pinned: FeatureMap | None) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -15,15 +16,18 @@ from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
 from common.names import Name, check_name
 from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
-from common.releases import release_of
+from common.releases import VALIDATION, release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
 from common.tls import TlsSettings
-from owner.listening import ListeningSettings
+from owner.offers import OfferSettings
+from owner.stored import Storage
+from owner.sums import usable_threads
 
 __all__ = [
     "ANONYMOUS",
     "AttachSettings",
+    "LedgerSettings",
     "OwnerSettings",
     "Policy",
     "check_learner",
@@ -64,14 +68,28 @@ class Policy(Settings):
       kappa: In how many shards one of its records may be; it spends epsilon/kappa.
       learners: The learners it serves, by the name in their certificate; empty for any.
       tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
-      queries_per_second: How many requests of one learner it takes; None for any number.
+      queries_per_second: How many requests of one learner it takes; without it any number.
       enrollments_per_hour: How many new studies of one learner it takes.
       max_features: The largest model; a shard takes 8 bytes for each record and feature.
       max_map_bytes: The longest text of a learner's feature map; one of 300 columns, rotated and
         scaled, takes 1.3 MiB.
       max_map_entries: How many names and codes such a map may hold.
       calls_per_learner: How many calls and streams of one learner may be open at once.
+      validation: Whether it tells once how good a finished model is on its records, out of the
+        study's epsilon: "shown" if reports may show that by its name, "pooled" if only with the
+        other owners', false if not at all. The learner sees the noisy answer in any case.
     """
+
+    EXAMPLES = MappingProxyType(
+        {
+            "epsilon_per_study": 1,
+            "epsilon_lifetime": "10/3",
+            "learners": ["lab"],
+            "tokens": {"lab": "file:lab.token.sha256"},
+            "queries_per_second": 100.0,
+            "validation": "shown",
+        }
+    )
 
     epsilon_per_study: Epsilon
     epsilon_lifetime: Epsilon
@@ -86,6 +104,7 @@ class Policy(Settings):
     max_map_bytes: int = Field(default=2 * 2**20, ge=1)
     max_map_entries: int = Field(default=50_000, ge=1)
     calls_per_learner: int = Field(default=128, ge=1)
+    validation: Literal["pooled", "shown", False] = "pooled"
 
     @field_validator("tokens")
     @classmethod
@@ -103,9 +122,31 @@ class PrivateSource(TableSource):
     Args:
       columns: The columns that learners are told of and may use, beside those of the
         owner's own feature map.
+      rename: Names that a study uses, and this table's own names for them.
+      units: Columns, and the number that turns this table's unit into the study's.
+      spellings: Columns, and for this table's categories those of the study.
+      storage: How features are stored while they are served; float32 takes half of the memory and
+        is rounded towards zero, so it costs no privacy.
+      cache: Whether records are read where they are, and their features kept beside the ledger, in
+        files for this user alone that are mapped into memory: for tables larger than it. With auto,
+        if the table would take more than half of this machine's memory.
     """
 
+    EXAMPLES = MappingProxyType(
+        {
+            "columns": ["Age Group", "Length of Stay"],
+            "rename": {"Length of Stay": "los"},
+            "units": {"age": 0.00274},
+            "spellings": {"sex": {"m": "male", "f": "female"}},
+        }
+    )
+
     columns: tuple[str, ...] = ()
+    rename: dict[str, str] = Field(default_factory=dict)
+    units: dict[str, Positive] = Field(default_factory=dict)
+    spellings: dict[str, dict[str, str]] = Field(default_factory=dict)
+    storage: Storage = "float64"
+    cache: bool | Literal["auto"] = "auto"
 
 
 class AttachSettings(Settings):
@@ -117,9 +158,27 @@ class AttachSettings(Settings):
       seed: Seed of this owner's clock, for experiments that must repeat; ticks are no secret.
     """
 
+    EXAMPLES = MappingProxyType({"learner": "study.example:50060", "seed": 1})
+
     learner: Address | None = None
     clock_rate: Positive = 1.0
     seed: int | None = Field(default=None, ge=0)
+
+
+class LedgerSettings(Settings):
+    """The table ``[ledger]``: where the budget is kept; ``ledger = "FILE"`` is the same as path.
+
+    Args:
+      path: The file of its budget.
+      block: How many responses are charged at once, 1 to 64. With 1 each response is on the disk
+        with its charge before it leaves. With more the next ones leave without a write; if the
+        owner is killed, the rest of the block is spent and lost, at most so many responses.
+    """
+
+    EXAMPLES = MappingProxyType({"block": 64})
+
+    path: Path = Path("ledger.sqlite")
+    block: int = Field(default=1, ge=1, le=64)
 
 
 class OwnerSettings(Settings):
@@ -128,7 +187,7 @@ class OwnerSettings(Settings):
     Args:
       name: The owner's name.
       listen: Address to serve on, HOST:PORT; port 0 takes a free one.
-      ledger: The file of its budget.
+      ledger: Its budget, a file or the table below.
       features: The only feature map it accepts; without it, any that bounds every record.
       data: Its table.
       policy: What it agrees to.
@@ -138,23 +197,50 @@ class OwnerSettings(Settings):
       health: Address of a plain-text port that tells only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
       reflection: Whether tools may ask which calls there are.
+      threads: How many threads add up the records for an answer, or auto for as many as this
+        process may use; answers are the same to the last bit.
       idle_seconds: How long a call waits for its next message; then it ends, and the learner
         opens another when it has something to ask.
     """
 
+    EXAMPLES = MappingProxyType(
+        {
+            "name": "mount-sinai",
+            "features": "features.json",
+            "health": "127.0.0.1:50052",
+            "metrics": "127.0.0.1:9464",
+        }
+    )
+
+    FILE = "an OWNER.toml"
+    FOREIGN_KEYS = MappingProxyType(
+        {"owners": "a study's file", "model": "a study's file", "privacy": "a study's file"}
+    )
+
     name: Name
     listen: Address = "127.0.0.1:0"
-    ledger: Path = Path("ledger.sqlite")
+    ledger: LedgerSettings = LedgerSettings()
     features: Path | None = None
     data: PrivateSource
     policy: Policy
-    listening: ListeningSettings = ListeningSettings()
+    listening: OfferSettings = OfferSettings()
     attach: AttachSettings = AttachSettings()
     tls: TlsSettings | None = None
     health: Address | None = None
     metrics: Address | None = None
     reflection: bool = False
+    threads: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = "auto"
     idle_seconds: Positive = 60.0
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads add up the records."""
+        return usable_threads() if self.threads == "auto" else self.threads
+
+    @field_validator("ledger", mode="before")
+    @classmethod
+    def _ledger_is_a_file_or_a_table(cls, given: object) -> object:
+        return {"path": given} if isinstance(given, str | Path) else given
 
 
 def check_terms(terms: StudyTerms) -> None:
@@ -204,6 +290,8 @@ def check_policy(
     check_learner(policy, learner)
     if terms.loss not in policy.losses:
         raise PolicyError(f"this owner answers only for the losses {', '.join(policy.losses)}")
+    if terms.release == VALIDATION.name and not policy.validation:
+        raise PolicyError("this owner does not tell how good a model is on its records")
     if num_records < policy.min_num_records:
         raise PolicyError("this owner has fewer records than it answers for")
     if terms.epsilon > policy.epsilon_per_study:

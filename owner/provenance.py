@@ -14,6 +14,7 @@ import pandas as pd
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap
 from common.fitting import tidy
+from owner.raw_rows import RawRows
 
 __all__ = ["bounds_in_words", "check_provenance", "was_fitted_on"]
 
@@ -32,7 +33,7 @@ def bounds_in_words(feature_map: FeatureMap) -> str:
     return f"the bounds of {named}{more}, of the target {target}{radius}"
 
 
-def was_fitted_on(feature_map: FeatureMap, table: pd.DataFrame) -> bool:
+def was_fitted_on(feature_map: FeatureMap, table: pd.DataFrame | RawRows) -> bool:
     """Whether a map's numbers are the statistics of exactly these records.
 
     A map notes the mean and the deviation of each column, to nine digits. Those of other
@@ -55,7 +56,11 @@ def was_fitted_on(feature_map: FeatureMap, table: pd.DataFrame) -> bool:
 
 
 def check_provenance(
-    feature_map: FeatureMap, table: pd.DataFrame, *, where: str, allow_private_bounds: bool
+    feature_map: FeatureMap,
+    table: pd.DataFrame | RawRows,
+    *,
+    where: str,
+    allow_private_bounds: bool,
 ) -> None:
     """Refuse the owner's own feature map if its bounds were taken from private records.
 

@@ -12,6 +12,8 @@ from wsgiref.simple_server import WSGIServer
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from common.batches import release_unused
+from common.certificates import check_own_name
 from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
 from common.tls import Identity, load_identity, refuse_plain_text
@@ -19,9 +21,10 @@ from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.calls import Calls
+from owner.declaring import read_declared
 from owner.health import SERVICE
 from owner.ledger import Ledger
-from owner.loading import load_records
+from owner.loading import load_to_serve
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
 from owner.policy import OwnerSettings
@@ -29,7 +32,6 @@ from owner.ports import Port, on_loop
 from owner.probes import Probes
 from owner.provenance import check_provenance
 from owner.service import OwnerService
-from owner.shard import fingerprint
 
 __all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_owner"]
 
@@ -83,22 +85,30 @@ def open_owner(
       InputError: The table, the feature map or the ledger cannot be used.
     """
     pinned = pinned_map(settings, base)
-    raw, table = load_records(settings, base=base, pinned=pinned)
+    loaded = load_to_serve(settings, base=base, pinned=pinned)
+    # What reading took beyond the records goes back to the system.
+    release_unused()
     access = Access(settings.policy, base=base)
     if pinned is not None:
-        table.shard(pinned)
+        loaded.table.shard(pinned)
         check_provenance(
             pinned,
-            raw,
+            loaded.rows,
             where=str(settings.features),
             allow_private_bounds=allow_private_bounds,
         )
+        loaded.table.keep_only(pinned)
     if insecure_noise_seed is not None:
         log.warning("INSECURE: noise comes from seed %d and protects nobody", insecure_noise_seed)
-    ledger = Ledger(base / settings.ledger, owner=settings.name, fingerprint=fingerprint(raw))
+    ledger = Ledger(
+        base / settings.ledger.path,
+        owner=settings.name,
+        fingerprint=loaded.fingerprint,
+        block=settings.ledger.block,
+    )
     return DataOwner(
         name=settings.name,
-        table=table,
+        table=loaded.table,
         ledger=ledger,
         policy=settings.policy,
         access=access,
@@ -108,7 +118,8 @@ def open_owner(
         else seeded_noise_factory(insecure_noise_seed),
         insecure_noise=insecure_noise_seed is not None,
         allow_private_bounds=allow_private_bounds,
-        listening=settings.listening,
+        offers=settings.listening,
+        checked=read_declared(settings, base=base),
     )
 
 
@@ -164,6 +175,7 @@ def start_owner(
     identity = None
     if settings.tls is not None:
         identity = load_identity(settings.tls, base=base, side="server")
+        check_own_name(identity, name=settings.name)
     owner = open_owner(
         settings,
         base=base,

@@ -28,6 +28,7 @@ class Method:
       streams: Whether more messages may follow the first.
       is_quick: Whether a message is answered at once; others may take seconds.
       pauses: Whether it may wait on purpose.
+      is_short: Whether a message that is answered at once takes about a millisecond.
     """
 
     request: type[Message]
@@ -35,6 +36,7 @@ class Method:
     streams: bool = False
     is_quick: Callable[[Any], bool] = lambda _: True
     pauses: bool = False
+    is_short: bool = False
 
 
 class OwnerService:
@@ -48,8 +50,10 @@ class OwnerService:
         self.methods = {
             "Describe": Method(pb.DescribeRequest, self._describe),
             "Enroll": Method(pb.StudyTerms, self._enroll, is_quick=self._is_ready),
-            "Answer": Method(pb.Query, self._answer, is_quick=self._is_ready, streams=True),
-            "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready),
+            "Answer": Method(
+                pb.Query, self._answer, is_quick=self._is_ready, streams=True, is_short=True
+            ),
+            "AnswerOnce": Method(pb.Query, self._answer, is_quick=self._is_ready, is_short=True),
             "Close": Method(pb.CloseRequest, self._close),
             "Offer": Method(pb.OfferRequest, self._offer, pauses=True),
         }

@@ -11,14 +11,21 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pandas as pd
 
+from common.batches import release_unused
 from common.cells import as_text, missing_cells
 from common.errors import PolicyError
 from common.features import FeatureMap
+from common.terms import Records
 from owner.core import Shard
+from owner.raw_rows import HeldRows, RawRows
+from owner.shard_cache import ShardCache
+from owner.stored import Storage, stored_float32
 
-__all__ = ["PrivateTable", "fingerprint"]
+__all__ = ["PrivateTable", "fingerprint", "fingerprint_of_parts"]
 
 KEPT_SHARDS = 4
+# A feature map works on so many records at once: what it needs beside them stays in the cache.
+ROWS_AT_ONCE = 2**14
 
 
 def fingerprint(table: pd.DataFrame) -> str:
@@ -28,8 +35,13 @@ def fingerprint(table: pd.DataFrame) -> str:
     >>> a == fingerprint(pd.DataFrame({"x": [1, 3]})), a == fingerprint(pd.DataFrame({"x": [1, 2]}))
     (False, True)
     """
+    return fingerprint_of_parts([table])
+
+
+def fingerprint_of_parts(parts: Iterable[pd.DataFrame]) -> str:
+    """The same, of a table that comes a few columns at a time, in their order."""
     digest = hashlib.sha256()
-    for name, column in table.items():
+    for name, column in ((str(n), c) for part in parts for n, c in part.items()):
         digest.update(f"{name}\x1e{len(column)}\x1e".encode())
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
             cells = column.to_numpy()
@@ -49,26 +61,43 @@ class PrivateTable:
     """The raw records of one owner; only feature maps applied to them leave this object.
 
     Args:
-      table: The records.
+      table: The records, in memory or elsewhere.
       where: What they are called in an error.
       columns: The columns that learners are told of and may use; the others stay unknown. With
         none, learners are told of no column, and may use those whose names they know.
+      threads: How many threads add up a shard.
+      storage: How a shard's features are stored.
+      cache: Keeps shards on the disk; without it they are held in memory.
     """
 
-    def __init__(self, table: pd.DataFrame, *, where: str, columns: Iterable[str]) -> None:
+    def __init__(
+        self,
+        table: pd.DataFrame | RawRows,
+        *,
+        where: str,
+        columns: Iterable[str],
+        threads: int = 1,
+        storage: Storage = "float64",
+        cache: ShardCache | None = None,
+    ) -> None:
+        rows = HeldRows(table) if isinstance(table, pd.DataFrame) else table
         named = set(columns)
-        self._told = tuple(str(name) for name in table.columns if name in named)
-        self._table = table.loc[:, list(self._told)] if named else table
+        self._told = tuple(str(name) for name in rows.columns if name in named)
+        self._usable = frozenset(self._told if named else rows.columns)
+        self._rows: RawRows | None = rows
+        self._num_records = len(rows)
         self._where = where
+        self._threads, self._storage, self._cache = threads, storage, cache
         self._shards: OrderedDict[str, Shard] = OrderedDict()
         # Those that some study still uses, too.
         self._used: WeakValueDictionary[str, Shard] = WeakValueDictionary()
+        self._only: Shard | None = None
         self._lock = threading.Lock()
 
     @property
     def num_records(self) -> int:
         """The owner's n_i, which is public."""
-        return len(self._table)
+        return self._num_records
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +106,9 @@ class PrivateTable:
 
     def count_unreadable_targets(self, feature_map: FeatureMap) -> int:
         """How many records get the map's public target, for the operator's eyes."""
-        targets = feature_map.target.raw(self._table[feature_map.target_name])
+        if self._rows is None:
+            raise RuntimeError("the raw records were let go")
+        targets = feature_map.target.raw(self._rows[feature_map.target_name])
         return int(np.count_nonzero(np.isnan(targets)))
 
     def shard(self, feature_map: FeatureMap) -> Shard:
@@ -94,14 +125,48 @@ class PrivateTable:
             kept = self._used.get(feature_map.digest)
         if kept is not None:
             return self._keep(feature_map, kept)
-        missing = [name for name in feature_map.columns_needed if name not in self._table.columns]
+        missing = [name for name in feature_map.columns_needed if name not in self._usable]
         if missing:
             raise PolicyError(
                 f"this owner has no column {missing[0][:80]!r} for studies; see Describe for its "
                 "columns"
             )
-        records = feature_map.apply(self._table, where=self._where, fill_target=True)
-        return self._keep(feature_map, Shard(records))
+        records = self._records(feature_map)
+        return self._keep(feature_map, Shard(records, threads=self._threads))
+
+    def keep_only(self, feature_map: FeatureMap) -> None:
+        """Hold the shard of the one map that is accepted, and no raw record any more."""
+        self._only = self.shard(feature_map)
+        self._rows = None
+
+    def _records(self, feature_map: FeatureMap) -> Records:
+        """All records under a map, each by itself: beside them, one batch is held."""
+        raw, num_records, num_features = self._rows, self._num_records, feature_map.num_features
+        if raw is None:
+            raise PolicyError("this owner answers for its own feature map only; ask with that one")
+
+        def fill(made: Records) -> None:
+            def hear(start: int, rows: pd.DataFrame) -> None:
+                for first in range(0, len(rows), ROWS_AT_ONCE):
+                    some = rows.iloc[first : first + ROWS_AT_ONCE]
+                    part = feature_map.apply(some, where=self._where, fill_target=True)
+                    place = slice(start + first, start + first + len(part))
+                    narrow = made.features.dtype == np.float32
+                    x = stored_float32(part.features) if narrow else part.features
+                    made.features[place], made.targets[place] = x, part.targets
+
+            raw.tell(feature_map.columns_needed, hear)
+            release_unused()
+
+        if self._cache is not None:
+            shape = (num_records, num_features)
+            return self._cache.records(feature_map.digest, shape, storage=self._storage, fill=fill)
+        records = Records(
+            features=np.empty((num_records, num_features), dtype=self._storage),
+            targets=np.empty(num_records),
+        )
+        fill(records)
+        return records
 
     def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
         with self._lock:

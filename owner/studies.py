@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from contextlib import contextmanager
 from common.errors import OrderError, PolicyError
 from common.terms import StudyTerms
 from owner.ledger import Ledger
-from owner.ledger_rows import StudyEntry
+from owner.ledger_rows import StudyEntry, in_words
 from owner.open_study import OpenStudy, StudyMaker
 
 __all__ = ["OPEN_STUDIES", "OpenStudies", "Studies", "stop_all"]
+
+log = logging.getLogger("copriv.owner")
 
 # Studies held ready, each with its noise drawn ahead; more are rebuilt when they ask again.
 OPEN_STUDIES = 128
@@ -109,11 +112,13 @@ class Studies:
           OrderError: It is not this learner's.
         """
         with self.lock:
-            self.entry(study_id, learner)
+            before = self.entry(study_id, learner)
             self._ledger.close_study(study_id)
             dropped = self._open.remove(study_id)
             entry = self.entry(study_id, learner)
         stop_all(dropped)
+        if not before.account.closed:
+            log.info("closed study %s of learner %s: %s", study_id, learner, in_words(entry))
         return entry
 
     def stop(self) -> None:

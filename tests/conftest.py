@@ -18,16 +18,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings
+from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
+from common.model import Model
 from common.tables import TableSource
 from common.terms import StudyTerms
 from learner.cli import main as copriv
+from learner.results.summary import Summary
 from owner.cli import main as copriv_owner
 from owner.server import RunningOwner, start_owner
+
+# How long an example takes depends on what else the machine does, and is no property of the code.
+settings.register_profile("copriv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("copriv")
 
 COMMANDS = {"copriv": copriv, "copriv-owner": copriv_owner}
 
@@ -170,3 +179,125 @@ def typed(
         return Said(code or 0, *capsys.readouterr())
 
     return run
+
+
+ROWS = 1_000
+
+
+def raw_table(num_records: int, *, seed: int, strange: bool) -> pd.DataFrame:
+    """Numbers, truth values, categories, codes and dates; with gaps and unknown ones if strange."""
+    rng = np.random.default_rng(seed)
+    amount = rng.gamma(2.0, 10.0, size=num_records)
+    grade = rng.choice(["A", "B", "New York", "St. John's"], size=num_records)
+    codes = rng.choice(["7", "12", "1204"], size=num_records)
+    table = pd.DataFrame(
+        {
+            "amount": amount,
+            "is new": (rng.random(num_records) < 0.3).astype(float),
+            "grade": grade,
+            "code": codes,
+            "when": [
+                f"20{y:02}-{m:02}-15" for y, m in rng.integers((8, 1), (20, 13), (num_records, 2))
+            ],
+            "y": 3 * amount + 10 * (grade == "A") + rng.normal(size=num_records),
+        }
+    )
+    table["class"] = np.where(table["y"] > table["y"].median(), "late", "on time")
+    if strange:
+        for column, values in {
+            "amount": [np.nan, 1e9, -1e9],
+            "is new": [np.nan],
+            "grade": ["", "NA", "unheard of", "  New   York ", "a"],
+            "code": ["", "12.0", "1,204", "+7", "99", "x"],
+            "when": ["", "Dec-2011", "1 June 2012", "12/31/2010", "2011-13-01", "soon", "1/1/1900"],
+        }.items():
+            table[column] = table[column].astype(object)
+            rows = rng.random(num_records) < 0.4
+            table.loc[rows, column] = rng.choice(np.array(values, dtype=object), size=rows.sum())
+    table["amount"] = table["amount"].astype(float)
+    table["is new"] = table["is new"].astype(float)
+    return table
+
+
+@pytest.fixture(scope="session")
+def make_raw_table() -> Callable[..., pd.DataFrame]:
+    return raw_table
+
+
+@pytest.fixture(scope="session")
+def strange_table() -> pd.DataFrame:
+    return raw_table(ROWS, seed=2, strange=True)
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Model]:
+    def make(loss: str = "squared", **settings: Any) -> Model:
+        classes = LOSSES[loss].has_classes()
+        given: dict[str, Any] = {
+            "public": {},
+            "target": "class" if classes else "y",
+            "columns": ["amount", "is new", "grade", "code", "when"],
+            "categorical": ["code"],
+        }
+        if classes:
+            given["positive"] = "late"
+        checked = check_settings(FeatureSettings, given | settings, where="test")
+        public = raw_table(800, seed=1, strange=False)
+        feature_map = fit_feature_map(public, checked, source="public.csv")
+        p = feature_map.num_features
+        return Model(
+            feature_map=feature_map,
+            loss=LOSSES[loss].example(),
+            theta=np.linspace(-1.0, 2.0, p),
+            public_theta=np.linspace(-0.9, 1.9, p),
+        )
+
+    return make
+
+
+OWNER: dict[str, Any] = {
+    "name": "north",
+    "records": 1200,
+    "epsilon": "1/2",
+    "responses": 3,
+    "noise_scale": 0.5,
+    "epsilon_spent": "1/2",
+    "responses_left": 0,
+}
+
+
+@pytest.fixture(scope="session")
+def summary_table() -> dict[str, Any]:
+    """A summary of a trained run, in plain values."""
+    return {
+        "study": "small",
+        "study_id": "small-1",
+        "algorithm": "asynchronous",
+        "loss": "squared",
+        "horizon": 6,
+        "seed": 1,
+        "insecure_noise": False,
+        "profile": "recommended",
+        "split": "schedule",
+        "initiative": "learner",
+        "clocks": "records",
+        "correction": "counted",
+        "groups": [],
+        "average": "tail",
+        "horizon_chosen": "auto",
+        "clip": 1.0,
+        "clip_chosen": "auto",
+        "step": {"chosen": "auto", "rho": 0.1},
+        "versions": {"copriv": "0.1.0"},
+        "wall_seconds": 1.0,
+        "ticks": 6,
+        "queries_per_second": 6.0,
+        "theta": [0.0] * 6,
+        "owners": [OWNER, OWNER | {"name": "south", "epsilon": "8", "epsilon_spent": "8"}],
+    }
+
+
+@pytest.fixture(scope="session")
+def summary(summary_table: dict[str, Any]) -> Callable[..., Summary]:
+    """A summary with some values changed."""
+    return lambda **changes: Summary.model_validate(summary_table | changes)

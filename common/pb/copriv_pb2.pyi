@@ -27,7 +27,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class OwnerDescription(_message.Message):
-    __slots__ = ("name", "num_records", "columns", "feature_map_digest", "epsilon_per_study", "epsilon_left", "losses")
+    __slots__ = ("name", "num_records", "columns", "feature_map_digest", "epsilon_per_study", "epsilon_left", "losses", "version", "clock_ms", "checked_map_digest", "validation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUM_RECORDS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,10 @@ class OwnerDescription(_message.Message):
     EPSILON_PER_STUDY_FIELD_NUMBER: _ClassVar[int]
     EPSILON_LEFT_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_MAP_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     num_records: int
     columns: _containers.RepeatedScalarFieldContainer[str]
@@ -42,10 +46,14 @@ class OwnerDescription(_message.Message):
     epsilon_per_study: Rational
     epsilon_left: Rational
     losses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., num_records: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., feature_map_digest: _Optional[str] = ..., epsilon_per_study: _Optional[_Union[Rational, _Mapping]] = ..., epsilon_left: _Optional[_Union[Rational, _Mapping]] = ..., losses: _Optional[_Iterable[str]] = ...) -> None: ...
+    version: str
+    clock_ms: int
+    checked_map_digest: str
+    validation: str
+    def __init__(self, name: _Optional[str] = ..., num_records: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., feature_map_digest: _Optional[str] = ..., epsilon_per_study: _Optional[_Union[Rational, _Mapping]] = ..., epsilon_left: _Optional[_Union[Rational, _Mapping]] = ..., losses: _Optional[_Iterable[str]] = ..., version: _Optional[str] = ..., clock_ms: _Optional[int] = ..., checked_map_digest: _Optional[str] = ..., validation: _Optional[str] = ...) -> None: ...
 
 class StudyTerms(_message.Message):
-    __slots__ = ("study_id", "loss", "theta_max", "feature_map", "horizon", "responses", "epsilon", "clip", "kappa", "release", "delta")
+    __slots__ = ("study_id", "loss", "theta_max", "feature_map", "horizon", "responses", "epsilon", "clip", "kappa", "release", "delta", "curvature_scale", "loss_bound", "difference_bound", "reference", "edges")
     STUDY_ID_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
     THETA_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +65,11 @@ class StudyTerms(_message.Message):
     KAPPA_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    CURVATURE_SCALE_FIELD_NUMBER: _ClassVar[int]
+    LOSS_BOUND_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_BOUND_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
     study_id: str
     loss: str
     theta_max: float
@@ -68,7 +81,12 @@ class StudyTerms(_message.Message):
     kappa: int
     release: str
     delta: float
-    def __init__(self, study_id: _Optional[str] = ..., loss: _Optional[str] = ..., theta_max: _Optional[float] = ..., feature_map: _Optional[str] = ..., horizon: _Optional[int] = ..., responses: _Optional[int] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., clip: _Optional[float] = ..., kappa: _Optional[int] = ..., release: _Optional[str] = ..., delta: _Optional[float] = ...) -> None: ...
+    curvature_scale: float
+    loss_bound: float
+    difference_bound: float
+    reference: Vector
+    edges: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, study_id: _Optional[str] = ..., loss: _Optional[str] = ..., theta_max: _Optional[float] = ..., feature_map: _Optional[str] = ..., horizon: _Optional[int] = ..., responses: _Optional[int] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., clip: _Optional[float] = ..., kappa: _Optional[int] = ..., release: _Optional[str] = ..., delta: _Optional[float] = ..., curvature_scale: _Optional[float] = ..., loss_bound: _Optional[float] = ..., difference_bound: _Optional[float] = ..., reference: _Optional[_Union[Vector, _Mapping]] = ..., edges: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Enrollment(_message.Message):
     __slots__ = ("num_records", "responses", "answered", "noise_scale", "epsilon", "insecure_noise")

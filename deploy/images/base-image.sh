@@ -8,7 +8,10 @@ set -euo pipefail
 tag="${1:-copriv-base:debian}"
 
 for tool in mmdebstrap docker apt-get; do
-  command -v "$tool" >/dev/null || { echo "base-image: $tool is missing; install it" >&2; exit 2; }
+  command -v "$tool" >/dev/null || {
+    echo "base-image: $tool is missing; install it (apt-get install $tool)" >&2
+    exit 2
+  }
 done
 sources="$(apt-get indextargets --format 'deb $(SITE) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' | sort -u)"
 [[ -n "$sources" ]] || { echo "base-image: apt knows no package lists; run apt-get update" >&2; exit 2; }

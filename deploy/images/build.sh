@@ -10,6 +10,8 @@ base=copriv-base:debian
 
 from_outside() {
   timeout 1200 "$@" || {
+    # 2: something of this machine is missing, which the step has said.
+    [[ $? -ne 2 ]] || exit 2
     echo "build: $1 could not get what it needs from outside" >&2
     exit 75
   }

@@ -28,6 +28,7 @@ from common.losses import Regulariser
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.variants import Variants
+from learner.algorithms.versions import Versioned
 
 __all__ = ["Asynchronous", "LearnerState", "Rule"]
 
@@ -36,21 +37,26 @@ Rule = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerState:
-    """The N + 1 models after k ticks; never changed in place.
+    """The N + 1 models after k ticks, as a value.
 
     Args:
       theta_L: The central model, shape (p,).
-      theta_i: The local copies, one per owner or group, shape (N, p).
+      copies: The local copies, one per owner or group, shape (N, p).
       k: The number of ticks applied.
       tail_sum: Sum of theta_L over the ticks after the first half, shape (p,).
       counts: Ticks of each copy so far, shape (N,); None where nobody counts them.
     """
 
     theta_L: Vector  # noqa: N815
-    theta_i: Matrix
+    copies: Versioned
     k: int
     tail_sum: Vector
-    counts: Vector | None = None
+    counts: Versioned | None = None
+
+    @property
+    def theta_i(self) -> Matrix:
+        """All local copies, shape (N, p)."""
+        return self.copies.whole()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,17 +85,22 @@ class Asynchronous(Variants):
     rule: Rule = "printed"
 
     def initial_state(self) -> LearnerState:
-        """All N + 1 models are 0."""
+        """All N + 1 models are 0, or where the study starts."""
         zero = np.zeros(self.num_features)
-        copies = np.zeros((self.num_copies, self.num_features))
+        start = zero if self.start is None else self.start
+        copies = np.tile(start, (self.num_copies, 1))
         return LearnerState(
-            theta_L=zero, theta_i=copies, k=0, tail_sum=zero, counts=self.no_counts()
+            theta_L=start,
+            copies=Versioned(copies),
+            k=0,
+            tail_sum=zero,
+            counts=self.no_counts(),
         )
 
     def query_point(self, state: LearnerState, tick: Tick) -> Vector:
         """Half-way between the central model and the copy of the tick's owner, shape (p,)."""
         # (6)
-        middle: Vector = 0.5 * (state.theta_L + state.theta_i[self.slot(tick)])
+        middle: Vector = 0.5 * (state.theta_L + state.copies.row(self.slot(tick)))
         return middle
 
     def apply_responses(
@@ -102,14 +113,18 @@ class Asynchronous(Variants):
         # (n_i/n) Q_bar, in a group (n_G/n) times the mean over its records; Remark 4's factor.
         factor = self.factor(i, k=state.k, counts=state.counts)
         response = factor * weighted_gradient(self.weights, tick, responses)
-        theta_i = state.theta_i.copy()
         # (5)
-        theta_i[i] = self._clip(theta_bar - self.alpha * (grad_g / (2 * N) + response))
+        theta_i = self._clip(theta_bar - self.alpha * (grad_g / (2 * N) + response))
         # (7)
         theta_L = self._clip(theta_bar - self.central_step * grad_g)
         tail_sum = state.tail_sum + theta_L if k > self.tail_start else state.tail_sum
-        counts = self.one_more(state.counts, i)
-        return LearnerState(theta_L=theta_L, theta_i=theta_i, k=k, tail_sum=tail_sum, counts=counts)
+        return LearnerState(
+            theta_L=theta_L,
+            copies=state.copies.replaced(i, theta_i),
+            k=k,
+            tail_sum=tail_sum,
+            counts=self.one_more(state.counts, i),
+        )
 
     def central_model(self, state: LearnerState) -> Vector:
         """The central model, or its mean over the last half of the ticks, shape (p,)."""

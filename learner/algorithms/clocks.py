@@ -9,6 +9,7 @@ time. No clock looks at data, so the whole sequence may be drawn before a study 
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "draw_slots",
     "draw_ticks",
     "each_alone",
+    "first_slots",
     "first_ticks",
     "scheduled_frequency",
     "slots_of",
@@ -117,7 +119,10 @@ class PoissonClocks(Iterator[Tick]):
         gaps[0] += self._now
         times = np.cumsum(gaps)
         self._now = float(times[-1])
-        slots = np.searchsorted(self._shares, uniform[:, 1], side="right")
+        # Looked for in their order, which keeps to one place of many shares at a time.
+        order = np.argsort(uniform[:, 1])
+        slots = np.empty(self._block, dtype=np.intp)
+        slots[order] = np.searchsorted(self._shares, uniform[order, 1], side="right")
         return [
             Tick(time, self._groups[slot])
             for time, slot in zip(times.tolist(), slots.tolist(), strict=True)
@@ -195,6 +200,26 @@ def draw_slots(
     return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
 
 
+def first_slots(rates: Vector, *, horizon: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Whose the first ticks of :class:`PoissonClocks` are, as indices of groups, without the times.
+
+    Args:
+      rates: Rates of the clocks, shape (number of groups,), all above 0.
+      horizon: The number T of ticks.
+      rng: The clocks' own, from its beginning.
+
+    Returns:
+      Indices of clocks, shape (T,).
+
+    >>> first_slots(np.ones(3), horizon=4, rng=np.random.default_rng(1)).tolist()
+    [2, 2, 1, 1]
+    """
+    shares = _cumulative_shares(rates, len(rates))
+    # Each tick takes two numbers, the first for its time.
+    uniform = rng.random((horizon, 2))[:, 1]
+    return np.searchsorted(shares, uniform, side="right").astype(np.intp, copy=False)
+
+
 def _cumulative_shares(rates: Vector, num_groups: int) -> Vector:
     """Cumulative probabilities of the clocks, the last one exactly 1."""
     if rates.shape != (num_groups,) or num_groups == 0:
@@ -261,13 +286,18 @@ def with_everyone(slots: NDArray[np.intp], num_groups: int) -> NDArray[np.intp]:
     handed = slots.copy()
     counts = np.bincount(slots, minlength=num_groups)
     least = min(LEAST_TICKS, len(slots) // num_groups)
+    # Who hands on has more than the least, and who is handed a tick at most that: never both.
+    order, ends = np.argsort(slots, kind="stable"), np.cumsum(counts)
+    donors = [(-int(counts[slot]), int(slot)) for slot in np.flatnonzero(counts > least)]
+    heapq.heapify(donors)
+    held: dict[int, list[int]] = {}
     for k, slot in enumerate(np.repeat(np.arange(num_groups), np.maximum(least - counts, 0))):
-        donor = int(np.argmax(counts))
-        places = np.nonzero(handed == donor)[0]
+        count, donor = donors[0]
+        if donor not in held:
+            held[donor] = order[ends[donor] - counts[donor] : ends[donor]].tolist()
         # Spread over the whole study by the golden section.
-        handed[places[int(len(places) * ((k + 1) * GOLDEN % 1.0))]] = slot
-        counts[donor] -= 1
-        counts[slot] += 1
+        handed[held[donor].pop(int(-count * ((k + 1) * GOLDEN % 1.0)))] = slot
+        heapq.heapreplace(donors, (count + 1, donor))
     return handed
 
 

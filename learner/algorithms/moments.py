@@ -10,16 +10,18 @@ With weights w_i = n_i/n and the noisy moments :math:`\bar A_i = X_i'X_i/n_i + W
 
 where :math:`\bar A_+` is the nearest positive semidefinite matrix: noise may have made small
 directions negative, where the problem would have no minimum, and c is the coefficient of g.
-All of it is post-processing, so it costs no privacy. It keeps the
-:class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks of one owner each.
+With a public model to begin from, the noise is also taken back as far as its variance lets one
+(:mod:`learner.algorithms.shrinkage`). All of it is post-processing, so it costs no privacy. It
+keeps the :class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks of one owner each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.arrays import Vector
 from common.losses import Regulariser
@@ -27,17 +29,56 @@ from common.moments import packed_length, unpack_moments
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
+from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model
 
-__all__ = ["MomentsState", "SecondMoments"]
+__all__ = ["MomentsState", "SecondMoments", "received"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MomentsState:
-    """What has arrived: weighted sum of packed moments, the sum of the weights, and the model."""
+    """What has arrived: weighted sums, and the model that they make.
+
+    Args:
+      total: Weighted sum of what the owners told, packed.
+      weight: Sum of their weights.
+      variance: Sum of their noise's variances times their squared weights.
+      theta: The model, shape (p,).
+    """
 
     total: Vector
     weight: float
+    variance: float
     theta: Vector
+
+
+def received(
+    state: MomentsState,
+    tick: Tick,
+    responses: Mapping[int, Vector],
+    *,
+    weights: Vector,
+    scales: Vector,
+    solve: Callable[[Vector, float], Vector],
+) -> MomentsState:
+    """The state after one more owner has told what it has to tell.
+
+    Args:
+      state: The state before.
+      tick: Whose turn it is.
+      responses: What they told.
+      weights: Each owner's share of the records, shape (N,).
+      scales: Scale b of each owner's noise, of variance 2 b^2, shape (N,).
+      solve: (mean response, variance of its noise) -> model.
+    """
+    total, weight, variance = state.total, state.weight, state.variance
+    for owner in tick.owners:
+        if owner in responses:
+            share = float(weights[owner])
+            total = total + share * responses[owner]
+            weight += share
+            variance += 2.0 * (share * float(scales[owner])) ** 2
+    theta = solve(total / weight, variance / weight**2)
+    return MomentsState(total=total, weight=weight, variance=variance, theta=theta)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +90,8 @@ class SecondMoments:
       num_features: The number p of coordinates of a model.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
       regulariser: The term g.
+      around: The public model that the noise is taken back to; None to solve as it comes.
+      scales: Scale b of each owner's noise, shape (N,); needed with a public model.
 
     Raises:
       InputError: A number is not positive and finite, or the weights do not sum to 1.
@@ -65,17 +108,20 @@ class SecondMoments:
     num_features: int
     theta_max: float
     regulariser: Regulariser
+    around: Around | None = None
+    scales: Vector | None = None
 
     def __post_init__(self) -> None:
         """Refuse what the solution is not defined for."""
         check_numbers(self.weights, theta_max=self.theta_max)
 
     def initial_state(self) -> MomentsState:
-        """Nothing has arrived, and the model is 0."""
+        """Nothing has arrived, and the model is the public one, or 0."""
         return MomentsState(
             total=np.zeros(packed_length(self.num_features)),
             weight=0.0,
-            theta=np.zeros(self.num_features),
+            variance=0.0,
+            theta=np.zeros(self.num_features) if self.around is None else self.around.theta,
         )
 
     def query_point(self, state: MomentsState, tick: Tick) -> Vector:
@@ -87,21 +133,54 @@ class SecondMoments:
         self, state: MomentsState, tick: Tick, responses: Mapping[int, Vector]
     ) -> MomentsState:
         """Add the tick's moments by their owners' shares, and solve again."""
-        total, weight = state.total, state.weight
-        for owner in tick.owners:
-            if owner in responses:
-                total = total + self.weights[owner] * responses[owner]
-                weight += float(self.weights[owner])
-        return MomentsState(total=total, weight=weight, theta=self.solve(total / weight))
+        scales = np.zeros(len(self.weights)) if self.scales is None else self.scales
+        return received(
+            state, tick, responses, weights=self.weights, scales=scales, solve=self.solve
+        )
 
     def central_model(self, state: MomentsState) -> Vector:
         """The solution so far, shape (p,)."""
         return state.theta
 
-    def solve(self, packed: Vector) -> Vector:
-        """The model of mean packed moments, shape (p,)."""
+    def solve(self, packed: NDArray[np.float64], variance: float = 0.0) -> NDArray[np.float64]:
+        """The model of mean packed moments whose coordinates have this noise variance.
+
+        Args:
+          packed: Of one study, shape (length,), or of many, shape (R, length).
+          variance: The noise's variance.
+        """
         gram, cross = unpack_moments(packed, self.num_features)
+        if self.around is not None:
+            return self._shrunken(self.around, gram, cross, variance)
+        if packed.ndim > 1:
+            return np.stack([self.solve(one, variance) for one in packed])
         values, vectors = np.linalg.eigh(gram)
         positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
         ridge = self.regulariser.coefficient * np.eye(self.num_features)
         return box_least_squares(positive + ridge, cross, theta_max=self.theta_max)
+
+    def _shrunken(
+        self,
+        around: Around,
+        gram: NDArray[np.float64],
+        cross: NDArray[np.float64],
+        variance: float,
+    ) -> NDArray[np.float64]:
+        r"""The same around the public model, whose gradient is :math:`2(A\theta_0 - b)`.
+
+        Its noise :math:`2(W\theta_0 - v)` has the covariance
+        :math:`4\nu\,((1+\|\theta_0\|^2) I + \theta_0\theta_0' - \mathrm{diag}\,\theta_0^2)`,
+        because W is symmetric.
+        """
+        theta, p = around.theta, self.num_features
+        covariance = (1.0 + theta @ theta) * np.eye(p) + np.outer(theta, theta)
+        covariance -= np.diag(theta**2)
+        noise = StepNoise(entry=4.0 * variance, gradient=4.0 * variance * covariance)
+        return shrunken_model(
+            around,
+            2.0 * gram,
+            2.0 * (gram @ theta - cross),
+            noise,
+            regulariser=self.regulariser,
+            theta_max=self.theta_max,
+        )

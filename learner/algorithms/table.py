@@ -12,17 +12,19 @@ from typing import Any
 from common.arrays import Vector
 from common.errors import InputError
 from common.losses import Regulariser
-from common.releases import GRADIENT, MOMENTS, Release
+from common.releases import GRADIENT, MOMENTS, NEWTON, Release
 from learner.algorithms.asynchronous import Asynchronous, Rule
 from learner.algorithms.clocks import Groups, Tick, first_ticks, synchronous_rounds
 from learner.algorithms.moments import SecondMoments
+from learner.algorithms.newton import NewtonStep
 from learner.algorithms.protocol import Algorithm
+from learner.algorithms.shrinkage import Around
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 
-__all__ = ["ALGORITHMS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated", "simulated"]
+__all__ = ["ALGORITHMS", "NO_KEYS", "OPTIONAL_KEYS", "Kind", "Setup", "Simulated", "simulated"]
 
 Clocks = Callable[[], Iterable[Tick]]
-Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments
+Simulated = Asynchronous | SynchronousDescent | SynchronousAverage | SecondMoments | NewtonStep
 """The algorithms that :mod:`learner.simulated` runs many studies of at once."""
 
 
@@ -42,6 +44,10 @@ class Setup:
       frequency: Remark 4's frequencies where they are known, or None.
       counted: Whether they are counted as the run goes.
       tail_average: Whether the result is the mean over the last half of the ticks.
+      start: Where all models begin, shape (p,); None for 0.
+      around: The public model, and what is known around it, where the algorithm needs it.
+      curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+      scales: Scale of each owner's noise, where the algorithm takes it into account, shape (N,).
     """
 
     weights: Vector
@@ -55,6 +61,10 @@ class Setup:
     frequency: Vector | None = None
     counted: bool = False
     tail_average: bool = False
+    start: Vector | None = None
+    around: Around | None = None
+    curvature_scale: float = 0.0
+    scales: Vector | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +115,7 @@ def _asynchronous(setup: Setup) -> Asynchronous:
         frequency=setup.frequency,
         counted=setup.counted,
         tail_average=setup.tail_average,
+        start=setup.start,
     )
 
 
@@ -137,6 +148,21 @@ def _moments(setup: Setup) -> SecondMoments:
         num_features=setup.num_features,
         theta_max=setup.theta_max,
         regulariser=setup.regulariser,
+        around=setup.around,
+        scales=setup.scales,
+    )
+
+
+def _newton(setup: Setup) -> NewtonStep:
+    assert setup.around is not None  # noqa: S101 (it is decided before)
+    assert setup.scales is not None  # noqa: S101 (it is decided before)
+    return NewtonStep(
+        weights=setup.weights,
+        around=setup.around,
+        curvature_scale=setup.curvature_scale,
+        scales=setup.scales,
+        theta_max=setup.theta_max,
+        regulariser=setup.regulariser,
     )
 
 
@@ -160,7 +186,7 @@ ALGORITHMS: dict[str, Kind] = {
         ticks=_as_they_tick,
         constant="rho",
         uses=frozenset(
-            {"rule", "average", "initiative", "interval", "clocks", "correction", "groups"}
+            {"rule", "average", "initiative", "interval", "clocks", "correction", "groups", "start"}
         ),
         is_schedulable=True,
     ),
@@ -169,9 +195,21 @@ ALGORITHMS: dict[str, Kind] = {
     ),
     "synchronous-2": Kind(make=_average, ticks=_in_rounds, constant="initial_step"),
     # An owner is told what an algorithm asks by the release's name alone (copriv-owner check).
-    MOMENTS.name: Kind(make=_moments, ticks=_each_once, constant=None, release=MOMENTS),
+    MOMENTS.name: Kind(
+        make=_moments, ticks=_each_once, constant=None, uses=frozenset({"start"}), release=MOMENTS
+    ),
+    NEWTON.name: Kind(
+        make=_newton,
+        ticks=_each_once,
+        constant=None,
+        uses=frozenset({"curvature_share"}),
+        release=NEWTON,
+    ),
 }
 """Every algorithm, by its name."""
+
+NO_KEYS = Kind(make=_moments, ticks=_each_once, constant=None)
+"""What is known before an algorithm is chosen."""
 
 OPTIONAL_KEYS = frozenset[str]().union(*(kind.keys for kind in ALGORITHMS.values()))
 """The keys that not every algorithm has."""

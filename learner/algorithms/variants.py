@@ -19,12 +19,15 @@ from common.arrays import Vector
 from common.errors import InputError
 from learner.algorithms.clocks import Groups, Tick, each_alone
 from learner.algorithms.protocol import check_numbers
+from learner.algorithms.versions import Versioned
 
 __all__ = ["Variants", "inverse_frequency"]
 
 
 # An owner that is back after a long absence must not throw the model into a corner of the box.
 LARGEST_COUNTED_FACTOR = 10.0
+# Ratios of frequencies held at once.
+LARGEST_BLOCK = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +46,7 @@ class Variants:
         at first, and depends on nothing but the ticks applied, so a resumed run repeats it.
       tail_average: Whether the result is the mean of theta_L over the last half of the ticks,
         free post-processing, instead of the last theta_L.
-
+      start: Where all N + 1 models begin, shape (p,); None for 0, as in the paper.
     """
 
     weights: Vector
@@ -52,6 +55,7 @@ class Variants:
     frequency: Vector | None = None
     counted: bool = False
     tail_average: bool = False
+    start: Vector | None = None
 
     def check(self, **positive: float) -> None:
         """Refuse what the equations are not defined for.
@@ -96,27 +100,31 @@ class Variants:
 
     def slot(self, tick: Tick) -> int:
         """The index of the copy that belongs to the tick's owners."""
-        if tick.owners not in self._slots:
+        first = tick.owners[0]
+        # Looked up only in groups: a table of a million owners is in no cache.
+        alone = not self.groups and len(tick.owners) == 1 and 0 <= first < len(self.weights)
+        found = first if alone else self._slots.get(tick.owners)
+        if found is None:
             raise InputError(
                 f"tick: got owners {tick.owners}, expected one of {self._groups}; "
                 "give the clocks the algorithm's groups"
             )
-        return self._slots[tick.owners]
+        return found
 
-    def factor(self, slot: int, *, k: int, counts: Vector | None) -> float:
+    def factor(self, slot: int, *, k: int, counts: Versioned | None) -> float:
         """Remark 4's factor after k ticks: from known frequencies, or from the counts so far."""
         if counts is None:
             return float(self.inverse_frequency[slot])
         N = self.num_copies
-        return float(min((k + N) / (N * (counts[slot] + 1)), LARGEST_COUNTED_FACTOR))
+        return min((k + N) / (N * (float(counts.row(slot)) + 1)), LARGEST_COUNTED_FACTOR)
 
-    def no_counts(self) -> Vector | None:
+    def no_counts(self) -> Versioned | None:
         """The counts before the first tick, shape (N,); None where nobody counts."""
-        return np.zeros(self.num_copies) if self.counted else None
+        return Versioned(np.zeros(self.num_copies)) if self.counted else None
 
-    def one_more(self, counts: Vector | None, slot: int) -> Vector | None:
+    def one_more(self, counts: Versioned | None, slot: int) -> Versioned | None:
         """The counts after a tick of this copy."""
-        return None if counts is None else counts + (np.arange(self.num_copies) == slot)
+        return None if counts is None else counts.replaced(slot, counts.row(slot) + 1)
 
     @cached_property
     def _groups(self) -> Groups:
@@ -130,10 +138,23 @@ class Variants:
 def inverse_frequency(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
     """Remark 4's factors: mean over own frequency, along the first axis; exactly 1 for equal ones.
 
+    Linear in the number N of frequencies for each different value among them: a schedule counts, so
+    that a million owners have a few dozen.
+
+    Args:
+      frequency: Positive frequencies, shape (N,), or (N, R) of R studies.
+
     >>> inverse_frequency(np.array([[1.0, 3.0], [3.0, 3.0]]))
     array([[2.        , 1.        ],
            [0.66666667, 1.        ]])
     """
-    # Ratios first: equal frequencies then give exactly N/N.
-    factors: NDArray[np.float64] = (frequency[:, None] / frequency[None, :]).sum(axis=0)
+    values, own = np.unique(frequency, return_inverse=True)
+    own = own.reshape(frequency.shape)
+    values = values.reshape(-1, *[1] * (frequency.ndim - 1))
+    # Ratios first: equal frequencies then give exactly N/N. In the owners' order, one by one.
+    total = np.zeros((len(values), *frequency.shape[1:]))
+    for block in np.array_split(frequency, 1 + len(frequency) * total.size // LARGEST_BLOCK):
+        ratios = block[:, None] / values
+        total = np.add.accumulate(np.concatenate([total[None], ratios]))[-1]
+    factors: NDArray[np.float64] = np.take_along_axis(total, own, axis=0)
     return factors / len(frequency)

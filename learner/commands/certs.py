@@ -44,7 +44,7 @@ def run_certs(
     Raises:
       InputError: No owner is named, owners have no learner to go to, or a file cannot be written.
     """
-    parties = _parties(settings, owners, learners)
+    parties = _parties(settings, owners, learners, has_ca=(out / "ca").is_dir())
     study = settings.name if settings else "a study"
     issued = make_certificates(out, parties, study=study, days=days, ca_days=CA_DAYS, renew=renew)
     console.print(_table(issued))
@@ -55,15 +55,22 @@ def run_certs(
 
 
 def _parties(
-    settings: StudySettings | None, owners: Sequence[str], learners: Sequence[str]
+    settings: StudySettings | None,
+    owners: Sequence[str],
+    learners: Sequence[str],
+    *,
+    has_ca: bool,
 ) -> list[Party]:
     """Owners by the study's addresses, unless an option gives others; then the learners."""
     found = {party.name: party for party in _of_study(settings)} if settings else {}
     for option in owners:
         party = _party("owner", option)
         found[party.name] = party
-    if not found:
-        raise InputError("certs: no owner is named; give --owner NAME=HOST, or a STUDY.toml")
+    if not found and not has_ca:
+        raise InputError(
+            "certs: no owner is named; give --owner NAME=HOST, or a STUDY.toml, or with --out the "
+            "folder of a study that has its CA"
+        )
     parties = [*found.values(), *(_party("learner", option) for option in learners)]
     attaching = [party.name for party in parties if party.role == "owner" and party.may_call]
     if attaching and not any(p.role == "learner" and p.may_be_called for p in parties):

@@ -16,10 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
-from learner.commands.study import evaluate_with, read_shards, train_into
+from learner.commands.measuring import evaluate_with
+from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import OwnerProcess, owner_processes
+from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
@@ -50,9 +52,11 @@ def run_each_learns(
     *,
     base: Path,
     out: Path | None,
+    parent: WarmParent,
     insecure_noise_seed: int | None,
     allow_private_bounds: bool,
     console: Console,
+    noiseless: bool = False,
 ) -> Path:
     """Run the N studies with owners as processes here; returns the folder of all of them.
 
@@ -73,6 +77,7 @@ def run_each_learns(
         settings,
         base=base,
         run_folder=folder,
+        parent=parent,
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
         studies=len(studies) - 1,
@@ -90,7 +95,7 @@ def run_each_learns(
                     connections,
                     base=base,
                     console=console,
-                    evaluate=evaluate_with(study, public, shards),
+                    evaluate=evaluate_with(study, public, shards, noiseless=noiseless),
                 )
             )
     result = table_of_results(summaries)

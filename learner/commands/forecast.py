@@ -11,21 +11,23 @@ import numpy as np
 from rich.console import Console
 
 from common.errors import InputError
+from common.features import FeatureMap
 from common.tables import TableSource, read_table
-from learner.forecast.candidate import COMPARED, Candidate
-from learner.forecast.questions import (
+from learner.forecasting.candidate import COMPARED, Candidate
+from learner.forecasting.questions import (
     answers_of,
     ask_together,
     fingerprint,
     points_of,
     questions,
 )
-from learner.forecast.verdict import Verdict, verdict
-from learner.network.processes import table_source
+from learner.forecasting.verdict import Verdict, verdict
+from learner.network.processes import read_owner, table_source
 from learner.planning.deciding import decide_quietly
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, has_table
+from learner.results.forecast_page import write_forecast_page
 from learner.results.forecast_text import print_verdict
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json
@@ -90,8 +92,7 @@ def run_forecast(
         raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
     found = verdict(candidate, answers_of(sweep.results), failures)
-    write_json(folder / "forecast.json", _plain(found.as_json()))
-    _draw(found, folder)
+    _leave(found, folder)
     print_verdict(found, console)
     return folder
 
@@ -119,21 +120,29 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
     return Candidate(
         settings=settings,
         public=side,
-        num_records=tuple(_num_records(settings, entry, base=base) for entry in settings.owners),
+        num_records=tuple(
+            _num_records(settings, entry, side.feature_map, base=base) for entry in settings.owners
+        ),
     )
 
 
-def _num_records(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> int:
+def _num_records(
+    settings: StudySettings, entry: OwnerEntry, feature_map: FeatureMap, *, base: Path
+) -> int:
     """An owner's n_i, which is public: from the settings, or counted where its table is here."""
     given = settings.forecast.records.get(entry.name)
     if given is not None:
         return given
-    if entry.data is None and settings.data.path is None:
+    default = settings.data.path or settings.data.database
+    if not has_table(settings, entry) or (entry.data is None and default is None):
         raise InputError(
             f"owners: the number of records of {entry.name} is not known; give "
             f'forecast.records = {{ "{entry.name}" = NUMBER }}'
         )
-    return len(read_table(table_source(settings, entry, base=base), base=base))
+    source = table_source(settings, entry, base=base)
+    if source.missing_target is not None:
+        return len(read_owner(settings, entry, feature_map, base=base))
+    return len(read_table(source, base=base, columns=()))
 
 
 def _folder(out: Path | None, *, name: str) -> Path:
@@ -159,8 +168,10 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _draw(found: Verdict, folder: Path) -> None:
-    """The picture, if matplotlib is installed."""
+def _leave(found: Verdict, folder: Path) -> None:
+    """The verdict, its page and, if matplotlib is installed, its picture."""
+    write_json(folder / "forecast.json", _plain(found.as_json()))
+    write_forecast_page(folder, found)
     try:
         from learner.results.forecast_picture import draw_forecast  # noqa: PLC0415
     except ModuleNotFoundError:

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console
 
 from common.arrays import Vector
-from common.errors import UnreachableError
-from common.tables import read_table
+from common.errors import StoppedError, UnreachableError
+from common.files import write_whole
 from common.terms import Records
+from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
-from learner.network.processes import table_source
+from learner.network.processes import owner_table, read_owner
+from learner.network.warm_parent import WarmParent
+from learner.planning.guard import told_ways
 from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.planning.ways import way_of
+from learner.results.card import write_card
+from learner.results.compare import comparison_table, verdict, write_comparison
+from learner.results.made_model import model_of
 from learner.results.metrics import LearnerMetrics, TimedOwner
-from learner.results.progress import Advance, progress
-from learner.results.report import owners_table, sentences, write_report
+from learner.results.progress import Advance, Stages, progress
+from learner.results.report import owners_table, sentences
+from learner.results.report_page import write_report
 from learner.results.run_folder import (
     Trace,
     create_run_folder,
     run_of,
     write_features,
     write_json,
-    write_model,
     write_settings,
 )
-from learner.results.summary import Evaluated, Summary, read_summary, summarise
-from learner.simulated.evaluation import Evaluation
+from learner.results.run_quality import Union
+from learner.results.run_validation import with_quality
+from learner.results.summary import Summary, read_summary, summarise
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import LocalShard
+from learner.training.owners import Owner
 from learner.training.runner import Applied
-from learner.training.study import Outcome, noiseless_model, train
+from learner.training.study import train
 
 __all__ = [
-    "evaluate_with",
+    "compare_runs",
     "read_shards",
     "report_run",
     "run_simulation",
@@ -75,12 +82,22 @@ def run_training(
     if begun is not None and resume is not None:
         return _continue(resume, begun, console=console, insecure=insecure)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
-    public = prepare_public_side(settings, base=base)
+    stages = Stages(console)
+    public = prepare_public_side(settings, base=base, heard=stages)
     with _remote(settings, public, base=base, insecure=insecure, console=console) as connections:
         folder = resume or create_run_folder(out, name=settings.name)
         folder.mkdir(parents=True, exist_ok=True)
         write_features(folder / "features.json", public.feature_map)
-        train_into(folder, settings, public, connections, base=base, console=console, evaluate=None)
+        train_into(
+            folder,
+            settings,
+            public,
+            connections,
+            base=base,
+            console=console,
+            evaluate=None,
+            stages=stages,
+        )
     return folder
 
 
@@ -117,17 +134,35 @@ def run_simulation(
     *,
     base: Path,
     out: Path | None,
+    parent: WarmParent | None,
     insecure_noise_seed: int | None,
     allow_private_bounds: bool,
     console: Console,
+    noiseless: bool = False,
 ) -> Path:
     """Start the owners here, train over real sockets, evaluate; returns the run folder.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      out: A new run folder.
+      parent: What forks the owners; None for owners in this process, without sockets and ledgers.
+      insecure_noise_seed: Repeatable noise that protects nobody.
+      allow_private_bounds: Whether owners serve a map fitted on their records.
+      console: Where to print.
+      noiseless: Whether the run without noise is made even where it is long.
 
     Raises:
       CoprivError: Bad input, or an owner that does not start.
     """
-    public = prepare_public_side(settings, base=base)
-    shards = read_shards(settings, public, base=base)
+    stages = Stages(console)
+    public = prepare_public_side(settings, base=base, heard=stages)
+    feature_map = public.feature_map
+    tables = [owner_table(settings, o, feature_map, base=base) for o in settings.owners]
+    named = zip(tables, settings.owners, strict=True)
+    shards = [feature_map.apply(table, where=entry.name) for table, entry in named]
+    records = sum(map(len, shards))
+    stages(f"read {records:,} records of {len(shards)} owners")
     folder = create_run_folder(out, name=settings.name)
     write_features(folder / "features.json", public.feature_map)
     with simulated_owners(
@@ -135,6 +170,7 @@ def run_simulation(
         shards,
         base=base,
         folder=folder,
+        parent=parent,
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     ) as connections:
@@ -145,23 +181,16 @@ def run_simulation(
             connections,
             base=base,
             console=console,
-            evaluate=evaluate_with(settings, public, shards),
+            evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
+            raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
+            stages=stages,
         )
     return folder
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
     """All owners' records on this machine, after the feature map."""
-    return [
-        public.feature_map.apply(
-            read_table(table_source(settings, entry, base=base), base=base), where=entry.name
-        )
-        for entry in settings.owners
-    ]
-
-
-# The trace and the outcome of a run -> what they come to, and psi after each communication.
-Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
+    return [read_owner(settings, entry, public.feature_map, base=base) for entry in settings.owners]
 
 
 def train_into(
@@ -173,8 +202,16 @@ def train_into(
     base: Path,
     console: Console,
     evaluate: Evaluate | None,
+    raw: tuple[Sequence[Records], Sequence[Vector]] | None = None,
+    stages: Stages | None = None,
 ) -> Summary:
-    """Train, and write everything the run leaves; returns its summary."""
+    """Train, and write everything the run leaves; returns its summary.
+
+    A simulation has ``evaluate``, and the owners' records and targets in raw units.
+
+    Raises:
+      StoppedError: Ctrl-C was typed; the sentence says how to go on.
+    """
     trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
     with ExitStack() as stack:
         journal = Journal(folder / "journal.sqlite")
@@ -182,45 +219,56 @@ def train_into(
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
         stack.enter_context(metrics.served(settings.network.metrics))
-        display = stack.enter_context(_Display(console, trace, metrics))
+        display = stack.enter_context(_Display(console, trace, metrics, stages))
         try:
             outcome = train(
                 settings,
                 public,
-                [
-                    owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics)
-                    for owner in connections.owners
-                ],
+                _timed(connections.owners, metrics),
                 journal=journal,
                 requests=connections.requests,
                 on_applied=display.applied,
                 on_started=display.started,
                 on_missed=metrics.missed.inc,
                 on_lines=display.watch,
+                on_enrolled=display.enrolled,
             )
         except UnreachableError as error:
             sentence = f"{error}; start them, then: copriv train --resume {folder}"
             raise UnreachableError(sentence) from None
+        except KeyboardInterrupt:
+            raise StoppedError(display.stopped(None if evaluate else folder)) from None
         study_id = journal.noted("study_id") or ""
     evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
-    summary = summarise(settings, outcome, study_id=study_id, evaluated=evaluated)
-    write_model(
-        folder / "model.json",
-        outcome.theta,
-        public.feature_map,
-        loss=outcome.plan.loss,
-        own=settings.learner.own,
+    summary = summarise(
+        outcome, study_id=study_id, evaluated=evaluated, in_memory=connections.in_memory
     )
+    model = model_of(outcome, public)
+    write_whole(folder / "model.json", model.to_json())
+    whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
+    summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
     _print_summary(summary, console)
+    _print_unclosed(outcome.unclosed, folder, console)
     return summary
+
+
+def _timed(owners: Sequence[Owner], metrics: LearnerMetrics) -> list[Owner]:
+    """The same owners, their answers timed."""
+    return [
+        owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics) for owner in owners
+    ]
 
 
 class _Display(ExitStack):
     """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
 
-    def __init__(self, console: Console, trace: Trace, metrics: LearnerMetrics) -> None:
+    def __init__(
+        self, console: Console, trace: Trace, metrics: LearnerMetrics, stages: Stages | None
+    ) -> None:
         super().__init__()
+        self._stages = stages or Stages(console)
+        self._k, self._horizon = 0, ""
         self._console = console
         self._trace = trace
         self._metrics = metrics
@@ -229,6 +277,11 @@ class _Display(ExitStack):
     def started(self, plan: Plan) -> None:
         """The horizon is known."""
         self._metrics.horizon.set(plan.horizon)
+        self._horizon = f"{plan.horizon:,}"
+        self._stages(f"planned {plan.horizon:,} communications of {len(plan.responses)} owners")
+        ways = told_ways(plan.decision, own=way_of(plan.settings))
+        if ways is not None:
+            self._console.print(ways, highlight=False)
         shown = progress(self._console, "training", total=plan.horizon)
         self._advance = self.enter_context(shown)
 
@@ -238,8 +291,22 @@ class _Display(ExitStack):
             self._advance.watch(lines)
         self._metrics.watch(lines)
 
+    def stopped(self, folder: Path | None) -> str:
+        """The sentence after Ctrl-C; a run in a folder can go on."""
+        go_on = (
+            "a simulation does not go on: start it again"
+            if folder is None
+            else f"`copriv train --resume {folder}` goes on"
+        )
+        return f"stopped at communication {self._k:,} of {self._horizon or 'a run'}; {go_on}"
+
+    def enrolled(self) -> None:
+        """All owners have agreed."""
+        self._stages("enrolled the owners")
+
     def applied(self, communication: Applied) -> None:
         """One more communication."""
+        self._k = communication.k
         self._trace.append(communication)
         self._metrics.ticks.set(communication.k)
         if self._advance is not None:
@@ -247,10 +314,9 @@ class _Display(ExitStack):
 
 
 def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
-    """The trace, the pictures, the page and, last, the summary."""
-    table = trace.table(psi)
-    table.to_parquet(folder / "trace.parquet", index=False)
-    _draw(folder, summary, table, trace.names)
+    """The trace, the pages and, last, the summary."""
+    trace.table(psi).to_parquet(folder / "trace.parquet", index=False)
+    write_card(folder, summary)
     write_report(folder, summary)
     # Last: a folder with a summary is a finished run.
     write_json(folder / "summary.json", summary.as_json())
@@ -267,50 +333,29 @@ def report_run(folder: Path, *, console: Console) -> Path:
     return write_report(folder, summary)
 
 
+def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Path:
+    """Print several finished runs beside each other, and write a page of them.
+
+    Raises:
+      InputError: A folder holds no finished run, or the page cannot be written.
+    """
+    runs = {str(folder): read_summary(folder) for folder in folders}
+    console.print(comparison_table(runs))
+    console.print(verdict(runs), highlight=False)
+    return write_comparison(runs, out)
+
+
 def _print_summary(summary: Summary, console: Console) -> None:
     console.print(owners_table(summary))
     for sentence in sentences(summary):
         console.print(sentence, highlight=False)
 
 
-def _draw(folder: Path, summary: Summary, trace: pd.DataFrame, names: Sequence[str]) -> None:
-    """The pictures, if matplotlib is installed."""
-    try:
-        from learner.results.plots import plot_relative_fitness, plot_ticks  # noqa: PLC0415
-    except ModuleNotFoundError:
-        return
-    plot_ticks(trace, names, folder / "ticks.png")
-    if summary.is_evaluated:
-        alone = [(owner.name, owner.relative_fitness_alone or 0.0) for owner in summary.owners]
-        plot_relative_fitness(trace, alone, folder / "relative_fitness.png")
-
-
-def evaluate_with(
-    settings: StudySettings, public: PublicSide, shards: Sequence[Records]
-) -> Evaluate:
-    """What a simulation compares a run with: the best model of the union of the records."""
-    return lambda trace, outcome: _evaluate(settings, public, shards, trace=trace, outcome=outcome)
-
-
-def _evaluate(
-    settings: StudySettings,
-    public: PublicSide,
-    shards: Sequence[Records],
-    *,
-    trace: Trace,
-    outcome: Outcome,
-) -> tuple[Evaluated, Vector]:
-    """Compare with the best model of the union of the records: only in a simulation."""
-    evaluation = Evaluation(shards=shards, problem=problem_of(settings, outcome.plan.loss))
-    psi = evaluation.relative_fitness(trace.central_models(outcome.theta.size))
-    noiseless = noiseless_model(
-        settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
-    )
-    evaluated = Evaluated(
-        fitness=evaluation.fitness(outcome.theta),
-        fitness_optimal=evaluation.fitness_optimal,
-        relative_fitness=float(evaluation.relative_fitness(outcome.theta[None, :])[0]),
-        relative_fitness_noiseless=float(evaluation.relative_fitness(noiseless[None, :])[0]),
-        relative_fitness_alone=tuple(evaluation.relative_fitness_alone.tolist()),
-    )
-    return evaluated, psi
+def _print_unclosed(names: Sequence[str], folder: Path, console: Console) -> None:
+    """Who still holds what it did not spend."""
+    if names:
+        console.print(
+            f"{', '.join(names)}: away at the end, so what was not spent stays reserved there; "
+            f"when back: copriv close {folder}",
+            highlight=False,
+        )

@@ -265,7 +265,7 @@ class AttachedOwner:
         self._raise_fault()
         if reply is None:
             stream.end()
-            raise UnreachableError(f"owner {self._name} did not answer in time")
+            raise UnreachableError(f"owner {self._name} did not answer in time; read its log")
         return reply
 
     def _raise_fault(self) -> None:

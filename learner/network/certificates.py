@@ -22,7 +22,7 @@ from common.errors import InputError
 from common.files import write_whole
 from common.tls import Role, role_uri
 
-__all__ = ["Issued", "Party", "make_certificates"]
+__all__ = ["CA_FOLDER", "Issued", "Party", "make_certificates", "sign_request"]
 
 CA_FOLDER = "ca"
 # A daily job renews in time, and no run of a few days meets an expired certificate.
@@ -108,6 +108,21 @@ def make_certificates(
         ) from None
 
 
+def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, days: int) -> bytes:
+    """A party's certificate for a key that it keeps to itself, PEM.
+
+    Raises:
+      InputError: There is no CA in ``out``, or it has expired.
+    """
+    if not (out / CA_FOLDER / "key.pem").exists():
+        raise InputError(f"{out / CA_FOLDER}: there is no CA; copriv invite makes it")
+    try:
+        authority = _authority(out / CA_FOLDER, study="", days=days)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    return _pem(_certificate(party, key, authority, days=days))
+
+
 def _authority(folder: Path, *, study: str, days: int) -> _Authority:
     """The CA of the folder; made at the first call."""
     if not (folder / "key.pem").exists():
@@ -115,7 +130,7 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         name = _name(f"copriv CA of {study}"[:64])
         usage = _key_usage(signs_certificates=True)
         certificate = (
-            _builder(name, name, key, days=days)
+            _builder(name, name, key.public_key(), days=days)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
             .sign(key, hashes.SHA256())
@@ -165,6 +180,17 @@ def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certi
 
 def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x509.Certificate:
     key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate(party, key.public_key(), authority, days=days)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
+    write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
+    return certificate
+
+
+def _certificate(
+    party: Party, key: ec.EllipticCurvePublicKey, authority: _Authority, *, days: int
+) -> x509.Certificate:
+    """A party's certificate for a key of its own."""
     builder = (
         _builder(_name(party.name), authority.certificate.subject, key, days=days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -176,11 +202,7 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
             critical=False,
         )
     )
-    certificate = builder.sign(authority.key, hashes.SHA256())
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
-    write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
-    return certificate
+    return builder.sign(authority.key, hashes.SHA256())
 
 
 def _purposes(party: Party) -> list[x509.ObjectIdentifier]:
@@ -211,18 +233,18 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -9,17 +10,17 @@ from pathlib import Path
 
 from common.errors import InputError
 from common.features import FeatureMap
-from common.tables import read_table
 from common.terms import Records
 from common.tls import Identity, Side, load_identity, refuse_plain_text
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.listening import ListeningLearner
-from learner.network.processes import owner_processes, table_source
+from learner.network.processes import owner_processes, read_owner
 from learner.network.tokens import check_token_route, load_token
+from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
 from learner.training.initiative import Requests
-from learner.training.memory_owner import LocalShard
+from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 
 __all__ = ["Connections", "remote_owners", "simulated_owners"]
@@ -27,10 +28,14 @@ __all__ = ["Connections", "remote_owners", "simulated_owners"]
 
 @dataclass(frozen=True)
 class Connections:
-    """The owners in the order of the settings, and where their requests arrive, if they ask."""
+    """The owners in the order of the settings, and where their requests arrive, if they ask.
+
+    Those ``in_memory`` are objects of this process.
+    """
 
     owners: Sequence[Owner]
     requests: Requests | None = None
+    in_memory: bool = False
 
 
 @contextmanager
@@ -87,16 +92,21 @@ def simulated_owners(
     *,
     base: Path,
     folder: Path,
+    parent: WarmParent | None,
     insecure_noise_seed: int | None,
     allow_private_bounds: bool,
 ) -> Iterator[Connections]:
     """Owners as processes on this machine, except the one that is the learner.
 
-    With the owners' initiative they bind no port, and come to ours.
+    They are forks of ``parent``; without one they are objects of this process. With the owners'
+    initiative they bind no port, and come to ours.
 
     Raises:
       InputError: An owner did not start.
     """
+    if parent is None:
+        yield _memory_owners(settings, shards, insecure_noise_seed=insecure_noise_seed)
+        return
     own, deadline = settings.learner.own, settings.network.deadline
     with ExitStack() as stack:
         learner = None
@@ -108,6 +118,7 @@ def simulated_owners(
                 settings,
                 base=base,
                 run_folder=folder,
+                parent=parent,
                 insecure_noise_seed=insecure_noise_seed,
                 allow_private_bounds=allow_private_bounds,
                 learner=f"127.0.0.1:{learner.port}" if learner else None,
@@ -125,6 +136,34 @@ def simulated_owners(
                 for entry, shard in zip(settings.owners, shards, strict=True)
             ]
         )
+
+
+def _memory_owners(
+    settings: StudySettings, shards: Sequence[Records], *, insecure_noise_seed: int | None
+) -> Connections:
+    """Owners as objects of this process: the mathematics of owners, no sockets and no ledgers.
+
+    Their noise comes from a seed, drawn where none is given, and protects nobody. With equal seeds
+    they answer as processes do, bit for bit.
+
+    Raises:
+      InputError: Owners begin, which takes a line that they open.
+    """
+    if settings.algorithm.initiative == "owner":
+        raise InputError(
+            '--in-memory: with algorithm.initiative = "owner" owners come over sockets; leave out '
+            "--in-memory, or set another initiative"
+        )
+    first = secrets.randbits(32) if insecure_noise_seed is None else insecure_noise_seed
+    return Connections(
+        [
+            LocalShard(entry.name, shard)
+            if entry.name == settings.learner.own
+            else MemoryOwner(entry.name, shard, seed=first + index)
+            for index, (entry, shard) in enumerate(zip(settings.owners, shards, strict=True))
+        ],
+        in_memory=True,
+    )
 
 
 def _identity(settings: StudySettings, base: Path, *, side: Side) -> Identity | None:
@@ -159,8 +198,7 @@ def _owner(
 ) -> Owner:
     """One owner at its address, or the learner's own shard."""
     if entry.name == settings.learner.own:
-        table = read_table(table_source(settings, entry, base=base), base=base)
-        return LocalShard(entry.name, feature_map.apply(table, where=entry.name))
+        return LocalShard(entry.name, read_owner(settings, entry, feature_map, base=base))
     if entry.address is None:
         raise InputError(
             f"owners: {entry.name} has no address; give address = HOST:PORT, "

@@ -14,8 +14,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
 from common.channels import open_channel
-from common.diagnosis import Cause, why_unreachable
-from common.errors import CoprivError, MalformedError, UnreachableError, UntrustedError
+from common.diagnosis import Cause, identify, why_unreachable
+from common.errors import CoprivError, InputError, MalformedError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
@@ -25,19 +25,29 @@ from common.wire import (
     RECONNECT_OPTIONS,
     error_of,
     retry_after,
+    said_with,
     token_metadata,
+    too_large,
 )
+from learner.training.claims import check_description
 
 __all__ = ["GrpcOwner"]
 
 T = TypeVar("T")
 
+SMALLER = "train a smaller model, or let its operator raise policy.max_features and max_map_bytes"
 DIAGNOSIS_SECONDS = 3.0
+# TCP and TLS need several round trips of a slow line.
+HANDSHAKE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 
 
 class GrpcOwner:
     """One owner behind an address.
+
+    Guarantees:
+      * Nobody is described or enrolled under the owner's name but whose certificate is the
+        owner's, or, in plain text, who says that it is this owner.
 
     Args:
       name: The owner's name in the study.
@@ -72,7 +82,12 @@ class GrpcOwner:
         return self._name
 
     def describe(self) -> OwnerDescription:
-        """What the owner is and what it would agree to."""
+        """What the owner is and what it would agree to.
+
+        Raises:
+          InputError: The certificate there is another owner's.
+        """
+        self._check_certificate()
         request = pb.DescribeRequest()
         return self._call(
             lambda: codec.description_from_pb(self._reply("Describe", request)), diagnose=True
@@ -82,7 +97,13 @@ class GrpcOwner:
         """Agree on a study; the same terms again return the same enrolment.
 
         Does not wait for an owner that is not there: the caller tries again.
+
+        Raises:
+          InputError: It is another owner.
         """
+        if self._identity is None:
+            check_description(self.describe(), name=self._name)
+        self._check_certificate()
         request = codec.terms_to_pb(terms)
         return self._call(
             lambda: codec.enrollment_from_pb(self._reply("Enroll", request)), diagnose=True
@@ -107,6 +128,27 @@ class GrpcOwner:
         self._ending.set()
         self._drop_stream()
         self._channel.close()
+
+    def _check_certificate(self) -> None:
+        """Refuse whoever has another owner's certificate.
+
+        Only who has enrolled can answer, so it is enough to look before each enrolment.
+        """
+        if self._identity is None:
+            return
+        peer = identify(
+            self._address,
+            self._identity,
+            far="owner",
+            name=self._name,
+            timeout=min(self._deadline, HANDSHAKE_SECONDS),
+        )
+        if peer.name != self._name:
+            raise InputError(
+                f"{self._who}: the certificate there is that of {printable(peer.name, 80)!r}; "
+                "give each owner its own address in the study, and each machine the files that "
+                "were made for its owner"
+            )
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""
@@ -173,8 +215,11 @@ class GrpcOwner:
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
         """The owner's status as one of our errors."""
+        oversized = too_large(error.code(), error.details())
+        if oversized is not None:
+            return self._named(MalformedError, f"{oversized}; {SMALLER}")
         kind = error_of(error.code())
-        detail = printable(error.details())
+        detail = said_with(error.code(), error.details())
         if kind is UnreachableError and not busy:
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import tomli_w
 
+from common.config import with_absolute_paths
 from common.errors import InputError, OwnerFailedError
+from common.features import FeatureMap, with_target
 from common.files import write_whole
-from common.tables import TableSource
+from common.tables import TableSource, placed, read_table
+from common.terms import Records
+from learner.network.warm_parent import StartedOwner, WarmParent
 from learner.planning.sections import OwnerEntry
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, has_table
 
-__all__ = ["OwnerProcess", "owner_processes", "table_source"]
+__all__ = ["OwnerProcess", "owner_processes", "owner_table", "read_owner", "table_source"]
 
 STOP_SECONDS = 10.0
 START_LINE = "serving on port "
@@ -33,7 +35,7 @@ class OwnerProcess:
     """A running owner on this machine; port 0 means that it binds none."""
 
     name: str
-    process: subprocess.Popen[str]
+    process: StartedOwner
     port: int
     folder: Path
 
@@ -44,18 +46,47 @@ class OwnerProcess:
 
 
 def table_source(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> TableSource:
-    """An owner's table with an absolute path.
+    """An owner's table, with absolute paths.
 
     Raises:
       InputError: The study names no table for it.
     """
-    source = entry.data or TableSource()
-    path = source.path or settings.data.path
-    if path is None:
+    if not has_table(settings, entry):
+        raise InputError(
+            f"owners: {entry.name} has its table elsewhere; to play it here, give data = "
+            "{ path = ... } there"
+        )
+    source = placed(entry.data or TableSource(), settings.data)
+    if source.path is None and source.database is None:
         raise InputError(
             f"owners: {entry.name} has no table; give data.path, or data = {{ path = ... }} there"
         )
-    return source.model_copy(update={"path": (base / path).resolve()})
+    return with_absolute_paths(source, base)
+
+
+def read_owner(
+    settings: StudySettings, entry: OwnerEntry, feature_map: FeatureMap, *, base: Path
+) -> Records:
+    """The records of an owner whose table is here, under the feature map.
+
+    Raises:
+      InputError: The table cannot be used, or records have no target and are not left out.
+    """
+    return feature_map.apply(owner_table(settings, entry, feature_map, base=base), where=entry.name)
+
+
+def owner_table(
+    settings: StudySettings, entry: OwnerEntry, feature_map: FeatureMap, *, base: Path
+) -> pd.DataFrame:
+    """The raw records of an owner whose table is here, with the columns that the map needs.
+
+    Raises:
+      InputError: The table cannot be used, or records have no target and are not left out.
+    """
+    source = table_source(settings, entry, base=base)
+    raw = read_table(source, base=base, columns=feature_map.columns_needed)
+    keep = with_target(raw, feature_map, source.missing_target, where=entry.name)
+    return raw[keep].reset_index(drop=True)
 
 
 @contextmanager
@@ -64,6 +95,7 @@ def owner_processes(
     *,
     base: Path,
     run_folder: Path,
+    parent: WarmParent,
     insecure_noise_seed: int | None,
     allow_private_bounds: bool = False,
     learner: str | None = None,
@@ -71,7 +103,8 @@ def owner_processes(
 ) -> Iterator[Sequence[OwnerProcess]]:
     """Start every owner of the study, and stop them all at the end, whatever happens.
 
-    Each has its own folder in the run folder: settings, ledger, log. With the address of a
+    They are forks of a warm ``parent``, each a process with its own folder in the run folder:
+    settings, ledger, log. With the address of a
     ``learner`` they connect to it instead of serving at ports. Their lifetime budgets are for
     this number of ``studies``. An owner that is the learner gets no process.
 
@@ -100,7 +133,7 @@ def owner_processes(
             )
             seed = None if insecure_noise_seed is None else insecure_noise_seed + index
             process = _start(
-                folder, seed, learner=learner, allow_private_bounds=allow_private_bounds
+                parent, folder, seed, learner=learner, allow_private_bounds=allow_private_bounds
             )
             starting.append((entry.name, folder, process))
         yield [
@@ -148,31 +181,26 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
 
 
 def _start(
-    folder: Path, seed: int | None, *, learner: str | None, allow_private_bounds: bool
-) -> subprocess.Popen[str]:
+    parent: WarmParent,
+    folder: Path,
+    seed: int | None,
+    *,
+    learner: str | None,
+    allow_private_bounds: bool,
+) -> StartedOwner:
     """One owner process; it ends by itself when this process ends."""
     what = ["serve"] if learner is None else ["attach", "--learner", learner]
-    command = [sys.executable, "-m", "owner.cli", *what, "owner.toml", "--with-parent"]
+    arguments = [*what, "owner.toml", "--with-parent"]
     if seed is not None:
-        command += ["--insecure-noise-seed", str(seed)]
+        arguments += ["--insecure-noise-seed", str(seed)]
     if allow_private_bounds:
-        command.append("--allow-private-bounds")
-    environment: Mapping[str, str] = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with (folder / "owner.log").open("a", encoding="utf-8") as log:
-        return subprocess.Popen(  # noqa: S603
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        arguments.append("--allow-private-bounds")
+    return parent.start(arguments, folder=folder.absolute(), log=folder / "owner.log")
 
 
-def _port(name: str, process: subprocess.Popen[str], folder: Path, learner: str | None) -> int:
+def _port(name: str, process: StartedOwner, folder: Path, learner: str | None) -> int:
     """Wait for the line with the port, 0 for none; an owner that ends instead has logged why."""
-    line = process.stdout.readline() if process.stdout else ""
+    line = process.stdout.readline()
     if learner is not None and line.startswith(ATTACH_LINE):
         return 0
     if line.startswith(START_LINE):
@@ -184,17 +212,9 @@ def _port(name: str, process: subprocess.Popen[str], folder: Path, learner: str 
     raise kind(f"owner {name} did not start: {sentence}")
 
 
-def _stop(processes: Sequence[subprocess.Popen[str]]) -> None:
+def _stop(processes: Sequence[StartedOwner]) -> None:
     """Ask all to drain, wait, and end those that do not."""
     for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
     for process in processes:
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+        process.stop(STOP_SECONDS)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from common.errors import InputError
+from common.files import read_secret
 from common.tls import is_loopback
 
 __all__ = ["check_token_route", "load_token"]
@@ -29,17 +30,10 @@ def load_token(
     >>> load_token("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
     's3cret'
     """
-    kind, _, name = where.partition(":")
-    if kind == "env":
-        token = environment.get(name, "").strip()
-    else:
-        try:
-            token = (base / name).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise InputError(f"{setting} = {where!r}: the file cannot be read") from None
-    if not token or not token.isascii() or not token.isprintable():
+    token = read_secret(where, base=base, setting=setting, environment=environment)
+    if not token.isascii():
         raise InputError(
-            f"{setting} = {where!r}: expected one line of printable characters there; "
+            f"{setting} = {where!r}: expected one line of letters, digits and signs there; "
             "ask the owner for your token"
         )
     return token

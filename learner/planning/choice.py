@@ -32,9 +32,8 @@ from learner.algorithms.clocks import LEAST_TICKS
 from learner.simulated import stability
 from learner.simulated.candidates import Designs, relative_fitness_of
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import play_owners
 from learner.simulated.studies import Proposal
-from learner.simulated.world import World
+from learner.simulated.world import World, middle
 
 __all__ = ["HORIZONS", "Choice", "Given", "choose"]
 
@@ -49,9 +48,8 @@ LARGEST_ROUND = 8.0
 SHORTEST_WAY = 0.1
 WIDE, CLOSE = 1.8 ** np.arange(-1.0, 2.0), 1.35 ** np.arange(-1.0, 2.0)
 CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
-# All comparisons together take a second or two: more ticks are simulated by fewer and longer
-# steps, and so many records play an owner.
-TICKS, PLAYED, WORLDS = 1000, 200, 6
+# All comparisons together take a second or two: more ticks are simulated by fewer and longer steps.
+TICKS = 1000
 # Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
 # many times the runs, down from so many ticks.
 COARSE, MIDDLE, FINE = 1, 2, 4
@@ -99,7 +97,7 @@ def choose(
     given: Given,
     *,
     bound: float,
-    known: Sequence[int | None] = (),
+    worlds: Sequence[World],
 ) -> Choice:
     """The best (T, C, step) where the settings leave them open; equal arguments choose equally.
 
@@ -109,9 +107,9 @@ def choose(
       public: The public records in groups.
       given: What is open.
       bound: The domain's bound Xi on one record's gradient.
-      known: The group of public records that each owner is known to be.
+      worlds: Where candidates are compared.
     """
-    search = _Search(proposal, public, known, bound)
+    search = _Search(proposal, public, worlds, bound)
     horizon, clips = given.horizon, search.clips if given.chooses_clip else [given.clip]
     if horizon is None:
         grid = [
@@ -151,12 +149,13 @@ class _Search:
         self,
         proposal: Proposal,
         public: PublicGroups,
-        known: Sequence[int | None],
+        worlds: Sequence[World],
         bound: float,
     ) -> None:
         self._proposal, self._public = proposal, public
-        self._known, self._bound = known, bound
+        self._worlds, self._bound = worlds, bound
         self._is_asynchronous = isinstance(proposal.algorithm, Asynchronous)
+        self._start = getattr(proposal.algorithm, "start", None)
         self._reaches: dict[float | None, float] = {}
 
     def _reach(self, clip: float | None) -> float:
@@ -181,7 +180,8 @@ class _Search:
     def clips(self) -> list[float | None]:
         """Clips from the typical gradient of the public records up to the domain's bound."""
         x, y = self._public.records.features, self._public.records.targets
-        norms = np.abs(self._public.problem.loss.slopes(np.zeros(len(y)), y))
+        start = np.zeros(len(y)) if self._start is None else x @ self._start
+        norms = np.abs(self._public.problem.loss.slopes(start, y))
         norms = norms * np.abs(x).sum(axis=1)
         low = max(float(np.quantile(norms, 0.25)), 1e-3 * self._bound)
         return list(np.geomspace(min(low, self._bound), self._bound, CLIPS))
@@ -200,7 +200,9 @@ class _Search:
         if given is not None:
             return [given]
         ticks = self._ticks(horizon)
-        kept = STEPS if not self._is_asynchronous else STEPS[STEPS * ticks >= SHORTEST_WAY]
+        # From a model that is good already, hardly moving is a choice too.
+        shortest = SHORTEST_WAY if self._start is None else 0.0
+        kept = STEPS if not self._is_asynchronous else STEPS[STEPS * ticks >= shortest]
         return list(self.largest_step(horizon, clip) * (kept if kept.size else np.ones(1)))
 
     def largest_step(self, horizon: int, clip: float | None) -> float:
@@ -240,27 +242,8 @@ class _Search:
                 runs=runs * int(np.clip(FEW_TICKS // horizon, 1, MORE_RUNS)),
                 rng=rng,
             )
-            # Between the mean, which one world that is far off decides, and the middle, which
-            # tells nothing of ticks that come unluckily.
-            middle = np.mean(np.sqrt(np.maximum(psi.mean(axis=2), 0.0)), axis=1) ** 2
-            means += zip(middle.tolist(), same, strict=True)
+            means += [(middle(own), point) for own, point in zip(psi, same, strict=True)]
         return means
-
-    @cached_property
-    def _worlds(self) -> Sequence[World]:
-        """The worlds of all comparisons."""
-        rng = np.random.default_rng(CHOICE_SEED)
-        return [
-            play_owners(
-                self._public,
-                self._proposal.num_records,
-                known=self._known,
-                assumes_difference=True,
-                played=PLAYED,
-                rng=rng,
-            )
-            for _ in range(WORLDS)
-        ]
 
     def _ticks(self, horizon: int) -> int:
         """Simulated ticks: enough for everyone to be asked."""

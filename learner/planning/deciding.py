@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from common.errors import InputError
-from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import LEAST_TICKS, slots_of
-from learner.algorithms.moments import SecondMoments
-from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.choice import HORIZONS, Given, choose
-from learner.planning.plan import Decision, Plan, clocks_of, is_scheduled, kind_of
-from learner.planning.proposal import attendance_of, outline, problem_of, propose
+from learner.algorithms.table import Simulated
+from learner.planning.decision import Decision, Expected
+from learner.planning.design import decided, left_open, require_records
+from learner.planning.ground import FORECAST_SEED, Ground
+from learner.planning.plan import algorithm_of
+from learner.planning.proposal import attendance_of, problem_of, propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
-from learner.planning.roles import clock_rates, epsilons_of, groups_of
+from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
+from learner.planning.ways import as_way, best_way, resolved, way_of, ways_of
 from learner.simulated.groups import PublicGroups
-from learner.simulated.stability import largest_stable_step
-from learner.simulated.studies import Proposal
-from learner.simulated.twin import Forecast, forecast
+from learner.simulated.twin import Forecast, deal, forecast
+from learner.simulated.world import World
 
-__all__ = ["decide", "decide_quietly", "expect", "left_open"]
+__all__ = ["decide", "decide_quietly", "expect"]
 
-# A schedule is held in memory.
-LONGEST_SCHEDULE = 1_000_000
-FORECAST_SEED = 0
+# Ways that ask every owner once; to decide them takes no simulated ticks.
+AT_ONCE = ("moments", "newton")
 
 
 def decide(
@@ -36,7 +32,9 @@ def decide(
 ) -> Decision:
     """What the settings leave to "auto"; numbers that are given stay.
 
-    What was chosen comes with the forecast that ``copriv forecast`` prints for the study.
+    Where the algorithm is left open, every way of learning is decided and forecast, and the best
+    is taken. Where it is not, and the profile is the recommended one, what is told at once is
+    forecast beside it. All comes with the forecasts that ``copriv forecast`` prints.
 
     Args:
       settings: The study.
@@ -47,60 +45,84 @@ def decide(
     Raises:
       InputError: Something is left to "auto" and there are no public records, or too few.
     """
-    decision = decide_quietly(settings, public, num_records=num_records, seed=seed)
-    if not left_open(settings):
+    ground = Ground(settings=settings, public=public, num_records=tuple(num_records), seed=seed)
+    if settings.algorithm.name == AUTO:
+        require_records(public, "algorithm.name")
+        return _best_of(ground, {way: as_way(settings, way) for way in _ways(settings, ground)})
+    decision = decided(settings, ground)
+    compares = (
+        settings.profile == "recommended"
+        and ground.can_forecast
+        and _is_simulated(settings, ground, decision)
+    )
+    if not (compares or left_open(settings)):
         return decision
-    expected = expect(settings, public, decision, seed=seed).expected
-    return replace(decision, forecast=expected)
+    own = way_of(settings)
+    found = {own: _expected(settings, ground, decision)}
+    if compares:
+        others = {way: as_way(settings, way) for way in _ways(settings, ground) if way in AT_ONCE}
+        for way, other in others.items():
+            if way != own:
+                found[way] = _expected(other, ground, decided(other, ground))
+    return _with_forecasts(decision, own, found)
+
+
+def _ways(settings: StudySettings, ground: Ground) -> list[str]:
+    """The ways to compare: one step from a public model is no use where that is none."""
+    is_usable = ground.trusts_public_model
+    return [way for way in ways_of(settings) if is_usable or way != "newton"]
+
+
+def _is_simulated(settings: StudySettings, ground: Ground, decision: Decision) -> bool:
+    """Whether studies of the algorithm can be forecast."""
+    algorithm = algorithm_of(settings, ground.public.feature_map.num_features, decision)
+    return isinstance(algorithm, Simulated)
 
 
 def decide_quietly(
     settings: StudySettings, public: PublicSide, *, num_records: Sequence[int], seed: int
 ) -> Decision:
-    """:func:`decide` without the forecast of what was chosen."""
-    counts = tuple(num_records)
-    given = settings.algorithm
-    parameters = asdict(public.loss(settings.model))
-    if kind_of(settings).constant is None:
-        return Decision(
-            num_records=counts,
-            horizon=len(counts),
-            clip=None,
-            constant=0.0,
-            parameters=parameters,
-        )
-    fixed = Decision(
-        num_records=counts,
-        horizon=given.horizon if isinstance(given.horizon, int) else 0,
-        clip=settings.privacy.clip if isinstance(settings.privacy.clip, float) else None,
-        constant=given.constant or 0.0,
-        parameters=parameters,
-        asks_everyone=is_scheduled(settings),
+    """:func:`decide` without forecasts, but for those that choose the algorithm."""
+    if settings.algorithm.name == AUTO:
+        return decide(settings, public, num_records=num_records, seed=seed)
+    ground = Ground(settings=settings, public=public, num_records=tuple(num_records), seed=seed)
+    return decided(settings, ground)
+
+
+def _best_of(ground: Ground, ways: Mapping[str, StudySettings]) -> Decision:
+    """The best way by its forecast, which :func:`best_way` tells."""
+    designs = {way: decided(settings, ground) for way, settings in ways.items()}
+    found = {way: _expected(ways[way], ground, designs[way]) for way in ways}
+    expected = {way: its.expected for way, its in found.items()}
+    best = best_way(expected, trusts_public_model=ground.trusts_public_model)
+    return _with_forecasts(replace(designs[best], way=best), best, found)
+
+
+def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast]) -> Decision:
+    """The decision with what each way is expected to come to, and what is free."""
+    told = {}
+    for way, its in found.items():
+        low, high = its.interval()
+        told[way] = Expected(relative_fitness=its.expected, low=low, high=high)
+    return replace(
+        decision,
+        forecast=found[own].expected,
+        ways=told,
+        public=found[own].public,
+        alone=tuple(found[own].alone.tolist()),
     )
-    _check_schedule(settings, fixed.horizon)
-    is_open = left_open(settings)
-    if not is_open:
-        return fixed
-    if public.records is None:
-        raise InputError(
-            f'{is_open[0]} = "auto" needs public records; give features.public, or a NUMBER'
-        )
-    if len(public.records) == 0:
-        raise InputError('"auto": there are no public records to choose from; give numbers instead')
-    return _chosen(settings, public, fixed, seed=seed)
 
 
-def left_open(settings: StudySettings) -> list[str]:
-    """The keys that are left to "auto"."""
-    given = settings.algorithm
-    if kind_of(settings).constant is None:
-        return []
-    is_open = {
-        "algorithm.horizon": not isinstance(given.horizon, int),
-        "algorithm.step": not given.constant,
-        "privacy.clip": settings.privacy.clip == "auto",
-    }
-    return [key for key, value in is_open.items() if value]
+def _expected(settings: StudySettings, ground: Ground, decision: Decision) -> Forecast:
+    """What a study is expected to come to on its ground."""
+    return expect(
+        settings,
+        ground.public,
+        decision,
+        seed=ground.seed,
+        groups=ground.groups,
+        worlds=ground.forecast_worlds,
+    )
 
 
 def expect(
@@ -113,6 +135,7 @@ def expect(
     taking_part: Sequence[int] | None = None,
     known: Sequence[int | None] | None = None,
     groups: PublicGroups | None = None,
+    worlds: Sequence[World] | None = None,
 ) -> Forecast:
     """What a study is expected to come to.
 
@@ -126,7 +149,20 @@ def expect(
       taking_part: Which of these do; None for all.
       known: The groups of public records that all of these are known to be.
       groups: The public records in groups, where they were made before.
+      worlds: Where it is run, where they were dealt before.
     """
+    settings = resolved(settings, decision)
+    groups = groups or public_groups(public, problem_of(settings, public.loss(settings.model)))
+    if worlds is None:
+        worlds = deal(
+            groups,
+            np.array(num_records or decision.num_records, dtype=np.float64),
+            known=known_groups(public, settings) if known is None else known,
+            worlds=settings.forecast.worlds,
+            rng=np.random.default_rng(FORECAST_SEED),
+        )
+    if taking_part is not None:
+        worlds = [world.only(taking_part) for world in worlds]
     return forecast(
         propose(
             settings,
@@ -135,109 +171,8 @@ def expect(
             seed=seed,
             attendance=attendance_of(settings),
         ),
-        groups or public_groups(public, problem_of(settings, public.loss(settings.model))),
-        num_records=np.array(num_records or decision.num_records, dtype=np.float64),
-        taking_part=taking_part,
-        known=known_groups(public, settings) if known is None else known,
+        groups,
+        worlds,
         runs=settings.forecast.runs,
-        worlds=settings.forecast.worlds,
-        rng=np.random.default_rng(FORECAST_SEED),
+        rng=np.random.default_rng([FORECAST_SEED, 1]),
     )
-
-
-def _chosen(settings: StudySettings, public: PublicSide, fixed: Decision, *, seed: int) -> Decision:
-    """The open numbers, by simulation on the public records."""
-    unit = _unit(settings, public, fixed)
-    algorithm = unit.algorithm
-    assert not isinstance(algorithm, SecondMoments)  # noqa: S101 (they leave nothing open)
-    problem = problem_of(settings, public.loss(settings.model))
-    choice = choose(
-        unit,
-        public_groups(public, problem),
-        Given(
-            horizon=fixed.horizon or None,
-            clip=fixed.clip,
-            chooses_clip=settings.privacy.clip == "auto",
-            step=fixed.constant * step_of_unit(algorithm, fixed.horizon) or None,
-            shortest=_shortest(settings, fixed, seed=seed),
-        ),
-        bound=problem.gradient_bound(public.feature_map.domain),
-        known=known_groups(public, settings),
-    )
-    unit_step = step_of_unit(algorithm, choice.horizon)
-    chosen = replace(
-        fixed,
-        horizon=choice.horizon,
-        clip=choice.clip,
-        constant=fixed.constant or choice.step / unit_step,
-    )
-    if not isinstance(algorithm, Asynchronous):
-        return chosen
-    limit = _largest_stable(settings, public, chosen, seed=seed) / unit_step
-    constant = fixed.constant or min(chosen.constant, limit)
-    return replace(chosen, constant=constant, largest_stable=limit)
-
-
-def _unit(settings: StudySettings, public: PublicSide, fixed: Decision) -> Proposal:
-    """The study with what is open at 1: horizon, step, and the bound of the noise."""
-    counts = np.array(fixed.num_records, dtype=np.float64)
-    return outline(
-        settings,
-        public.feature_map,
-        replace(fixed, horizon=1, clip=None, constant=1.0),
-        2.0 / (counts * epsilons_of(settings)),
-        attendance=attendance_of(settings),
-    )
-
-
-def _shortest(settings: StudySettings, fixed: Decision, *, seed: int) -> int:
-    """The shortest horizon that asks everyone."""
-    groups = groups_of(settings)
-    if not kind_of(settings).is_schedulable:
-        return 1
-    if is_scheduled(settings) or settings.algorithm.initiative != "learner":
-        return LEAST_TICKS * len(groups)
-    ticks = islice(clocks_of(settings, fixed.num_records, seed=seed), HORIZONS[-1])
-    slots = slots_of(ticks, groups)
-    first = [int(np.argmax(slots == slot)) + 1 for slot in np.unique(slots)]
-    return max(LEAST_TICKS * len(groups), *first)
-
-
-def _largest_stable(
-    settings: StudySettings, public: PublicSide, chosen: Decision, *, seed: int
-) -> float:
-    """The largest stable step on the schedule that will run."""
-    assert public.records is not None  # noqa: S101 (decide has looked)
-    p = public.feature_map.num_features
-    algorithm = Plan(settings=settings, num_features=p, decision=chosen, seed=seed).algorithm
-    assert isinstance(algorithm, Asynchronous)  # noqa: S101 (the only one with a largest step)
-    if algorithm.counted:
-        known = clock_rates(settings, chosen.num_records)
-        algorithm = replace(algorithm, counted=False, frequency=known)
-    problem = problem_of(settings, public.loss(settings.model))
-    return largest_stable_step(
-        algorithm,
-        public.records,
-        loss=problem.loss,
-        counts=public_groups(public, problem).unclipped(chosen.clip),
-    )
-
-
-def step_of_unit(
-    unit: Asynchronous | SynchronousAverage | SynchronousDescent, horizon: int
-) -> float:
-    """The step that a constant of 1 makes: of a local copy, or of the first round."""
-    if isinstance(unit, Asynchronous):
-        return replace(unit, horizon=horizon, rho=1.0).alpha if horizon else 0.0
-    if isinstance(unit, SynchronousDescent):
-        return 1.0 / horizon**2 if horizon else 0.0
-    return 1.0
-
-
-def _check_schedule(settings: StudySettings, horizon: int) -> None:
-    """Refuse a schedule that cannot be held."""
-    if is_scheduled(settings) and horizon > LONGEST_SCHEDULE:
-        raise InputError(
-            f'privacy.split = "schedule" draws the ticks ahead, at most {LONGEST_SCHEDULE:,}; '
-            'give a shorter horizon or split = "horizon"'
-        )

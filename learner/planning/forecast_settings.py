@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -28,6 +29,15 @@ class ForecastSettings(Settings):
       runs: Simulated runs.
       worlds: How often public records are dealt to owners anew.
     """
+
+    EXAMPLES = MappingProxyType(
+        {
+            "group_column": "county",
+            "groups": {"mount-sinai": "Manhattan"},
+            "records": {"mount-sinai": 5000},
+            "availability_of": {"mount-sinai": 0.9},
+        }
+    )
 
     group_column: str | None = None
     groups: dict[str, str | int] = Field(default_factory=dict)

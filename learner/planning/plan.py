@@ -7,9 +7,8 @@ on with what it began with.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -28,51 +27,18 @@ from learner.algorithms.clocks import (
     scheduled_frequency,
 )
 from learner.algorithms.protocol import Algorithm
-from learner.algorithms.table import ALGORITHMS, Kind, Setup
+from learner.algorithms.table import ALGORITHMS, NO_KEYS, Kind, Setup
+from learner.planning.decision import Decision
 from learner.planning.roles import clock_rates, frequency_of, groups_of
 from learner.planning.settings import StudySettings
 
-__all__ = ["Decision", "Plan", "algorithm_of", "clocks_of", "is_scheduled", "kind_of"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """The numbers that a plan needs beside the settings.
-
-    Args:
-      num_records: Each owner's n_i, as it described itself.
-      horizon: The number T of communications or rounds; N for moments.
-      clip: The clip C, or None for the domain's bound.
-      constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
-      parameters: The loss's parameters by name; none for most losses.
-      forecast: Forecast relative fitness of what was chosen; None where nothing was.
-      largest_stable: The constant of the largest stable step; None where no step was chosen.
-      asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
-    """
-
-    num_records: tuple[int, ...]
-    horizon: int
-    clip: float | None
-    constant: float
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    forecast: float | None = None
-    largest_stable: float | None = None
-    asks_everyone: bool = False
-
-    def to_json(self) -> str:
-        """The decision as text, for the journal.
-
-        >>> made = Decision(num_records=(3, 4), horizon=9, clip=None, constant=0.1)
-        >>> Decision.from_json(made.to_json()) == made
-        True
-        """
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Decision:
-        """The decision of :meth:`to_json`."""
-        values = json.loads(text)
-        return cls(**values | {"num_records": tuple(values["num_records"])})
+__all__ = [
+    "Plan",
+    "algorithm_of",
+    "clocks_of",
+    "is_scheduled",
+    "kind_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +104,20 @@ class Plan:
                 feature_map=feature_map_text,
                 horizon=self.horizon,
                 responses=responses,
-                epsilon=entry.epsilon or settings.privacy.epsilon,
+                epsilon=settings.for_training(entry),
                 clip=self.decision.clip,
                 kappa=settings.privacy.kappa,
                 release=self._kind.release.name,
+                curvature_scale=self._curvature_scale,
             )
             for entry, responses in zip(settings.owners, self.responses, strict=True)
         ]
+
+    @property
+    def _curvature_scale(self) -> float | None:
+        """The factor of the curvature in what owners tell; None where they do not."""
+        around = self.decision.around
+        return None if around is None else around.curvature_scale or None
 
     def _clocks(self) -> PoissonClocks:
         return clocks_of(self.settings, self.decision.num_records, seed=self.seed)
@@ -170,8 +143,8 @@ def is_scheduled(settings: StudySettings) -> bool:
 
 
 def kind_of(settings: StudySettings) -> Kind:
-    """What the algorithm that the settings name says about itself."""
-    return ALGORITHMS[settings.algorithm.name]
+    """What the algorithm that the settings name says about itself; nothing of one left open."""
+    return ALGORITHMS.get(settings.algorithm.name, NO_KEYS)
 
 
 def algorithm_of(settings: StudySettings, num_features: int, decision: Decision) -> Algorithm[Any]:
@@ -182,6 +155,8 @@ def algorithm_of(settings: StudySettings, num_features: int, decision: Decision)
 def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Setup:
     counts = np.array(decision.num_records, dtype=np.float64)
     given, groups = settings.algorithm, groups_of(settings)
+    start = None if decision.start is None else np.array(decision.start)
+    noted = decision.around
     return Setup(
         weights=counts / counts.sum(),
         num_features=num_features,
@@ -194,6 +169,10 @@ def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Se
         frequency=frequency_of(settings, decision.num_records),
         counted=given.correction == "counted",
         tail_average=given.average == "tail",
+        start=start,
+        around=None if noted is None or start is None else noted.around(start),
+        curvature_scale=0.0 if noted is None else noted.curvature_scale,
+        scales=np.array(decision.scales) if decision.scales else None,
     )
 
 

@@ -15,14 +15,16 @@ from common.privacy import plan_noise
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
 from learner.algorithms.table import simulated
-from learner.planning.plan import Decision, Plan, algorithm_of, is_scheduled
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan, algorithm_of, is_scheduled
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
+from learner.planning.ways import resolved
 from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
 from learner.simulated.studies import Proposal
 
-__all__ = ["attendance_of", "outline", "problem_of", "propose"]
+__all__ = ["attendance_of", "outline", "problem_of", "propose", "unit_scales"]
 
 
 # Longer sequences of ticks are drawn anew instead of kept.
@@ -65,6 +67,7 @@ def propose(
     Raises:
       ValueError: The noise would be too large to be drawn.
     """
+    settings = resolved(settings, decision)
     plan = Plan(
         settings=settings,
         num_features=feature_map.num_features,
@@ -72,7 +75,7 @@ def propose(
         seed=seed,
     )
     proposal = outline(
-        settings, feature_map, decision, _unit_scales(plan, feature_map), attendance=attendance
+        settings, feature_map, decision, unit_scales(plan, feature_map), attendance=attendance
     )
     known = settings.seed is not None and settings.algorithm.initiative == "learner"
     if not (known and isinstance(proposal.algorithm, Asynchronous)):
@@ -87,7 +90,7 @@ def outline(
     settings: StudySettings,
     feature_map: FeatureMap,
     decision: Decision,
-    unit_scales: Vector,
+    units: Vector,
     *,
     attendance: Attendance = ALWAYS,
 ) -> Proposal:
@@ -102,7 +105,7 @@ def outline(
     return Proposal(
         algorithm=algorithm,
         num_records=np.array(num_records, dtype=np.float64),
-        unit_scales=unit_scales,
+        unit_scales=units,
         clip=decision.clip,
         split="schedule" if scheduled else "horizon",
         rates=rates,
@@ -111,7 +114,7 @@ def outline(
     )
 
 
-def _unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
+def unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
     """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard."""
     units = [
         plan_noise(replace(terms, responses=1), feature_map.domain, num_records=n_i).noise_scale

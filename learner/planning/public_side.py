@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,13 @@ import pandas as pd
 from common.arrays import Labels, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError, PrivacyLeakWarning
-from common.features import FeatureMap, load_feature_map
+from common.features import FeatureMap, load_feature_map, with_target
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.map_fitting import fit_feature_map
-from common.tables import TableSource, count_shared_rows, read_table
+from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
 from learner.planning.sections import ModelSettings
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 
@@ -36,12 +36,14 @@ class PublicSide:
       records: Its public records under this map, or None.
       labels: The group of each public record, shape (n,), -1 for none; None where they have none.
       known: The group that owners are known to be, by name.
+      raw_targets: The public records' targets in raw units, or classes -1 and +1, shape (n,).
     """
 
     feature_map: FeatureMap
     records: Records | None
     labels: Labels | None = None
     known: Mapping[str, int] = field(default_factory=dict)
+    raw_targets: Vector | None = None
 
     def loss(self, model: ModelSettings) -> Loss:
         """The loss that a study learns with; parameters left to "auto" follow the public records.
@@ -87,8 +89,15 @@ def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | Non
     return tuple(public.known.get(entry.name) for entry in settings.owners)
 
 
-def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
+def prepare_public_side(
+    settings: StudySettings, *, base: Path, heard: Callable[[str], None] = lambda what: None
+) -> PublicSide:
     """Read or fit the feature map, and map the public records.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      heard: Called with what is done: the reading, then the fitting.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -96,8 +105,9 @@ def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
     features = settings.features
     table, private = None, False
     if features.public is not None:
-        table = read_table(features.public, base=base, default_path=settings.data.path)
+        table = read_table(features.public, base=base, default=settings.data)
         private = _warn_of_private_rows(settings, base=base)
+        heard(f"read {len(table):,} public records of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
     elif table is not None:
@@ -115,9 +125,18 @@ def prepare_public_side(settings: StudySettings, *, base: Path) -> PublicSide:
             f"{feature_map.target_name!r}: {' and '.join(classes)} need features.positive, the "
             "others none"
         )
+    if table is not None and features.public is not None:
+        missing = placed(features.public, settings.data).missing_target
+        table = table[with_target(table, feature_map, missing, where="the public records")]
+        table = table.reset_index(drop=True)
     records = None if table is None else feature_map.apply(table, where="the public records")
+    done = "read a feature map of" if features.map is not None else "fitted a feature map of"
+    heard(f"{done} {feature_map.num_features} features")
     labels, known = _groups(settings, table)
-    return PublicSide(feature_map=feature_map, records=records, labels=labels, known=known)
+    targets = None if table is None else feature_map.target.raw(table[feature_map.target_name])
+    return PublicSide(
+        feature_map=feature_map, records=records, labels=labels, known=known, raw_targets=targets
+    )
 
 
 def _groups(
@@ -144,24 +163,25 @@ def _groups(
     for entry in settings.owners:
         given = settings.forecast.groups.get(entry.name)
         value = given if given is not None or entry.data is None else entry.data.where.get(column)
-        key = None if value is None else category_key(value)
+        key = category_key(value) if isinstance(value, str | int | float) else None
         if key is not None and key in names:
             known[entry.name] = names.index(key)
         elif given is not None:
-            raise InputError(f"forecast.groups: no public record is of group {given!r}")
+            raise InputError(
+                f"forecast.groups: no public record is of group {given!r}; name another"
+            )
     return codes.astype(np.intp), known
 
 
 def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
     """Whether the public records are also an owner's, as far as this study file can tell."""
     public = settings.features.public
-    owners = [entry for entry in settings.owners if entry.data or not entry.address]
-    default = settings.data.path
-    owners = [entry for entry in owners if default or (entry.data and entry.data.path)]
+    default = settings.data
+    owners = [entry for entry in settings.owners if has_table(settings, entry)]
     if public is None:
         return False
     sources = [entry.data or TableSource() for entry in owners]
-    shared = count_shared_rows(public, sources, base=base, default_path=default)
+    shared = count_shared_rows(public, sources, base=base, default=default)
     for entry, count in zip(owners, shared, strict=True):
         if count:
             warnings.warn(
@@ -176,5 +196,5 @@ def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
 
 def _public_source(settings: StudySettings) -> str:
     public = settings.features.public
-    path = (public.path if public else None) or settings.data.path
-    return path.name if path else ""
+    source = placed(public or TableSource(), settings.data)
+    return source.path.name if source.path else source.database or ""

@@ -57,11 +57,9 @@ def own_index(settings: StudySettings) -> int | None:
 
 
 def epsilons_of(settings: StudySettings) -> Vector:
-    """Each owner's epsilon_i/kappa, infinite for the learner's own shard, shape (N,)."""
+    """What the training has of each epsilon_i/kappa, infinite for the learner's own, shape (N,)."""
     kappa = settings.privacy.kappa
-    epsilons = np.array(
-        [float((entry.epsilon or settings.privacy.epsilon) / kappa) for entry in settings.owners]
-    )
+    epsilons = np.array([float(settings.for_training(entry) / kappa) for entry in settings.owners])
     own = own_index(settings)
     if own is not None:
         epsilons[own] = np.inf

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -13,10 +12,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
 from common.losses import LOSSES, PARAMETERS
 from common.names import Name
-from common.tables import TableSource
-from learner.algorithms.table import ALGORITHMS, OPTIONAL_KEYS
+from common.suggestions import did_you_mean
+from common.tables import TablePlace, TableSource
+from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
+from learner.planning.privacy_settings import PROMISED, amount
 
 __all__ = [
+    "AUTO",
     "AlgorithmName",
     "AlgorithmSettings",
     "Clocks",
@@ -27,7 +29,6 @@ __all__ = [
     "ModelSettings",
     "NetworkSettings",
     "OwnerEntry",
-    "PrivacySettings",
     "Profile",
     "filled",
     "is_owner_requested",
@@ -38,12 +39,19 @@ Profile = Literal["published", "recommended"]
 Initiative = Literal["learner", "broadcast", "owner"]
 Correction = Literal["none", "rates", "counted"]
 Clocks = Literal["given", "records"]
+Start = Literal["public", "zero"]
+
+# The algorithm that is forecast to be best.
+AUTO = "auto"
+# A smaller share of epsilon is of no use.
+SMALLEST_SHARE = 0.001
 
 
 def _algorithm(name: str) -> str:
-    """The name of an algorithm as it is."""
-    if name not in ALGORITHMS:
-        raise ValueError(f"expected one of {', '.join(ALGORITHMS)}")
+    """The name of an algorithm as it is, or "auto"."""
+    names = (*ALGORITHMS, AUTO)
+    if name not in names:
+        raise ValueError(f"expected one of {', '.join(names)}{did_you_mean(name, names)}")
     return name
 
 
@@ -58,20 +66,18 @@ def _horizon(value: object) -> object:
     raise ValueError('expected a whole number from 1 to 1e9, or "auto"')
 
 
-def _amount(value: object) -> object:
-    """A positive number, "auto" or nothing; one sentence for all else."""
+def _share(value: object) -> object:
+    """A share of epsilon or "auto"; one sentence for all else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or value == "auto":
+    if value == "auto":
         return value
-    if is_number and 0 < float(str(value)) < math.inf:
+    if is_number and SMALLEST_SHARE <= float(str(value)) <= 1 - SMALLEST_SHARE:
         return float(str(value))
-    raise ValueError('expected a finite number greater than 0, or "auto"')
+    raise ValueError(f'expected a number from {SMALLEST_SHARE} to {1 - SMALLEST_SHARE}, or "auto"')
 
 
-class DataSettings(Settings):
-    """The table that owners and public records are cut from, unless they name their own."""
-
-    path: Path | None = None
+class DataSettings(TablePlace):
+    """The table that public records, and owners played here, are cut from unless they name one."""
 
 
 class ModelSettings(Settings):
@@ -85,8 +91,10 @@ class ModelSettings(Settings):
       theta_max: Half the side of the box of admissible models, L-infinity norm.
     """
 
+    EXAMPLES = MappingProxyType({"delta": "auto", "theta_max": 0.5})
+
     loss: LossName = "squared"
-    delta: Annotated[float | Literal["auto"] | None, BeforeValidator(_amount)] = None
+    delta: Annotated[float | Literal["auto"] | None, BeforeValidator(amount)] = None
     regularisation: Positive = 1e-5
     theta_max: Positive
 
@@ -108,16 +116,19 @@ class AlgorithmSettings(Settings):
 
     Args:
       name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
-        (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), or moments (each
-        owner releases its noisy second moments once; squared loss only).
+        (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
+        owner tells its noisy second moments once; squared loss only), newton (each owner tells
+        curvature and gradient at the public model once; needs public records), or auto (the one
+        of these that is forecast to be best), which a study of the recommended profile is that has
+        public records and says nothing of ticks.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
         records. Moments need one visit for each owner and no horizon.
       rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
       initial_step: The step c1 of the first round of synchronous-2.
       step: "auto" takes the step from the public records; give either it or a number.
       rule: For asynchronous the factor in (7), "printed" (N-1)/N or "corrected" 1/2; for
-        synchronous-1 "printed" leaves out the projection and "corrected" projects. None is
-        printed for the one and corrected for the other.
+        synchronous-1 "printed" leaves out the projection and "corrected" projects. Without
+        it, printed for the one and corrected for the other.
       average: Whether the result is the last central model or the mean over the last half of
         the ticks, which costs no privacy.
       time_scale: Real seconds for one unit of virtual time; 0 does not wait.
@@ -126,10 +137,26 @@ class AlgorithmSettings(Settings):
       interval: Virtual time between offers, 1 if not given.
       clocks: Whether clocks tick at the rates "given" with the owners, or in proportion to their
         "records" n_i.
+      start: Where all models begin: at the model of the "public" records, or at "zero" as in the
+        papers. For moments, what the noise is taken back to; "zero" solves them as they come. The
+        recommended profile begins at the public model, but with classes at zero.
+      curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
+        from the public records.
       correction: Remark 4 for owners that answer more or less often: "none", by the known
         "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
         while the run goes.
     """
+
+    EXAMPLES = MappingProxyType(
+        {
+            "horizon": "auto",
+            "rho": 1.0,
+            "initial_step": 0.1,
+            "step": "auto",
+            "rule": "corrected",
+            "interval": 1.0,
+        }
+    )
 
     name: AlgorithmName = "asynchronous"
     horizon: Annotated[int | Literal["auto"] | None, BeforeValidator(_horizon)] = None
@@ -143,11 +170,13 @@ class AlgorithmSettings(Settings):
     interval: Positive | None = None
     clocks: Clocks = "given"
     correction: Correction = "none"
+    start: Start = "zero"
+    curvature_share: Annotated[float | Literal["auto"], BeforeValidator(_share)] = "auto"
 
     @model_validator(mode="after")
     def _keys_of_the_algorithm(self) -> AlgorithmSettings:
         """Each algorithm has the keys that it uses, and no others."""
-        kind = ALGORITHMS[self.name]
+        kind = ALGORITHMS.get(self.name, NO_KEYS)
         for key, field in type(self).model_fields.items():
             is_foreign = key in OPTIONAL_KEYS and key not in kind.keys
             if is_foreign and getattr(self, key) != field.default:
@@ -165,7 +194,7 @@ class AlgorithmSettings(Settings):
     @property
     def constant(self) -> float | None:
         """The step's constant, by the algorithm's own key, where it is given."""
-        key = ALGORITHMS[self.name].constant
+        key = ALGORITHMS.get(self.name, NO_KEYS).constant
         return None if key is None else getattr(self, key)
 
 
@@ -179,32 +208,6 @@ def not_its_key(key: str, name: str) -> str:
     return f"{key} belongs to {' and '.join(having)}, not to {name}; remove it"
 
 
-class PrivacySettings(Settings):
-    """What owners are asked to spend.
-
-    Args:
-      epsilon: Each owner's budget for the whole study, unless its own entry says otherwise.
-      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down.
-      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records.
-      split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
-        clocks ahead and promises each owner exactly its own number of ticks.
-      kappa: In how many shards one record may be.
-    """
-
-    epsilon: Epsilon
-    sensitivity: Literal["domain", "clip"] = "domain"
-    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(_amount)] = None
-    split: Literal["horizon", "schedule"] = "horizon"
-    kappa: Annotated[int, Field(ge=1)] = 1
-
-    @model_validator(mode="after")
-    def _clip_when_clipping(self) -> PrivacySettings:
-        """A clip exactly when it is used."""
-        if (self.sensitivity == "clip") != (self.clip is not None):
-            raise ValueError('expected clip = NUMBER or "auto" together with sensitivity = "clip"')
-        return self
-
-
 class NetworkSettings(Settings):
     """How long the learner waits.
 
@@ -212,11 +215,15 @@ class NetworkSettings(Settings):
       deadline: Seconds that one answer may take.
       patience: Seconds without any owner's answer after which the run stops; as long it waits at
         the start for an owner that is not there yet.
-      token: Where the learner's token is, "file:PATH" or "env:NAME"; None sends none.
+      token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
+
+    EXAMPLES = MappingProxyType(
+        {"token": "file:bank.token", "listen": "0.0.0.0:50060", "metrics": "127.0.0.1:9464"}
+    )
 
     deadline: Positive = 30.0
     patience: Positive = 60.0
@@ -240,6 +247,16 @@ class OwnerEntry(Settings):
         own setting.
     """
 
+    EXAMPLES = MappingProxyType(
+        {
+            "name": "mount-sinai",
+            "address": "ehr.example:50051",
+            "data": {"rows": ":-5000", "where": {"hospital": "Mount Sinai"}},
+            "epsilon": 1,
+            "token": "env:SINAI_TOKEN",
+        }
+    )
+
     name: Name
     address: Address | None = None
     data: TableSource | None = None
@@ -259,12 +276,19 @@ class LearnerSettings(Settings):
         owners see what the learner's records did to them, and nothing hides these records there.
     """
 
+    EXAMPLES = MappingProxyType({"own": "mount-sinai"})
+
     own: str | None = None
     shows_model: bool = False
 
 
 def filled(
-    algorithm: Mapping[str, Any], privacy: Mapping[str, Any], *, own_rates: bool = False
+    algorithm: Mapping[str, Any],
+    privacy: Mapping[str, Any],
+    *,
+    own_rates: bool = False,
+    has_public: bool = False,
+    has_classes: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sections ``algorithm`` and ``privacy`` with what is recommended where they are silent.
 
@@ -272,7 +296,11 @@ def filled(
       algorithm: The section as it is given.
       privacy: The section as it is given.
       own_rates: Whether an owner's clock has a rate of its own, which then stays.
+      has_public: Whether there are public records.
+      has_classes: Whether the loss is for classes.
 
+    >>> filled({}, {"epsilon": 1}, has_public=True)
+    ({'name': 'auto'}, {'epsilon': 1})
     >>> filled({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
     ... # doctest: +NORMALIZE_WHITESPACE
     ({'horizon': 50, 'average': 'last', 'step': 'auto', 'correction': 'counted',
@@ -280,17 +308,34 @@ def filled(
      {'epsilon': 1, 'sensitivity': 'domain', 'split': 'schedule'})
     """
     given, asked = dict(algorithm), dict(privacy)
+    if has_public and not own_rates and not _names_ticks(given, asked):
+        given["name"] = "auto"
     kind = ALGORITHMS.get(str(given.get("name", "asynchronous")))
     if "clip" in asked:
         asked.setdefault("sensitivity", "clip")
-    if kind is None or kind.constant is None:
+    if kind is None:
+        return given, asked
+    if has_public and not has_classes and "start" in kind.uses:
+        given.setdefault("start", "public")
+    return _filled(kind, given, asked, own_rates=own_rates)
+
+
+def _filled(
+    kind: Kind,
+    given: dict[str, Any],
+    asked: dict[str, Any],
+    *,
+    own_rates: bool,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is recommended for an algorithm that is known."""
+    if kind.release.takes_clip and asked.get("sensitivity", "clip") == "clip":
+        asked["sensitivity"] = "clip"
+        asked.setdefault("clip", "auto")
+    if kind.constant is None:
         return given, asked
     if not {"rho", "initial_step", "step"} & set(given):
         given["step"] = "auto"
     given.setdefault("horizon", "auto")
-    if asked.get("sensitivity", "clip") == "clip":
-        asked["sensitivity"] = "clip"
-        asked.setdefault("clip", "auto")
     if "average" in kind.uses:
         given.setdefault("average", "tail")
     if kind.is_schedulable:
@@ -300,6 +345,11 @@ def filled(
             if given["correction"] != "none" and not own_rates:
                 given.setdefault("clocks", "records")
     return given, asked
+
+
+def _names_ticks(algorithm: Mapping[str, Any], privacy: Mapping[str, Any]) -> bool:
+    """Whether a study says anything of how ticks are made, so that it means them."""
+    return bool(set(algorithm) - {"time_scale"} or set(privacy) - PROMISED)
 
 
 def is_owner_requested(algorithm: Any) -> bool:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import Settings
+from common.config import VALIDATION_SHARE, Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
 from common.names import Name
 from common.tls import TlsSettings
-from learner.algorithms.table import ALGORITHMS
+from learner.algorithms.table import ALGORITHMS, NO_KEYS
 from learner.planning.forecast_settings import ForecastSettings
+from learner.planning.privacy_settings import PrivacySettings
 from learner.planning.sections import (
     AlgorithmSettings,
     DataSettings,
@@ -22,14 +25,13 @@ from learner.planning.sections import (
     ModelSettings,
     NetworkSettings,
     OwnerEntry,
-    PrivacySettings,
     Profile,
     filled,
     is_owner_requested,
     not_its_key,
 )
 
-__all__ = ["StudySettings", "check_roles", "with_own_rate"]
+__all__ = ["StudySettings", "check_roles", "has_table", "with_own_rate"]
 
 
 class StudySettings(Settings):
@@ -41,11 +43,21 @@ class StudySettings(Settings):
       seed: Seed of the clocks, which are public; without it a new one is drawn and recorded.
       profile: What fills the keys that are not given. "recommended": clip, horizon and step from
         the public records, the schedule's split, clocks by the records with Remark 4 as counted,
-        and the tail's average. "published": the papers' own choices, which are the domain's bound,
-        the horizon's split, clocks of rate one and no average.
+        the tail's average, and a tenth of epsilon for validation. "published": the papers' own
+        choices, which are the domain's bound, the horizon's split, clocks of rate one and no
+        average.
       groups: Owners by name that are asked at the same time and count as one larger owner.
       learner: For an owner that is the learner.
+      guard: Whether a study stops before any owner is asked when it is forecast to be no better
+        than the public model, or than most owners' own; by default in the recommended profile.
     """
+
+    EXAMPLES = MappingProxyType(
+        {"name": "spring", "seed": 1, "groups": [["mount-sinai", "montefiore"]], "guard": False}
+    )
+
+    FILE = "a STUDY.toml"
+    FOREIGN_KEYS = MappingProxyType({"policy": "an owner's file", "ledger": "an owner's file"})
 
     name: Name
     seed: Annotated[int, Field(ge=0)] | None = None
@@ -61,6 +73,7 @@ class StudySettings(Settings):
     owners: Annotated[tuple[OwnerEntry, ...], Field(min_length=1)]
     groups: tuple[tuple[str, ...], ...] = ()
     learner: LearnerSettings = LearnerSettings()
+    guard: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -75,16 +88,29 @@ class StudySettings(Settings):
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
-        algorithm, privacy = filled(*sections, own_rates=any(rate != 1 for rate in rates))
+        alone = not (table.get("groups") or _given(table.get("learner"), "own"))
+        loss = LOSSES.get(str(_given(table.get("model"), "loss")))
+        algorithm, privacy = filled(
+            *sections,
+            own_rates=any(rate != 1 for rate in rates),
+            has_public=_given(table.get("features"), "public") is not None and alone,
+            has_classes=loss is not None and loss.has_classes(),
+        )
+        privacy.setdefault("validation", VALIDATION_SHARE)
         return table | {"algorithm": algorithm, "privacy": privacy}
 
     @model_validator(mode="after")
     def _parts_agree(self) -> StudySettings:
         """What the algorithm needs of loss and privacy."""
         name = self.algorithm.name
-        release = ALGORITHMS[name].release
+        release = ALGORITHMS.get(name, NO_KEYS).release
         if release.quadratic_only and not LOSSES[self.model.loss].is_quadratic:
             raise ValueError(f'algorithm.name = "{name}" needs model.loss = "squared"')
+        if release.needs_curvature and LOSSES[self.model.loss].curvature is None:
+            raise ValueError(
+                f'algorithm.name = "{name}" needs a loss without kinks, not {self.model.loss}; '
+                'use "asynchronous"'
+            )
         if not release.takes_clip and self.privacy.clip is not None:
             raise ValueError(
                 f'privacy.sensitivity = "clip" does not go with algorithm.name = "{name}"; '
@@ -113,15 +139,51 @@ class StudySettings(Settings):
             raise ValueError(f"owners: the name {twice[0]!r} stands twice; give each its own")
         return self
 
+    def promised(self, entry: OwnerEntry) -> Fraction:
+        """All that an owner is asked to spend on the study: training and validation together."""
+        return entry.epsilon or self.privacy.epsilon
+
+    def for_training(self, entry: OwnerEntry) -> Fraction:
+        """What of it the training has."""
+        return self.promised(entry) * (1 - self.privacy.validation)
+
+    def for_validation(self, entry: OwnerEntry) -> Fraction:
+        """What of it is kept to tell how good the finished model is."""
+        return self.promised(entry) * self.privacy.validation
+
+    def with_validation(self, share: Fraction) -> StudySettings:
+        """The same study with another share of epsilon for validation."""
+        privacy = self.privacy.model_copy(update={"validation": share})
+        return self.model_copy(update={"privacy": privacy})
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the study stops where it is forecast to be worse than what is free."""
+        return self.profile == "recommended" if self.guard is None else self.guard
+
     @property
     def loss_has_classes(self) -> bool:
         """Whether targets must be -1 and +1."""
         return LOSSES[self.model.loss].has_classes()
 
 
+def _given(section: Any, key: str) -> Any:
+    """A key of a section, which is a table or has been read; None where it is not there."""
+    return section.get(key) if isinstance(section, Mapping) else getattr(section, key, None)
+
+
 def with_own_rate(settings: StudySettings) -> Sequence[str]:
     """Names of the owners whose clock has a rate of its own."""
     return [entry.name for entry in settings.owners if entry.clock_rate != 1]
+
+
+def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
+    """Whether an owner's records are here: never where it serves or comes from elsewhere.
+
+    The study's own table is the learner's, and stands in only for owners that are played here.
+    """
+    is_elsewhere = entry.address is not None or settings.network.listen is not None
+    return entry.data is not None or not is_elsewhere
 
 
 def check_roles(settings: StudySettings) -> None:
@@ -165,7 +227,7 @@ def _group_problems(settings: StudySettings) -> Sequence[str]:
 def _clock_problems(settings: StudySettings) -> Sequence[str]:
     given = settings.algorithm
     problems = []
-    if settings.groups and "groups" not in ALGORITHMS[given.name].uses:
+    if settings.groups and "groups" not in ALGORITHMS.get(given.name, NO_KEYS).uses:
         problems.append(not_its_key("groups", given.name))
     if settings.groups and given.initiative != "learner":
         problems.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
@@ -28,11 +27,13 @@ from common.terms import Records
 from learner.planning.deciding import decide_quietly
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
+from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
+from learner.planning.ways import WAYS, as_way, ways_of
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.studies import Proposal, run_study
-from learner.simulated.twin import Forecast, forecast
+from learner.simulated.twin import Forecast, deal, forecast
 from learner.simulated.world import World
 
 __all__ = [
@@ -47,15 +48,18 @@ __all__ = [
     "summarise",
 ]
 
-AlgorithmKind = Literal["published", "recommended", "synchronous-1", "synchronous-2", "moments"]
+AlgorithmKind = Literal["published", "ticks", "synchronous-1", "moments", "newton", "auto"]
 ALGORITHMS: tuple[AlgorithmKind, ...] = (
     "published",
-    "recommended",
+    "ticks",
     "synchronous-1",
-    "synchronous-2",
     "moments",
+    "newton",
+    "auto",
 )
 BAND = 0.2
+# A way of learning is the best if no other is better by more than this share.
+CLOSE = 0.1
 ROUNDS = 100
 
 
@@ -152,9 +156,9 @@ def draw_cases(
     """Studies of 2 to 11 owners, epsilon 0.1 to 100, every other one with unequal owners.
 
     Args:
-      families: Where the owners come from.
+      families: Where the owners come from; of one with fewer owners, all take part.
       per_family: Studies of each.
-      smallest: The fewest records of an owner.
+      smallest: The fewest records of an owner; one that has fewer takes part with all of them.
       rng: Source of the randomness.
     """
     for family in families:
@@ -165,12 +169,16 @@ def draw_cases(
             if family.is_one_table:
                 owners = names * N
                 shares = np.ones(N) if equal else np.exp(rng.uniform(-1.5, 1.5, N))
+                least = np.full(N, smallest)
                 sizes = np.floor(len(family.shards[names[0]]) * shares / shares.sum())
             else:
+                N = min(N, len(names))
                 owners = rng.permutation(names)[:N].tolist()
                 available = np.array([len(family.shards[name]) for name in owners])
+                least = np.minimum(available, smallest)
                 # One size for all when they are equal, else a fraction of each one's records.
-                kept = np.exp(np.log(smallest / available) * rng.random(1 if equal else N))
+                least = np.full(N, least.min()) if equal else least
+                kept = np.exp(np.log(least / available) * rng.random(1 if equal else N))
                 sizes = np.full(N, (available * kept).min()) if equal else available * kept
             level = rng.uniform(-1.0, 2.0)
             spread = np.zeros(N) if equal else rng.uniform(-0.5, 0.5, N)
@@ -178,7 +186,7 @@ def draw_cases(
             yield Case(
                 family=family.name,
                 owners=tuple(owners),
-                num_records=tuple(int(max(smallest, size)) for size in sizes),
+                num_records=tuple(np.maximum(least, sizes).astype(int).tolist()),
                 epsilon=tuple(float(e) for e in np.round(epsilon, 4)),
                 algorithm=ALGORITHMS[index % len(ALGORITHMS)],
                 seed=int(rng.integers(2**31)),
@@ -188,23 +196,24 @@ def draw_cases(
 def settings_of(family: Family, case: Case) -> StudySettings:
     """The case as a study."""
     algorithm: dict[str, object]
-    privacy: dict[str, object] = {"epsilon": 1}
+    # All of epsilon goes into the model, which is what is compared.
+    privacy: dict[str, object] = {"epsilon": 1, "validation": 0}
     match case.algorithm:
         case "published":
             algorithm = {"horizon": 1000, "step": "auto"}
-        case "recommended":
-            algorithm = {}
-        case "moments":
-            algorithm = {"name": "moments"}
-        case _:
+        case "synchronous-1":
             algorithm = {"name": case.algorithm, "horizon": ROUNDS, "step": "auto"}
+        case "auto":
+            algorithm = {"name": AUTO}
+        case _:
+            algorithm = WAYS[case.algorithm]
     return check_settings(
         StudySettings,
         {
             "name": "accuracy",
             "seed": case.seed,
-            "profile": "recommended" if case.algorithm == "recommended" else "published",
-            "features": {"map": "features.json"},
+            "profile": "recommended" if case.algorithm in {*WAYS, AUTO} else "published",
+            "features": {"map": "features.json", "public": {"path": "public.parquet"}},
             "model": {"regularisation": family.regularisation, "theta_max": family.theta_max},
             "algorithm": algorithm,
             "privacy": privacy,
@@ -231,17 +240,36 @@ def compare(
     decision = decide_quietly(settings, public, num_records=case.num_records, seed=case.seed)
     proposal = propose(settings, family.feature_map, decision, seed=case.seed)
     rng = np.random.default_rng(case.seed)
-    predicted = forecast(
-        proposal,
-        family.groups,
-        known=known,
-        runs=forecast_runs,
-        rng=rng,
-    )
+    sizes = np.array(case.num_records, dtype=np.float64)
+    worlds = deal(family.groups, sizes, known=known, rng=rng)
+    predicted = forecast(proposal, family.groups, worlds, runs=forecast_runs, rng=rng)
     world = World.of(family.records_of(case), family.problem)
-    models = run_study(proposal, world, runs=measured_runs, rng=rng)
-    psi = np.maximum(world.evaluation.relative_fitness(models), 0.0)
-    return _rows(case, proposal, predicted, float(psi.mean()), world.relative_fitness_alone)
+
+    def measured(which: Proposal) -> float:
+        models = run_study(which, world, runs=measured_runs, rng=rng)
+        return float(np.maximum(world.evaluation.relative_fitness(models), 0.0).mean())
+
+    rows = _rows(case, proposal, predicted, measured(proposal), world)
+    if decision.way is not None:
+        rows["way"] = decision.way
+        rows["picked_best"] = _is_best(settings, public, case, decision.way, measured)
+    return rows
+
+
+def _is_best(
+    settings: StudySettings,
+    public: PublicSide,
+    case: Case,
+    picked: str,
+    measured: Callable[[Proposal], float],
+) -> bool:
+    """Whether no other way of learning would have been better by more than ``CLOSE``."""
+    reached = {}
+    for way in ways_of(settings):
+        study = as_way(settings, way)
+        decision = decide_quietly(study, public, num_records=case.num_records, seed=case.seed)
+        reached[way] = measured(propose(study, public.feature_map, decision, seed=case.seed))
+    return reached[picked] <= min(reached.values()) * (1.0 + CLOSE)
 
 
 def _spread(records: Records, size: int) -> Records:
@@ -251,7 +279,9 @@ def _spread(records: Records, size: int) -> Records:
       InputError: It has fewer.
     """
     if len(records) < size:
-        raise InputError(f"accuracy: {size} records asked of an owner that has {len(records)}")
+        raise InputError(
+            f"accuracy: {size} records asked of an owner that has {len(records)}; take fewer"
+        )
     rows = np.arange(size) * len(records) // size
     return Records(features=records.features[rows], targets=records.targets[rows])
 
@@ -267,19 +297,27 @@ def overall(rows: pd.DataFrame) -> str:
     studies = rows.drop_duplicates("seed")
     error, clear = studies["error"].abs(), rows[rows["clear"]]
     right = (clear["forecast_gains"] == clear["measured_gains"]).mean()
-    return (
+    text = (
         f"{len(studies)} studies: median error {error.median():.3f}, "
         f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
         "verdicts right."
     )
+    if "picked_best" not in studies or not (chose := studies["picked_best"].dropna()).size:
+        return text
+    return f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}."
 
 
 def _rows(
-    case: Case, proposal: Proposal, predicted: Forecast, measured: float, alone: Vector
+    case: Case, proposal: Proposal, predicted: Forecast, measured: float, world: World
 ) -> pd.DataFrame:
     low, high = predicted.interval()
-    gains_measured = measured < alone
-    clear = np.abs(np.log(measured / alone)) > np.log1p(BAND)
+    alone = world.relative_fitness_alone
+    theta = predicted.theta_public[None, :]
+    public = float(world.evaluation.relative_fitness(theta)[0])
+    # What is free, and best of it: an owner gains where the common model is better.
+    free = np.minimum(alone, public)
+    gains_measured = measured < free
+    clear = np.abs(np.log(measured / free)) > np.log1p(BAND)
     return pd.DataFrame(
         {
             "family": case.family,
@@ -296,6 +334,8 @@ def _rows(
             "forecast_high": high,
             "measured_relative_fitness": measured,
             "error": np.log10(predicted.expected / measured),
+            "forecast_public": predicted.public,
+            "measured_public": public,
             "forecast_alone": predicted.alone,
             "measured_alone": alone,
             "forecast_gains": predicted.gains,

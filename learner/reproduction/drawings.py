@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from learner.reproduction.papers import Figure, Kind
+from learner.reproduction.papers import Data, Figure, Kind
 
 __all__ = ["draw"]
 
@@ -22,8 +22,16 @@ mpl.use("Agg")
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "copriv"
 
-PSI = r"relative fitness $\psi$"
-BLACK, MARKERS = "black", "os^Dv"
+PSI = r"relative fitness $\psi$ (0 is the best)"
+EPSILON, RECORDS = r"each owner's $\epsilon_i$", "each owner's records $n_i$"
+BLACK, GREY, MARKERS = "black", "0.4", "os^Dv"
+# Room beside the points of a line for what it is of, and between two such texts, in parts.
+LABEL_ROOM, LABEL_GAP = 0.36, 0.085
+DATA: dict[Data, str] = {
+    "loans": "interest rates of loans",
+    "hospitals": "lengths of hospital stays",
+    "cards": "frauds among card payments",
+}
 
 
 def draw(figure: Figure, numbers: pd.DataFrame, path: Path) -> None:
@@ -64,48 +72,83 @@ def _logarithmic(axis: Axes, x: str, y: str) -> None:
 def _plain_numbers(axis: Axis) -> None:
     """Ticks of a logarithmic axis as plain numbers, few enough to be read."""
     low, high = axis.get_view_interval()
-    digits = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0)
+    span = high / low
+    digits = (1.0,) if span > 100 else (1.0, 3.0) if span > 15 else (1.0, 2.0, 5.0)
     axis.set_major_locator(LogLocator(subs=digits))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
+def _title(figure: Figure, says: str, *more: str) -> str:
+    """The figure's name, what it shows and of which records, and how to read it."""
+    return "\n".join([f"{figure.name}: {says}, {DATA[figure.data]}", *more])
+
+
+def _label_starts(axis: Axes, starts: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write what each line is of at its left end, in its color, and no text over another.
+
+    Args:
+      axis: Logarithmic both ways, all its lines drawn.
+      starts: x, y, text and color of each.
+    """
+    low, high = np.log10(axis.get_xlim())
+    axis.set_xlim(10 ** (low - LABEL_ROOM * (high - low)), 10**high)
+    bottom, top = np.log10(axis.get_ylim())
+    gap = LABEL_GAP * (top - bottom)
+    starts = sorted(starts, key=lambda start: start[1])
+    heights = [float(np.log10(y)) for _, y, _, _ in starts]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + gap)
+    heights[-1] = min(heights[-1], top - gap / 2)
+    for i in reversed(range(len(heights) - 1)):
+        heights[i] = min(heights[i], heights[i + 1] - gap)
+    left = 10 ** (low - 0.02 * (high - low))
+    for (x, y, text, color), height in zip(starts, heights, strict=True):
+        axis.annotate(
+            text, (x, y), (left, 10**height), color=color, fontsize=7, ha="right", va="center",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.4},
+        )  # fmt: skip
+
+
 def _percentiles(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Quartiles against k, one panel for each budget."""
     budgets = numbers["epsilon"].unique()
-    canvas, axes = _canvas(len(budgets), wide=2.8)
+    canvas, axes = _canvas(len(budgets), wide=3.1, high=3.2)
     for axis, epsilon in zip(axes, budgets, strict=True):
         own = numbers[numbers["epsilon"] == epsilon]
-        axis.fill_between(own["k"], own["q25"], own["q75"], color="0.8", label="25 % to 75 %")
-        axis.semilogy(own["k"], own["median"], color=BLACK, label="median")
-        axis.set_title(rf"$\epsilon_i$ = {_short(epsilon)}", fontsize=10)
-        axis.set_xlabel("iteration k")
+        axis.fill_between(own["k"], own["q25"], own["q75"], color="0.8")
+        axis.semilogy(own["k"], own["median"], color=BLACK)
+        axis.set_title(rf"every owner's $\epsilon_i$ = {_short(epsilon)}", fontsize=9)
+        axis.set_xlabel("rounds k" if figure.synchronous else "ticks k")
         axis.set_ylim(numbers["q25"].min() / 2, numbers["q75"].max() * 2)
+        axis.grid(visible=True, alpha=0.3)
     axes[0].set_ylabel(PSI)
-    axes[0].legend(fontsize=7)
-    canvas.suptitle(f"{figure.name}: {figure.data}, N = {numbers['owners'].iloc[0]}", fontsize=10)
+    owners = numbers["owners"].iloc[0]
+    reading = f"line: the median of 100 runs of {owners} owners; grey: half of the runs"
+    canvas.suptitle(_title(figure, "how training goes", reading), fontsize=10)
     return canvas
 
 
 def _timing(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Which owner each tick belongs to."""
-    canvas, (axis,) = _canvas(1, wide=5.5, high=2.2)
+    canvas, (axis,) = _canvas(1, wide=5.5, high=2.5)
     shown = numbers.head(200)
     axis.plot(shown["k"], shown["owner"], "|", color=BLACK, markersize=5)
-    axis.set_xlabel("iteration k")
-    axis.set_ylabel(r"owner $i_k$")
+    axis.set_xlabel("ticks k")
+    axis.set_ylabel("owner")
     axis.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
-    axis.set_title(f"{figure.name}: {figure.data}, the first 200 ticks", fontsize=10)
+    axis.set_title(_title(figure, "who is asked at each of the first 200 ticks"), fontsize=10)
     return canvas
 
 
 def _surface(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Measured points over n and epsilon, and the fitted bound as a mesh."""
-    canvas = Canvas(figsize=(4.6, 3.8), layout="constrained")
+    canvas = Canvas(figsize=(5.4, 4.6), layout="constrained")
     axis = canvas.add_subplot(projection="3d")
     table = numbers.pivot_table(index="records", columns="epsilon", values="bound")
     x, y = np.meshgrid(np.log10(table.columns.to_numpy()), np.log10(table.index.to_numpy()))
     axis.view_init(elev=18, azim=40)
+    axis.set_box_aspect(None, zoom=0.88)
     axis.plot_wireframe(x, y, np.log10(table.to_numpy()), color="0.45", linewidth=0.8)
     axis.scatter(
         np.log10(numbers["epsilon"]),
@@ -114,13 +157,18 @@ def _surface(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         color=BLACK,
         s=9,
     )
-    axis.set_xlabel(r"$\log_{10} \epsilon_i$")
-    axis.set_ylabel(r"$\log_{10} n_i$")
-    axis.set_zlabel(r"$\log_{10} \psi$")
-    axis.set_title(
-        f"{figure.name}: {figure.data}\nmesh: fitted bound above what is left without noise",
-        fontsize=10,
-    )
+    for each, label in ((axis.xaxis, EPSILON), (axis.yaxis, RECORDS), (axis.zaxis, PSI)):
+        each.set_label_text(label, fontsize=8)
+        # Whole powers of ten, or too many for the space.
+        each.set_major_locator(MaxNLocator(4, steps=[1, 5, 10]))
+        each.set_major_formatter(
+            FuncFormatter(
+                lambda value, _: f"{10**value:,.2g}" if value < 2 else f"{10**value:,.0f}"
+            )
+        )
+        each.set_tick_params(labelsize=7)
+    reading = "points: measured; mesh: fitted bound above what is left without noise"
+    axis.set_title(_title(figure, "what privacy costs", reading), fontsize=10)
     return canvas
 
 
@@ -128,28 +176,30 @@ def _lines(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Measured markers and the fitted bound as lines."""
     axes_of = {"both": ("epsilon", "records"), "epsilon": ("epsilon",), "records": ("records",)}
     kinds = [axis for axis in axes_of[figure.axis] if numbers[axis].nunique() > 1]
-    canvas, axes = _canvas(len(kinds), wide=3.6)
-    names = {"epsilon": (r"$\epsilon_i$", "n_i"), "records": (r"$n_i$", r"\epsilon_i")}
+    canvas, axes = _canvas(len(kinds), wide=4.2 if len(kinds) > 1 else 5.6, high=3.6)
+    names = {"epsilon": (EPSILON, "n_i"), "records": (RECORDS, r"\epsilon_i")}
     for axis, along in zip(axes, kinds, strict=True):
         other = "records" if along == "epsilon" else "epsilon"
         values = sorted(numbers[other].unique())
+        starts: list[tuple[float, float, str, str]] = []
         for marker, value in zip(MARKERS, values[:: max(1, len(values) // 3)], strict=False):
             own = numbers[numbers[other] == value].sort_values(along)
+            axis.plot(own[along], own["relative_fitness"], marker, markersize=5)
+            axis.plot(own[along], own["bound"], color=GREY, linewidth=0.8)
             label = rf"${names[along][1]}$ = {_short(value)}"
-            axis.plot(own[along], own["relative_fitness"], marker, label=label, markersize=5)
-            axis.plot(own[along], own["bound"], color="0.4", linewidth=0.8)
+            first = own.iloc[0]
+            starts.append((first[along], first["relative_fitness"], label, f"C{len(starts)}"))
         _logarithmic(axis, names[along][0], PSI)
-        axis.legend(fontsize=7)
-    canvas.suptitle(
-        f"{figure.name}: {figure.data}\nlines: fitted bound above what is left without noise",
-        fontsize=10,
-    )
+        _label_starts(axis, starts)
+        _plain_numbers(axis.xaxis)
+    reading = "points: measured; lines: fitted bound above what is left without noise"
+    canvas.suptitle(_title(figure, "what privacy costs", reading), fontsize=10)
     return canvas
 
 
 def _value(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Together over N and epsilon, the region in which the first owner gains marked."""
-    canvas, (axis,) = _canvas(1, wide=4.8, high=3.4)
+    canvas, (axis,) = _canvas(1, wide=5.4, high=3.8)
     ratio = numbers.assign(ratio=np.log10(numbers["relative_fitness"] / numbers["alone"]))
     table = ratio.pivot_table(index="owners", columns="epsilon", values="ratio")
     span = float(np.abs(table.to_numpy()).max())
@@ -157,49 +207,56 @@ def _value(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         table.columns, table.index, table.to_numpy(), cmap="RdBu_r", vmin=-span, vmax=span
     )
     gaining = numbers[numbers["gains"]]
-    axis.plot(gaining["epsilon"], gaining["owners"], "k.", markersize=4, label="first owner gains")
+    axis.plot(gaining["epsilon"], gaining["owners"], "k.", markersize=4)
     axis.set_xscale("log")
     axis.set_yscale("log")
     _plain_numbers(axis.xaxis)
     _plain_numbers(axis.yaxis)
-    axis.set_xlabel(r"$\epsilon_i$")
+    axis.set_xlabel(EPSILON)
     axis.set_ylabel("owners N")
-    axis.legend(fontsize=7, loc="upper left")
-    canvas.colorbar(image, label=r"$\log_{10}$ together / alone")
-    axis.set_title(
-        f"{figure.name}: {figure.data}, n_i = {numbers['records'].iloc[0]:,}", fontsize=10
-    )
+    bar = canvas.colorbar(image, label=r"common model's $\psi$ / own model's $\psi$")
+    bar.ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 5, 10]))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{10**value:.3g}"))
+    records = f"{numbers['records'].iloc[0]:,}"
+    reading = f"dots: the first owner gains; each owner has {records} records"
+    axis.set_title(_title(figure, "when the first owner gains", reading), fontsize=10)
     return canvas
 
 
 def _hospitals(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Each hospital's own model over the common ones."""
-    canvas, (axis,) = _canvas(1, wide=5.0, high=3.4)
-    axis.plot(numbers["records"], numbers["alone"], "o", markersize=4, label="alone")
+    canvas, (axis,) = _canvas(1, wide=5.6, high=3.8)
+    axis.plot(numbers["records"], numbers["alone"], "o", markersize=4)
     columns = [name for name in numbers.columns if name.startswith("together_")]
     for column, style in zip(columns, ("-", "--", "-."), strict=False):
-        epsilon = column.removeprefix("together_")
-        label = rf"together, $\epsilon_i = {epsilon}$"
-        axis.axhline(numbers[column].iloc[0], color=BLACK, linestyle=style, label=label)
-    _logarithmic(axis, r"records $n_i$", PSI)
-    axis.legend(fontsize=7)
-    axis.set_title(f"{figure.name}: {len(numbers)} hospitals", fontsize=10)
+        value = float(numbers[column].iloc[0])
+        axis.axhline(value, color=BLACK, linestyle=style, linewidth=1)
+        label = rf"together, $\epsilon_i$ = {column.removeprefix('together_')}"
+        place = (1.0, value)
+        axis.annotate(label, place, (-2, 2), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
+    _logarithmic(axis, "records of a hospital", PSI)
+    reading = f"dots: the own models of {len(numbers)} hospitals; lines: the common models"
+    axis.set_title(_title(figure, "alone and together", reading), fontsize=10)
     return canvas
 
 
 def _scenarios(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Four panels: partners small or large, conservative or eager."""
-    canvas, axes = _canvas(4, wide=2.5)
+    canvas, axes = _canvas(4, wide=3.0, high=3.4)
+    low, high = numbers["relative_fitness"].min() / 2, numbers["relative_fitness"].max() * 2
     for axis, (number, own) in zip(axes, numbers.groupby("scenario"), strict=True):
+        starts: list[tuple[float, float, str, str]] = []
         for marker, (epsilon, line) in zip(MARKERS, own.groupby("epsilon"), strict=False):
-            axis.plot(
-                line["records"], line["relative_fitness"], f"{marker}-", markersize=4,
-                label=rf"$\epsilon_1 = {epsilon:g}$",
-            )  # fmt: skip
-        _logarithmic(axis, r"$n_1$", PSI if number == 1 else "")
-        axis.set_ylim(numbers["relative_fitness"].min() / 2, numbers["relative_fitness"].max() * 2)
-        partner = f"{own['partner_records'].iloc[0]:,} at {own['partner_epsilon'].iloc[0]:g}"
-        axis.set_title(f"partners {partner}", fontsize=9)
-    axes[0].legend(fontsize=7)
-    canvas.suptitle(f"{figure.name}: {figure.data}", fontsize=10)
+            axis.plot(line["records"], line["relative_fitness"], f"{marker}-", markersize=4)
+            first = line.iloc[0]
+            label = rf"$\epsilon_1$ = {epsilon:g}"
+            starts.append((first["records"], first["relative_fitness"], label, f"C{len(starts)}"))
+        _logarithmic(axis, "the first owner's records $n_1$", PSI if number == 1 else "")
+        axis.set_ylim(low, high)
+        _label_starts(axis, starts)
+        _plain_numbers(axis.xaxis)
+        records, epsilon = own["partner_records"].iloc[0], own["partner_epsilon"].iloc[0]
+        axis.set_title(rf"partners: {records:,} records, $\epsilon_i$ = {epsilon:g}", fontsize=9)
+    canvas.suptitle(_title(figure, "what the partners decide"), fontsize=10)
     return canvas

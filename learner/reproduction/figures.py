@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from learner.reproduction.laboratory import SEED, Lab, Laboratory
-from learner.reproduction.papers import Figure, Kind
+from learner.reproduction.laboratory import SEED, Lab
+from learner.reproduction.papers import Kind
 from learner.reproduction.shapes import Constants, fit_constants
 
-__all__ = ["figure_numbers"]
+__all__ = ["figure_numbers", "uses_grid"]
 
 BUDGETS = (1.0, 10.0, 100.0)
 PERCENTILE_RUNS = 100
@@ -23,14 +23,26 @@ HOSPITAL_BUDGETS = (0.1, 1.0, 10.0)
 FIRST_BUDGETS = (0.1, 1.0, 10.0)
 
 
-def figure_numbers(figure: Figure, laboratory: Laboratory) -> pd.DataFrame:
-    """The numbers of a figure, as its Parquet file holds them."""
-    lab = laboratory.lab(figure)
+def uses_grid(lab: Lab) -> bool:
+    """Whether a figure's numbers are made from those over n and epsilon."""
+    kind = lab.figure.kind
+    return kind == "surface" or (kind == "lines" and not lab.shards)
+
+
+def figure_numbers(lab: Lab, grid: pd.DataFrame | None) -> pd.DataFrame:
+    """The numbers of a figure, as its Parquet file holds them.
+
+    Args:
+      lab: Its lab.
+      grid: What :meth:`Lab.grid` has found, for a figure that uses it.
+    """
+    figure = lab.figure
+    over = pd.DataFrame() if grid is None else grid
     kinds: dict[Kind, Callable[[], pd.DataFrame]] = {
         "percentiles": lambda: _percentiles(lab),
         "timing": lambda: _timing(lab),
-        "surface": lambda: with_bound(laboratory.grid(figure)),
-        "lines": lambda: _lines(lab, laboratory),
+        "surface": lambda: with_bound(over),
+        "lines": lambda: _lines(lab, over),
         "value": lambda: _value(lab),
         "hospitals": lambda: _hospitals(lab),
         "scenarios": lambda: _scenarios(lab),
@@ -99,10 +111,10 @@ def with_bound(numbers: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _lines(lab: Lab, laboratory: Laboratory) -> pd.DataFrame:
+def _lines(lab: Lab, grid: pd.DataFrame) -> pd.DataFrame:
     """Cuts through the grid, or hospitals of their own sizes, with the bound."""
     if not lab.shards:
-        return with_bound(laboratory.grid(lab.figure))
+        return with_bound(grid)
     budgets = lab.budgets(7)
     constant = lab.step(lab.sizes, budgets[4])
     world = lab.world(lab.owners)

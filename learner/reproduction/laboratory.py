@@ -23,7 +23,7 @@ from common.config import check_settings
 from common.features import FeatureMap
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
-from learner.planning.plan import Decision
+from learner.planning.decision import Decision
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -225,7 +225,6 @@ class Laboratory:
         self._loans = cache(lambda: loan_family(files.path("loans")))
         self._hospitals = cache(lambda: hospital_family(files.path("facilities"), largest=1000))
         self._cards = cache(lambda: read_cards(files.path("cards")))
-        self._grids: dict[tuple[bool, Data], pd.DataFrame] = {}
 
     def lab(self, figure: Figure) -> Lab:
         """The lab of a figure."""
@@ -244,10 +243,3 @@ class Laboratory:
             table=table,
             shards=shards if figure.data == "hospitals" else {},
         )
-
-    def grid(self, figure: Figure) -> pd.DataFrame:
-        """Mean relative fitness over n and epsilon, three equal owners; computed once."""
-        key = (figure.synchronous, figure.data)
-        if key not in self._grids:
-            self._grids[key] = self.lab(figure).grid()
-        return self._grids[key]

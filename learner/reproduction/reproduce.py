@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +14,12 @@ from rich.table import Table
 
 from common.errors import InputError
 from learner.reproduction.documents import markdown_table, replace_section
-from learner.reproduction.figures import figure_numbers
-from learner.reproduction.laboratory import Laboratory
+from learner.reproduction.figures import figure_numbers, uses_grid
+from learner.reproduction.laboratory import Lab, Laboratory
 from learner.reproduction.papers import FIGURES, Figure
 from learner.reproduction.public_data import Files
 from learner.results.progress import progress
+from learner.simulated.sweeps import run_sweep
 
 __all__ = ["chosen_figures", "finding", "run_reproduction"]
 
@@ -69,6 +71,7 @@ def run_reproduction(
     out: Path,
     document: Path | None,
     console: Console,
+    cluster: str | None = None,
 ) -> pd.DataFrame:
     """Make figures: SVG and Parquet for each in ``out``; print what they show.
 
@@ -79,9 +82,11 @@ def run_reproduction(
       out: Where pictures and numbers go.
       document: A document whose section ``figures`` is written; None for none.
       console: Where to print.
+      cluster: Address of a Dask scheduler that computes all figures at once, or None.
 
     Raises:
-      InputError: A name is no figure, or the records that one needs are not given.
+      InputError: A name is no figure, the records that one needs are not given, the cluster is
+        not there, or a figure cannot be computed.
     """
     from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
 
@@ -91,8 +96,8 @@ def run_reproduction(
     laboratory = Laboratory(files)
     rows = []
     with progress(console, "figures", total=len(figures)) as advance:
-        for done, figure in enumerate(figures, start=1):
-            numbers = figure_numbers(figure, laboratory)
+        made = _all_numbers(figures, laboratory, cluster=cluster)
+        for done, (figure, numbers) in enumerate(made, start=1):
             numbers.to_parquet(out / f"{figure.name}.parquet", index=False)
             draw(figure, numbers, out / f"{figure.name}.svg")
             agrees, sentence = finding(figure, numbers)
@@ -113,6 +118,54 @@ def run_reproduction(
     if document is not None:
         replace_section(document, "figures", _section(table, document, out))
     return table
+
+
+def _all_numbers(
+    figures: Sequence[Figure], laboratory: Laboratory, *, cluster: str | None
+) -> Iterator[tuple[Figure, pd.DataFrame]]:
+    """The numbers of each figure: one after the other here, all at once on a cluster."""
+    grids: dict[str, pd.DataFrame] = {}
+    for part in [figures] if cluster else [[figure] for figure in figures]:
+        labs = [laboratory.lab(figure) for figure in part]
+        missing = {_grid_name(lab): (lab,) for lab in labs if uses_grid(lab)}
+        missing = {name: call for name, call in missing.items() if name not in grids}
+        grids |= _computed(_grid, missing, cluster=cluster)
+        calls = {lab.figure.name: (lab, grids.get(_grid_name(lab))) for lab in labs}
+        numbers = _computed(_numbers, calls, cluster=cluster)
+        yield from ((figure, numbers[figure.name]) for figure in part)
+
+
+def _grid_name(lab: Lab) -> str:
+    """Figures of one paper on the same data share a grid."""
+    return f"{'S' if lab.figure.synchronous else 'A'}-{lab.figure.data}"
+
+
+def _grid(lab: Lab) -> dict[str, Any]:
+    """The numbers over n and epsilon, as JSON holds them."""
+    return _columns(lab.grid())
+
+
+def _numbers(lab: Lab, grid: pd.DataFrame | None) -> dict[str, Any]:
+    """A figure's numbers, as JSON holds them."""
+    return _columns(figure_numbers(lab, grid))
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): table[name].tolist() for name in table}
+
+
+def _computed(
+    work: Callable[..., dict[str, Any]],
+    calls: Mapping[str, tuple[Any, ...]],
+    *,
+    cluster: str | None,
+) -> dict[str, pd.DataFrame]:
+    """What these calls find, each a table."""
+    sweep = run_sweep(work, calls, jobs=1, cluster=cluster, fingerprint=lambda *arguments: "")
+    for name, failure in sweep.failures.items():
+        said = failure.error.removeprefix("InputError: ")
+        raise InputError(f"{name}: cannot be computed, {said}; check the records it is given")
+    return {name: pd.DataFrame(columns) for name, columns in sweep.results.items()}
 
 
 def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequence[Figure]) -> Files:

@@ -10,17 +10,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from learner.forecast.questions import Answer
-from learner.forecast.verdict import Verdict
+from learner.forecasting.questions import Answer
+from learner.forecasting.verdict import Verdict
 
 __all__ = ["draw_forecast"]
 
 DOTS_PER_INCH = 130
+# More names than these cover each other.
+MOST_NAMES = 30
 CURVES = (
-    ("epsilon", "every epsilon times"),
-    ("size", "every shard times"),
+    ("epsilon", "factor on every epsilon"),
+    ("size", "factor on every owner's records"),
     ("owners", "number of owners N"),
-    ("horizon", "horizon T"),
+    ("horizon", "horizon T, communications"),
 )
 
 mpl.use("Agg")
@@ -29,16 +31,16 @@ mpl.use("Agg")
 def draw_forecast(verdict: Verdict, path: Path) -> None:
     """Draw a forecast as a picture."""
     curves = [(kind, label) for kind, label in CURVES if verdict.curves.get(kind)]
-    panels = 1 + len(curves)
-    columns = min(panels, 3)
-    rows = -(-panels // columns)
+    columns = min(1 + len(curves), 3)
+    rows = -(-(1 + len(curves)) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")
-    axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
-    _draw_owners(axes[0], verdict)
-    for axis, (kind, label) in zip(axes[1:], curves, strict=False):
+    grid = figure.add_gridspec(rows, columns)
+    # The owners' panel takes the places that no curve needs.
+    wide = rows * columns - len(curves)
+    _draw_owners(figure.add_subplot(grid[0, :wide]), verdict)
+    for place, (kind, label) in enumerate(curves, start=wide):
+        axis = figure.add_subplot(grid[place // columns, place % columns])
         _draw_curve(axis, verdict.curves[kind], label)
-    for axis in axes[panels:]:
-        axis.set_visible(False)
     figure.suptitle(f"{verdict.study}: forecast from {verdict.public_records:,} public records")
     figure.savefig(path, dpi=DOTS_PER_INCH)
 
@@ -48,33 +50,48 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
     owners = verdict.owners
     places = np.arange(len(owners))
     low, high = verdict.interval_90
-    axis.axvspan(max(low, 1e-12), high, color="0.85", label="together, 90 % of runs")
-    axis.axvline(verdict.relative_fitness, color="black", label="together, expected")
+    axis.axvspan(max(low, 1e-12), high, color="0.85")
+    axis.axvline(verdict.relative_fitness, color="black")
+    axis.axvline(verdict.relative_fitness_public, color="C1", linestyle=":")
+    axis.annotate(
+        " together, and nine runs in ten", (verdict.relative_fitness, len(owners) - 0.4), fontsize=7
+    )
+    free = (verdict.relative_fitness_public, -0.6)
+    axis.annotate("public model ", free, fontsize=7, color="C1", ha="right")
     for gains, marker in ((True, "o"), (False, "x")):
         kept = [i for i, owner in enumerate(owners) if owner.gains == gains]
         alone = [owners[i].relative_fitness_alone for i in kept]
-        word = "gains" if gains else "does not gain"
-        axis.plot(alone, places[kept], marker, label=f"alone ({word})")
+        axis.plot(alone, places[kept], marker, color="C2" if gains else "C3")
     axis.set_xscale("log")
-    axis.set_yticks(places, [owner.name for owner in owners], fontsize=7)
-    axis.set_xlabel(r"relative fitness $\psi$")
-    axis.legend(fontsize=7)
+    axis.set_ylim(-0.8, len(owners))
+    few = len(owners) <= MOST_NAMES
+    axis.set_yticks(places if few else [], [owner.name for owner in owners] if few else [])
+    axis.tick_params(axis="y", labelsize=7)
+    axis.set_xlabel(r"relative fitness $\psi$ (0 is the best)")
+    axis.set_title("Own models: circles gain by taking part, crosses do not", fontsize=9)
 
 
 def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
-    """Expected relative fitness against one quantity, beside the middle owner alone."""
+    """Expected relative fitness against one quantity, beside what is free: alone and public."""
     points = sorted(((float(x), answer) for x, answer in curve.items()), key=lambda p: p[0])
     x = [point[0] for point in points]
     answers = [point[1] for point in points]
     low = np.maximum([answer.low for answer in answers], 1e-12)
     axis.fill_between(x, low, [answer.high for answer in answers], color="0.85")
-    axis.plot(x, [answer.relative_fitness for answer in answers], "k.-", label="together")
-    axis.plot(
-        x, [np.median(answer.alone) for answer in answers], "C0--", label="alone, middle owner"
+    together = [answer.relative_fitness for answer in answers]
+    alone = [float(np.median(answer.alone)) for answer in answers]
+    axis.plot(x, together, "k.-")
+    axis.plot(x, alone, "C0--")
+    free = [answer.public for answer in answers]
+    axis.plot(x, free, "C1:")
+    axis.annotate(
+        " public model", (x[-1], free[-1]), fontsize=7, va="bottom", ha="right", color="C1"
     )
+    axis.annotate(" together", (x[0], together[0]), fontsize=7, va="bottom")
+    axis.annotate(" alone, middle owner", (x[0], alone[0]), fontsize=7, va="top", color="C0")
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel(label)
-    axis.set_ylabel(r"relative fitness $\psi$")
+    axis.set_ylabel(r"relative fitness $\psi$ (0 is the best)")
+    axis.set_title(f"Expected, against the {label}", fontsize=9)
     axis.grid(visible=True, alpha=0.3)
-    axis.legend(fontsize=7)

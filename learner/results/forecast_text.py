@@ -8,10 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from learner.algorithms.table import ALGORITHMS
-from learner.forecast.questions import Answer
-from learner.forecast.verdict import Smallest, Verdict
+from learner.forecasting.questions import Answer
+from learner.forecasting.verdict import Smallest, Verdict
+from learner.results.gains import gains_in_words
 
 __all__ = ["print_verdict", "sentences"]
+
+# A change of this share of the expected relative fitness is within what simulations vary by.
+NOTHING = 0.005
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
@@ -31,7 +35,15 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
 
 def _owners_table(verdict: Verdict) -> Table:
     table = Table(
-        "owner", "records", "epsilon", "alone", "together", "gains", "without it", "+1 epsilon"
+        "owner",
+        "records",
+        "epsilon",
+        "alone",
+        "public model",
+        "together",
+        "gains",
+        "without it",
+        "+1 epsilon",
     )
     for owner in verdict.owners:
         without = owner.relative_fitness_without
@@ -40,16 +52,24 @@ def _owners_table(verdict: Verdict) -> Table:
             f"{owner.records:,}",
             owner.epsilon,
             f"{owner.relative_fitness_alone:.3g}",
+            f"{verdict.relative_fitness_public:.3g}",
             f"{verdict.relative_fitness:.3g}",
             "yes" if owner.gains else "no",
             "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
-            f"{-owner.one_more_epsilon_is_worth:+.2g}",
+            _worth(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
         )
     return table
 
 
+def _worth(lower: float, expected: float) -> str:
+    """What one more unit of epsilon changes; what simulations cannot tell from nothing is that."""
+    if not lower > NOTHING * expected:
+        return "nothing"
+    return f"{-lower:+.2g}"
+
+
 def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
-    table = Table("algorithm", "expected", "90 % of runs", "T", "clip", "split")
+    table = Table("learnt by", "expected", "90 % of runs", "T", "clip", "split")
     for name, answer in algorithms.items():
         table.add_row(
             name,
@@ -66,9 +86,8 @@ def sentences(verdict: Verdict) -> list[str]:
     """The verdict in words."""
     lines = [f"warning: {warning}" for warning in verdict.warnings]
     gaining = [owner.name for owner in verdict.owners if owner.gains]
-    lines.append(
-        f"gains: {', '.join(gaining) or 'nobody'} ({len(gaining)} of {len(verdict.owners)} owners)"
-    )
+    others = [owner.name for owner in verdict.owners if not owner.gains]
+    lines.append(f"gains: {gains_in_words(gaining, others)}")
     lines += [
         f"{owner.name} makes things worse for the others: without it they are expected at "
         f"{owner.relative_fitness_without:.3g} in place of {verdict.relative_fitness:.3g}; "
@@ -78,6 +97,8 @@ def sentences(verdict: Verdict) -> list[str]:
     ]
     if verdict.curves["epsilon"]:
         lines.append(_smallest_sentence(verdict.smallest))
+    if verdict.smallest.epsilon_of_ways:
+        lines.append(_ways_sentence(verdict.smallest.epsilon_of_ways))
     best = _best(verdict.curves)
     if best:
         lines.append("best found: " + ", ".join(best))
@@ -98,6 +119,15 @@ def _smallest_sentence(smallest: Smallest) -> str:
         for words, value in found.items()
     ]
     return "collaboration begins to pay for half of the owners at " + ", or ".join(parts)
+
+
+def _ways_sentence(smallest: Mapping[str, float | None]) -> str:
+    """Where each way of learning begins to beat what is free."""
+    parts = [
+        f"{way} {'at none that was tried' if value is None else f'{value:.3g}'}"
+        for way, value in smallest.items()
+    ]
+    return "the smallest epsilon that beats the public model: " + ", ".join(parts)
 
 
 def _best(curves: Mapping[str, Mapping[str, Answer]]) -> list[str]:

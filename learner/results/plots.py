@@ -3,63 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["plot_relative_fitness", "plot_ticks"]
+from learner.results.summary import Summary
 
-DOTS_PER_INCH = 130
+__all__ = ["run_figure"]
+
+SMALLEST = 1e-16
+# More lines than these are told as a band.
+MOST_LINES = 6
 
 mpl.use("Agg")
 
 
-def plot_relative_fitness(
-    trace: pd.DataFrame, alone: Sequence[tuple[str, float]], path: Path
-) -> None:
-    """Relative fitness of the central model against k, beside each owner's own model.
+def run_figure(trace: pd.DataFrame, summary: Summary) -> Figure:
+    """The picture of a run: relative fitness if it was simulated, else who spoke when."""
+    if not summary.is_evaluated:
+        return ticks_figure(trace, [owner.name for owner in summary.owners])
+    alone = [(owner.name, owner.relative_fitness_alone or 0.0) for owner in summary.owners]
+    return fitness_figure(trace, alone)
 
-    Args:
-      trace: The run's trace with columns ``k`` and ``relative_fitness``.
-      alone: Owner's name and the relative fitness of its own model.
-      path: Where the picture goes.
-    """
+
+def fitness_figure(trace: pd.DataFrame, alone: Sequence[tuple[str, float]]) -> Figure:
+    """Relative fitness of the central model against k."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
+    trace = trace.dropna(subset=["relative_fitness"])  # of a very long run not all is looked at
     # psi can be 0 to rounding at the optimum, which a logarithmic axis cannot show.
-    fitness = np.maximum(trace["relative_fitness"], 1e-16)
-    axes.semilogy(
-        trace["k"], fitness, color="black", linewidth=1.2, label="together, central model"
-    )
-    for index, (name, value) in enumerate(alone):
-        axes.axhline(
-            max(value, 1e-16), color=f"C{index % 10}", linestyle="--", label=f"alone: {name}"
-        )
+    fitness = np.maximum(trace["relative_fitness"].to_numpy(dtype=np.float64), SMALLEST)
+    axes.semilogy(trace["k"], fitness, color="black", linewidth=1.2)
+    last = float(trace["k"].max()) if len(trace) else 1.0
+    if len(trace):
+        _label(axes, last, float(fitness[-1]), "together", "black")
+    values = np.maximum([value for _, value in alone], SMALLEST)
+    if len(alone) <= MOST_LINES:
+        for index, ((name, _), value) in enumerate(zip(alone, values, strict=True)):
+            axes.axhline(value, color=f"C{index}", linestyle="--", linewidth=1)
+            _label(axes, last, float(value), f"alone: {name}", f"C{index}")
+    else:
+        low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
+        axes.axhspan(low, high, color="C0", alpha=0.15)
+        axes.axhline(middle, color="C0", linestyle="--", linewidth=1)
+        _label(axes, last, middle, f"alone: the middle of {len(alone)},\nand eight in ten", "C0")
+    axes.set_title("Relative fitness of the common model, and of each owner's own", fontsize=10)
     axes.set_xlabel("communication k")
-    axes.set_ylabel(r"relative fitness $\psi$")
-    axes.legend(fontsize=8, loc="best")
+    axes.set_ylabel(r"relative fitness $\psi$ (0 is the best)")
     axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, dpi=DOTS_PER_INCH)
+    # The names stand where the lines end.
+    axes.set_xlim(0, last)
+    return figure
 
 
-def plot_ticks(trace: pd.DataFrame, names: Sequence[str], path: Path) -> None:
-    """Which owner spoke at each k.
+def _label(axes: Axes, x: float, y: float, text: str, color: str) -> None:
+    """A name beside its line, outside on the right."""
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(6, 0),
+        textcoords="offset points",
+        fontsize=8,
+        color=color,
+        va="center",
+        annotation_clip=False,
+    )
 
-    Args:
-      trace: The run's trace with columns ``k`` and ``owner``.
-      names: The owners, bottom to top.
-      path: Where the picture goes.
-    """
-    figure = Figure(figsize=(7, 1.4 + 0.35 * len(names)), layout="constrained")
+
+def ticks_figure(trace: pd.DataFrame, names: Sequence[str]) -> Figure:
+    """Which owner spoke at each k."""
+    high = 1.4 + min(0.35 * len(names), 8.0)
+    figure = Figure(figsize=(7, high), layout="constrained")
     axes = figure.subplots()
     for index, name in enumerate(names):
         spoke = trace.loc[trace["owner"] == name, "k"]
-        axes.plot(spoke, np.full(len(spoke), index), "|", color=f"C{index % 10}", markersize=9)
-    axes.set_yticks(range(len(names)), list(names))
+        size = 9 if len(names) <= 25 else 3
+        axes.plot(spoke, np.full(len(spoke), index), "|", color=f"C{index % 10}", markersize=size)
+    axes.set_yticks(range(len(names)), list(names), fontsize=9 if len(names) <= 25 else 5)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlabel("communication k")
-    axes.set_title("which owner spoke", fontsize=10)
-    figure.savefig(path, dpi=DOTS_PER_INCH)
+    axes.set_title("Which owner spoke at each communication", fontsize=10)
+    return figure

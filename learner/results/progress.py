@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -18,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["Advance", "Watched", "progress"]
+__all__ = ["Advance", "Stages", "Watched", "progress"]
 
 LINES = 5
 
@@ -29,6 +30,20 @@ class Watched(Protocol):
     @property
     def status(self) -> str:
         """Nothing while all is well."""
+
+
+class Stages:
+    """Says what is done before the training begins: one line each, with its seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._since = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        """This is done, since the line before or since the beginning."""
+        now = time.monotonic()
+        self._console.print(f"{what} ({now - self._since:.1f} s)", highlight=False, markup=False)
+        self._since = now
 
 
 class _Statuses(ProgressColumn):

@@ -1,45 +1,38 @@
-"""A finished run for people: the printed table and ``report.html``."""
+"""A finished run for people: the printed table and its sentences."""
 
 from __future__ import annotations
 
-import base64
-import html
 from fractions import Fraction
-from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
-from common.errors import InputError
-from common.files import write_whole
 from common.losses import PARAMETERS
+from learner.results.gains import gains_in_words
+from learner.results.quality_words import quality_lines
 from learner.results.summary import OwnerSummary, Summary
+from learner.results.validation_words import validation_lines
 
-__all__ = ["choice_sentences", "owners_table", "sentences", "write_report"]
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; } th, td { padding: .3rem .8rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; } th { border-bottom: 2px solid #333; }
-td { border-bottom: 1px solid #ccc; } img { max-width: 100%; }
-.warning { background: #fee; border: 1px solid #c00; padding: .5rem 1rem; }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
-  img { background: white; } .warning { background: #400; } }
-"""
+__all__ = [
+    "WARNINGS",
+    "choice_sentences",
+    "epsilon_text",
+    "owners_table",
+    "sentences",
+    "way_sentences",
+]
 
 # Sentences that begin so are shown as warnings.
-WARNINGS = ("INSECURE", "UNPROTECTED")
-
-PICTURES = (
-    ("relative_fitness.png", "Relative fitness of the central model against k"),
-    ("ticks.png", "Which owner spoke at each k"),
-)
+WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED")
 
 
 def columns(summary: Summary) -> list[str]:
     """The table's headings; what needs the union of the records only where it is known."""
     heads = ["owner", "records", "epsilon", "responses", "noise scale"]
-    return heads + (["alone", "together", "gains"] if summary.is_evaluated else [])
+    if not summary.is_evaluated:
+        return heads
+    free = [] if summary.relative_fitness_public is None else ["public model"]
+    return [*heads, "alone", *free, "together", "gains"]
 
 
 def rows(summary: Summary) -> list[list[str]]:
@@ -56,8 +49,10 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[str]:
         "-" if owner.is_left_out else f"{owner.noise_scale:.3g}",
     ]
     if summary.is_evaluated:
+        free = summary.relative_fitness_public
         cells += [
             f"{owner.relative_fitness_alone:.3g}",
+            *([] if free is None else [f"{free:.3g}"]),
             f"{summary.relative_fitness:.3g}",
             "yes" if owner.gains else "no",
         ]
@@ -82,6 +77,7 @@ def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
     lines = [
         f"{summary.ticks:,} communications in {summary.wall_seconds:.2f} s.",
+        *way_sentences(summary),
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
@@ -91,8 +87,16 @@ def sentences(summary: Summary) -> list[str]:
         )
     if summary.is_evaluated:
         lines.append(_who_gains(summary))
+    if summary.quality is not None:
+        lines += quality_lines(summary.quality)
+    lines += validation_lines(summary)
     if summary.own is not None:
         lines.append(_unprotected(summary.own))
+    if summary.in_memory:
+        lines.append(
+            "IN MEMORY: the owners were parts of one process, without sockets; their ledgers are "
+            "gone with it."
+        )
     if summary.insecure_noise:
         lines.append("INSECURE: the noise came from a seed and protected nobody.")
     return lines
@@ -129,63 +133,34 @@ def choice_sentences(summary: Summary) -> list[str]:
     return [f"Chosen from the public records: {', '.join(parts)}{expected}."]
 
 
+def way_sentences(summary: Summary) -> list[str]:
+    """What the ways of learning were forecast to come to, and what is free."""
+    if summary.way is None or not summary.ways:
+        return []
+    told = ", ".join(
+        f"{way} {its.forecast_relative_fitness:.3g}" for way, its in summary.ways.items()
+    )
+    free = summary.forecast_relative_fitness_public
+    return [
+        f"Learnt by {summary.way}. Forecast relative fitness: {told}, and {free:.3g} for the model "
+        "of the public records, which is free."
+    ]
+
+
 def _who_gains(summary: Summary) -> str:
     gaining = [owner.name for owner in summary.owners if owner.gains]
-    reached = (
-        f"Relative fitness together {summary.relative_fitness:.3g}, "
-        f"without noise {summary.relative_fitness_noiseless:.3g}"
-    )
+    reached = f"Relative fitness together {summary.relative_fitness:.3g}"
+    if summary.relative_fitness_noiseless is not None:
+        reached += f", without noise {summary.relative_fitness_noiseless:.3g}"
+    free = summary.relative_fitness_public
+    if free is not None:
+        reached += f", of the public model {free:.3g}"
+        if free <= (summary.relative_fitness or 0.0):
+            return f"{reached}: the public model, which is free, is better; nobody gains."
     if summary.own is not None:
         verb = "gains" if gaining else "does not gain"
         return f"{reached}: {summary.own}, which alone has the model, {verb}."
     if not gaining:
         return f"{reached}: at this epsilon nobody gains from taking part."
-    if len(gaining) == len(summary.owners):
-        return f"{reached}: every owner gains from taking part."
-    verb = "gains" if len(gaining) == 1 else "gain"
-    return f"{reached}: {', '.join(gaining)} {verb} from taking part, the others do not."
-
-
-def write_report(folder: Path, summary: Summary) -> Path:
-    """One self-contained page with the table and the pictures of the run folder.
-
-    Raises:
-      InputError: The page cannot be written.
-    """
-    escape = html.escape
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in columns(summary))
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows(summary)
-    )
-    paragraphs = "".join(
-        f"<p{' class=warning' if line.startswith(WARNINGS) else ''}>{escape(line)}</p>"
-        for line in sentences(summary)
-    )
-    pictures = "".join(
-        f"<h2>{escape(title)}</h2>{_picture(folder / name, title)}"
-        for name, title in PICTURES
-        if (folder / name).is_file()
-    )
-    title = escape(_title(summary))
-    path = folder / "report.html"
-    page = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><h1>{title}</h1>{paragraphs}"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{pictures}"
-        "</body></html>\n"
-    )
-    try:
-        write_whole(path, page)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); check the disk's space and the "
-            "folder's permissions"
-        ) from None
-    return path
-
-
-def _picture(path: Path, title: str) -> str:
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
-    return f'<img alt="{html.escape(title)}" src="data:image/png;base64,{data}">'
+    others = [owner.name for owner in summary.owners if not owner.gains]
+    return f"{reached}: by taking part {gains_in_words(gaining, others)}."

@@ -18,7 +18,6 @@ from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap
 from common.files import write_whole
-from common.losses import Loss
 from learner.algorithms.clocks import Tick
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
@@ -29,7 +28,6 @@ __all__ = [
     "run_of",
     "write_features",
     "write_json",
-    "write_model",
     "write_settings",
 ]
 
@@ -167,23 +165,3 @@ def write_features(path: Path, feature_map: FeatureMap) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write JSON whole or not at all."""
     write_whole(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_model(
-    path: Path, theta: Vector, feature_map: FeatureMap, *, loss: Loss, own: str | None = None
-) -> None:
-    """The model with the feature map it needs, so that it can be used elsewhere.
-
-    A model that an owner made from its own raw records names it as ``unprotected``.
-    """
-    write_json(
-        path,
-        ({} if own is None else {"unprotected": own})
-        | {
-            "format": "copriv-model/1",
-            **loss.as_terms(),
-            "features": list(feature_map.feature_names),
-            "theta": theta.tolist(),
-            "feature_map": json.loads(feature_map.to_json()),
-        },
-    )

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from common.arrays import Matrix
 from common.errors import InputError
 from common.names import Name
-from common.terms import Enrollment
 from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
+from learner.planning.ways import way_of
+from learner.results.record import Record
+from learner.results.validated import ValidationSummary
 from learner.training.study import Outcome
 
 __all__ = [
     "Evaluated",
+    "Interval",
     "OwnerSummary",
+    "QualitySummary",
     "StepSummary",
     "Summary",
+    "WaySummary",
     "read_summary",
     "summarise",
 ]
+
+# A run of a thousand owners and ten thousand features has a megabyte.
+LARGEST_TEXT = 32 * 2**20
 
 VERSIONS = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
 
@@ -42,24 +50,22 @@ class Evaluated:
       fitness: f of the model.
       fitness_optimal: f of the best model in the box.
       relative_fitness: psi of the model.
-      relative_fitness_noiseless: psi of the same run without noise.
+      relative_fitness_noiseless: psi of the same run without noise; None where it was not made.
       relative_fitness_alone: psi of each owner's own model.
+      relative_fitness_public: psi of the model of the public records; None if there are none.
+      models_alone: These models, shape (N, p); not kept in the summary.
     """
 
     fitness: float
     fitness_optimal: float
     relative_fitness: float
-    relative_fitness_noiseless: float
+    relative_fitness_noiseless: float | None
     relative_fitness_alone: tuple[float, ...]
+    relative_fitness_public: float | None = None
+    models_alone: Matrix | None = None
 
 
-class _Record(BaseModel):
-    """Frozen; keys that a later version adds are ignored."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class StepSummary(_Record):
+class StepSummary(Record):
     """The step: what was given or chosen, and what the choice was expected to reach."""
 
     chosen: Chosen
@@ -69,8 +75,46 @@ class StepSummary(_Record):
     forecast_relative_fitness: float | None = None
 
 
-class OwnerSummary(_Record):
-    """One owner: what it promised, gave and spent, and what a simulation compares it with."""
+class WaySummary(Record):
+    """A way of learning: what it was forecast to come to, nine runs in ten between two numbers."""
+
+    forecast_relative_fitness: float
+    low: float
+    high: float
+
+
+class Interval(Record):
+    """A number and the interval that it is known to; without one where there is one record."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class QualitySummary(Record):
+    """How good the model is in the target's raw units.
+
+    ``on`` says on whose records: all owners' after a simulation, else the public ones, on which the
+    public records' own model has the advantage of having seen them.
+    """
+
+    measure: Literal["rmse", "log_loss", "accuracy"]
+    target: str
+    on: Literal["owners", "public"]
+    records: Count
+    common: Interval
+    public: Interval | None = None
+    guess: float
+    alone: tuple[float, ...] | None = None
+    intervals: str
+
+
+class OwnerSummary(Record):
+    """One owner: what it promised, gave and spent, and what a simulation compares it with.
+
+    It ``gains`` if the common model beats both its own and the public one; ``gains_over_own`` is
+    the papers' sense of the word.
+    """
 
     name: Name
     records: Count
@@ -78,9 +122,11 @@ class OwnerSummary(_Record):
     responses: Count
     noise_scale: float
     epsilon_spent: Rational
+    epsilon_for_validation: Rational = "0"
     responses_left: Count
     relative_fitness_alone: float | None = None
     gains: bool | None = None
+    gains_over_own: bool | None = None
 
     @property
     def is_left_out(self) -> bool:
@@ -88,11 +134,11 @@ class OwnerSummary(_Record):
         return self.responses + self.responses_left == 0
 
 
-class Summary(_Record):
+class Summary(Record):
     """A finished run.
 
     ``fitness`` and what follows, and the same of the owners, are there only after a simulation:
-    all of it or nothing.
+    all of it or nothing, but for ``relative_fitness_noiseless``: a long run is not made again.
     """
 
     study: Name
@@ -126,12 +172,20 @@ class Summary(_Record):
     fitness_optimal: float | None = None
     relative_fitness: float | None = None
     relative_fitness_noiseless: float | None = None
+    relative_fitness_public: float | None = None
+    way: str | None = None
+    ways: dict[str, WaySummary] = Field(default_factory=dict)
+    forecast_relative_fitness_public: float | None = None
+    start: Name | None = None
+    quality: QualitySummary | None = None
+    validation: ValidationSummary | None = None
+    validation_missing: dict[str, str] = Field(default_factory=dict)
+    in_memory: bool = False
 
     @model_validator(mode="after")
     def _evaluated_or_not(self) -> Summary:
         """All that needs the union of the records, or none of it."""
         values = [self.fitness, self.fitness_optimal, self.relative_fitness]
-        values += [self.relative_fitness_noiseless]
         for owner in self.owners:
             values += [owner.relative_fitness_alone, owner.gains]
         if len({value is None for value in values}) > 1:
@@ -157,29 +211,42 @@ class Summary(_Record):
 
     def with_evaluation(self, evaluated: Evaluated) -> Summary:
         """The same with what a simulation evaluates."""
-        owners = tuple(
-            owner.model_copy(
-                update={
-                    "relative_fitness_alone": alone,
-                    # A model that stays with the owner that learnt it is of no use to the others.
-                    "gains": self.own in {None, owner.name} and evaluated.relative_fitness < alone,
-                }
-            )
-            for owner, alone in zip(self.owners, evaluated.relative_fitness_alone, strict=True)
-        )
+        together, free = evaluated.relative_fitness, evaluated.relative_fitness_public
+        beats_free = free is None or together < free
+        silent = evaluated.relative_fitness_noiseless
+        some = {"relative_fitness_noiseless": silent, "relative_fitness_public": free}
+
+        def compared(owner: OwnerSummary, alone: float) -> OwnerSummary:
+            # A model that stays with the owner that learnt it is of no use to the others.
+            over_own = self.own in {None, owner.name} and together < alone
+            update = {
+                "relative_fitness_alone": alone,
+                "gains": over_own and beats_free,
+                "gains_over_own": over_own,
+            }
+            return owner.model_copy(update=update)
+
+        owners = tuple(map(compared, self.owners, evaluated.relative_fitness_alone))
         return self.model_copy(
             update={
                 "owners": owners,
                 "fitness": evaluated.fitness,
                 "fitness_optimal": evaluated.fitness_optimal,
                 "relative_fitness": evaluated.relative_fitness,
-                "relative_fitness_noiseless": evaluated.relative_fitness_noiseless,
             }
+            | {name: value for name, value in some.items() if value is not None}
         )
+
+    def with_quality(self, quality: QualitySummary | None) -> Summary:
+        """The same with the model's quality in raw units, where it is known."""
+        return self if quality is None else self.model_copy(update={"quality": quality})
 
     def as_json(self) -> dict[str, Any]:
         """The summary as ``summary.json`` holds it: without what does not apply."""
-        return self.model_dump(exclude_unset=True)
+        table = self.model_dump(exclude_unset=True)
+        if self.validation is not None:
+            table["validation"] = self.validation.model_dump(exclude_none=True)
+        return table
 
 
 def read_summary(folder: Path) -> Summary:
@@ -189,11 +256,21 @@ def read_summary(folder: Path) -> Summary:
       InputError: The folder holds none, or a damaged one; the sentence names what is wrong.
     """
     try:
-        text = (folder / "summary.json").read_bytes()
+        with (folder / "summary.json").open("rb") as file:
+            text = file.read(LARGEST_TEXT + 1)
     except OSError:
+        if (folder / "forecast.json").is_file():
+            raise InputError(
+                f"{folder}: this folder holds a forecast and no run; give the folder of a run, or "
+                "open forecast.html there"
+            ) from None
         raise InputError(
             f"{folder}: holds no summary.json that can be read; give the folder of a finished run"
         ) from None
+    if len(text) > LARGEST_TEXT:
+        raise InputError(
+            f"{folder / 'summary.json'}: longer than any run's; restore it from a copy"
+        )
     try:
         return Summary.model_validate_json(text)
     except ValidationError as error:
@@ -208,14 +285,15 @@ def read_summary(folder: Path) -> Summary:
 
 
 def summarise(
-    settings: StudySettings,
     outcome: Outcome,
     *,
     study_id: str,
     evaluated: Evaluated | None,
+    in_memory: bool = False,
 ) -> Summary:
     """The summary of a run that has just finished."""
-    plan, algorithm, privacy = outcome.plan, settings.algorithm, settings.privacy
+    plan, settings = outcome.plan, outcome.plan.settings
+    algorithm, privacy = settings.algorithm, settings.privacy
     made = Summary(
         study=settings.name,
         study_id=study_id,
@@ -241,28 +319,39 @@ def summarise(
         ticks=outcome.ticks,
         queries_per_second=sum(outcome.responses) / max(outcome.wall_seconds, 1e-9),
         theta=tuple(outcome.theta.tolist()),
-        owners=_owners(settings, outcome.enrollments, outcome.responses),
+        owners=_owners(settings, outcome),
+        start="zero" if plan.decision.start is None else "public",
+        **_ways(plan),
     )
+    if in_memory:
+        made = made.model_copy(update={"in_memory": True})
     if settings.learner.own is not None:
         made = made.with_own(settings.learner.own)
     return made if evaluated is None else made.with_evaluation(evaluated)
 
 
-def _owners(
-    settings: StudySettings, enrollments: Sequence[Enrollment], responses: Sequence[int]
-) -> tuple[OwnerSummary, ...]:
-    return tuple(
-        OwnerSummary(
-            name=entry.name,
-            records=enrollment.num_records,
-            epsilon=str(enrollment.epsilon),
-            responses=given,
-            noise_scale=enrollment.noise_scale,
-            epsilon_spent=str(enrollment.epsilon * given / max(enrollment.responses, 1)),
-            responses_left=enrollment.responses - given,
+def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ...]:
+    """Each owner's promises and answers; the validation is a part of what was promised."""
+    validated = outcome.validated
+    answers = validated.answers if validated else (None,) * len(settings.owners)
+    rows = []
+    for entry, enrollment, given, answer in zip(
+        settings.owners, outcome.enrollments, outcome.responses, answers, strict=True
+    ):
+        spent = enrollment.epsilon * given / max(enrollment.responses, 1)
+        rows.append(
+            OwnerSummary(
+                name=entry.name,
+                records=enrollment.num_records,
+                epsilon=str(enrollment.epsilon + (answer.epsilon if answer else 0)),
+                responses=given,
+                noise_scale=enrollment.noise_scale,
+                epsilon_spent=str(spent + (answer.epsilon_spent if answer else 0)),
+                responses_left=enrollment.responses - given,
+                epsilon_for_validation=str(answer.epsilon_spent if answer else 0),
+            )
         )
-        for entry, enrollment, given in zip(settings.owners, enrollments, responses, strict=True)
-    )
+    return tuple(rows)
 
 
 def _parameters_chosen(plan: Plan) -> dict[str, Any]:
@@ -271,6 +360,22 @@ def _parameters_chosen(plan: Plan) -> dict[str, Any]:
     return {
         f"{name}_chosen": "auto" if getattr(model, name) == "auto" else "given"
         for name in plan.decision.parameters
+    }
+
+
+def _ways(plan: Plan) -> dict[str, Any]:
+    """What the ways of learning were forecast to come to, where they were compared."""
+    decision = plan.decision
+    if decision.public is None:
+        return {}
+    ways = {
+        way: WaySummary(forecast_relative_fitness=its.relative_fitness, low=its.low, high=its.high)
+        for way, its in decision.ways.items()
+    }
+    return {
+        "way": way_of(plan.settings),
+        "ways": ways,
+        "forecast_relative_fitness_public": decision.public,
     }
 
 

@@ -111,30 +111,33 @@ def _records(worlds: Sequence[World], of_block: Slots, clip: float | Vector | No
     :math:`C u \cdot \mathrm{clip}(s\|x\|_1/C, -1, 1)`.
     """
     loss = worlds[0].problem.loss
-    x = np.stack([np.stack([own.features for own in world.shards]) for world in worlds])
-    y = np.stack([np.stack([own.targets for own in world.shards]) for world in worlds])
-    lengths = np.abs(x).sum(axis=3)
-    scaled = x / np.where(lengths > 0, lengths, 1.0)[..., None] / x.shape[2]
-    turned = np.ascontiguousarray(x.swapaxes(2, 3))
+    # One row for each owner of each world.
+    x = np.stack([own.features for world in worlds for own in world.shards])
+    y = np.stack([own.targets for world in worlds for own in world.shards])
+    num_owners = len(worlds[0].shards)
+    lengths = np.abs(x).sum(axis=2)
+    scaled = x / np.where(lengths > 0, lengths, 1.0)[..., None] / x.shape[1]
+    turned = np.ascontiguousarray(x.swapaxes(1, 2))
     limits = np.inf if clip is None else np.atleast_1d(clip)[:, None]
     if loss.is_quadratic:
         # Slopes times lengths are one product of the models and a constant 1.
-        rows = np.concatenate([turned, -y[..., None, :]], axis=2) * (2.0 * lengths[..., None, :])
+        rows = np.concatenate([turned, -y[..., None, :]], axis=1) * (2.0 * lengths[..., None, :])
 
-    def slopes_of(at: tuple[Slots, Slots], thetas: Stack) -> Stack:
+    def slopes_of(at: Slots, thetas: Stack) -> Stack:
         if loss.is_quadratic:
             one = np.ones((*thetas.shape[:2], 1))
-            product: Stack = np.concatenate([thetas, one], axis=2) @ rows[at]
+            product: Stack = np.concatenate([thetas, one], axis=2) @ rows.take(at, axis=0)
             return product
-        slopes = loss.slopes(thetas @ turned[at], y[at][:, None, :])
-        slopes *= lengths[at][:, None, :]
+        slopes = loss.slopes(thetas @ turned.take(at, axis=0), y.take(at, axis=0)[:, None, :])
+        slopes *= lengths.take(at, axis=0)[:, None, :]
         return slopes
 
     def answer(owners: Slots, thetas: Stack) -> Stack:
-        at = (of_block, owners)
+        at = of_block * num_owners + owners
         slopes = slopes_of(at, thetas)
-        np.clip(slopes, -limits, limits, out=slopes)
-        asked: Stack = slopes @ scaled[at]
+        # Twice as fast as numpy's clip, with the same bits.
+        np.minimum(np.maximum(slopes, -limits, out=slopes), limits, out=slopes)
+        asked: Stack = slopes @ scaled.take(at, axis=0)
         return asked
 
     return answer

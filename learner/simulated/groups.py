@@ -30,6 +30,9 @@ WALK_PARTS = 10
 DEVIATIONS = 4.0
 # A model loses this share of its fitness from one end of the public table to the other.
 NOTABLE_DRIFT = 0.02
+FOLDS = 5
+# The least that a redrawn record weighs, where the mean is 1.
+LEAST_WEIGHT = 1e-9
 # Consecutive parts that play the owners where there are no labels.
 PARTS = 12
 
@@ -104,6 +107,45 @@ class PublicGroups:
         margins = self.records.features @ self.theta_optimal
         return np.lexsort((margins, self.records.targets))
 
+    def redrawn(self, *, rng: np.random.Generator) -> Vector:
+        r"""Weights that make of the public records what they could also have been, shape (n,).
+
+        The public records differ by chance from what they were drawn from, and so do their model
+        and their Gram matrix. Rubin's bootstrap draws each record's weight from an exponential
+        distribution; here its variance is :math:`n/(n-p)`, since residuals of p fitted parameters
+        are too small by that. The weights have a mean of 1, and none is 0: the few records of a
+        small owner must weigh something.
+
+        References: Rubin (1981), The Bayesian bootstrap.
+        """
+        n, p = self.records.features.shape
+        wider = np.sqrt(n / max(n - p, 1))
+        weights = np.maximum(1.0 + wider * (rng.standard_exponential(n) - 1.0), LEAST_WEIGHT)
+        mean_one: Vector = weights / weights.mean()
+        return mean_one
+
+    @cached_property
+    def honest(self) -> tuple[float, float]:
+        r"""A factor for relative fitness, and psi of the public model: for unsquared losses.
+
+        A model of classes fits the records that it is learnt from better than others, and may fit
+        few of them perfectly: they know neither it nor the best fitness of others. With its
+        fitness f on them, and :math:`f_{cv}` in five-fold cross-validation, others' best is taken
+        to be half-way, :math:`f^* = (f + f_{cv})/2`. Simulated relative fitness is times
+        :math:`f/f^*`, and that of the public model is :math:`f_{cv}/f^* - 1`.
+
+        References: Efron (1983), on the optimism of a rule's apparent error.
+        """
+        inside = self.problem.fitness(self.theta_optimal, self.records)
+        folds = np.random.default_rng(0).permutation(len(self.records)) % FOLDS
+        outside = 0.0
+        for fold in range(FOLDS):
+            model = self.problem.optimum(self.records.at(np.nonzero(folds != fold)[0]))
+            left = self.records.at(np.nonzero(folds == fold)[0])
+            outside += self.problem.fitness(model, left) * len(left) / len(self.records)
+        best = 0.5 * (inside + max(outside, inside))
+        return inside / best, max(outside, inside) / best - 1.0
+
     def drawn(self, weights: Vector, size: int, *, rng: np.random.Generator) -> Records:
         """Systematically drawn records, spread evenly over targets and margins.
 
@@ -152,12 +194,16 @@ class PublicGroups:
 
     @cached_property
     def difference(self) -> float:
-        """Mean of q_g - t/m over the groups: what groups differ by beyond chance, at least 0."""
+        """Mean of q_g/(1-m/n) - t/m: what groups differ by beyond chance, at least 0.
+
+        Each group has a part of m/n in all of the records, from which it differs by less for that.
+        """
         usable = self.usable
         if len(usable) < 2:
             return 0.0
-        chance = self.trace / np.array([self.groups[g].size for g in usable])
-        return max(0.0, float(np.mean(self.excess[usable] - chance)))
+        sizes = np.array([self.groups[g].size for g in usable])
+        excess = self.excess[usable] / (1.0 - sizes / len(self.records))
+        return max(0.0, float(np.mean(excess - self.trace / sizes)))
 
     @cached_property
     def walk(self) -> Matrix | None:
@@ -165,25 +211,46 @@ class PublicGroups:
 
         None where the parts of the table differ no more than by chance.
         """
-        n = len(self.records)
-        m = n // WALK_PARTS
-        if m < 2 * self.records.features.shape[1]:
-            return None
-        means = self.scores[: m * WALK_PARTS].reshape(WALK_PARTS, m, -1).mean(axis=1)
-        chance = 2.0 * self.scores.T @ self.scores / n / m
-        # Neighbours: the increments of a walk are independent, longer differences are not.
-        steps = np.diff(means, axis=0)
-        total = steps.T @ steps - len(steps) * chance
-        rows = len(steps) * m * (2.0 / 3.0)  # means over parts are smoother than the walk
-        beyond = float(np.trace(total))
-        # Deviation of the sum of squared differences of neighbours where nothing drifts.
-        deviation = float(np.sqrt(2 * (6 * len(steps) - 2) * np.sum((chance / 2) ** 2)))
-        if beyond < DEVIATIONS * deviation:
-            return None
-        values, vectors = np.linalg.eigh(total)
-        positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        covariance: Matrix = positive * (beyond / np.trace(positive) / rows)
-        return covariance
+        return _walk_of(self.scores, self.records.features.shape[1])
+
+    @cached_property
+    def standardised(self) -> Matrix:
+        """Features in coordinates where their second moments are I, less their means, (n, d)."""
+        whitened = self.records.features @ self.whitening
+        size = np.sqrt(float(np.mean(whitened**2)) or 1.0)
+        centred: Matrix = (whitened - whitened.mean(axis=0)) / size
+        return centred
+
+    @cached_property
+    def feature_walk(self) -> Matrix | None:
+        """The same of the features themselves: records of another time or place are others."""
+        return _walk_of(self.standardised, self.records.features.shape[1])
+
+
+def _walk_of(values: Matrix, num_features: int) -> Matrix | None:
+    """Covariance of the random walk of these values for one row, shape (d, d).
+
+    None where the parts of the table differ no more than by chance.
+    """
+    n = len(values)
+    m = n // WALK_PARTS
+    if m < 2 * num_features:
+        return None
+    means = values[: m * WALK_PARTS].reshape(WALK_PARTS, m, -1).mean(axis=1)
+    chance = 2.0 * values.T @ values / n / m
+    # Neighbours: the increments of a walk are independent, longer differences are not.
+    steps = np.diff(means, axis=0)
+    total = steps.T @ steps - len(steps) * chance
+    rows = len(steps) * m * (2.0 / 3.0)  # means over parts are smoother than the walk
+    beyond = float(np.trace(total))
+    # Deviation of the sum of squared differences of neighbours where nothing drifts.
+    deviation = float(np.sqrt(2 * (6 * len(steps) - 2) * np.sum((chance / 2) ** 2)))
+    if beyond < DEVIATIONS * deviation:
+        return None
+    eigenvalues, vectors = np.linalg.eigh(total)
+    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    covariance: Matrix = positive * (beyond / np.trace(positive) / rows)
+    return covariance
 
 
 def second_moments(records: Records) -> Matrix:

@@ -41,7 +41,7 @@ from common.terms import Records
 from learner.simulated.groups import PublicGroups
 from learner.simulated.world import Mixture, World
 
-__all__ = ["are_certain", "play_owners"]
+__all__ = ["play_owners", "worlds_to_choose_in"]
 
 
 UNKNOWN = -1
@@ -53,6 +53,13 @@ ALL_PLAYED_RECORDS, FEWEST_PLAYED_RECORDS = 18_000, 50
 JUDGING_RECORDS, JUDGING_FACTOR = 12_000, 8
 # What owners differ by where it is assumed, in deviations of a single record's gradient.
 ASSUMED_DIFFERENCE = 0.1
+# The worlds in which designs are compared, and the records that play an owner there.
+CHOICE_WORLDS, CHOICE_RECORDS, CHOICE_SEED = 6, 200, 0
+# What all owners together are assumed to be off by, at most: their features' means in a direction,
+# in deviations, and their best model, in deviations of a single record's whitened gradient.
+ASSUMED_SHIFT, ASSUMED_STEP = 1.0, 0.2
+# Rows do not count as farther out, and means are not moved farther, than that many deviations.
+FARTHEST, FARTHEST_SHIFT = 3.0, 2.0
 # Steps of the walk through each table.
 WALK_STEPS = 24
 
@@ -69,7 +76,7 @@ def play_owners(
     num_records: Vector,
     *,
     known: Sequence[int | None] = (),
-    assumes_difference: bool = False,
+    assumed: float = 0.0,
     played: int = PLAYED_RECORDS,
     rng: np.random.Generator,
 ) -> World:
@@ -79,13 +86,22 @@ def play_owners(
       public: The public records in groups.
       num_records: Each owner's n_i, shape (N,).
       known: The group that each owner is known to be, None where it is not known.
-      assumes_difference: Whether owners differ where nothing tells by how much.
+      assumed: How much owners differ from the public records and from each other where nothing
+        tells by how much: from 0 for not at all to 1 for as much as is assumed at most.
       played: Records that answer for one owner where answers need records; fewer are quicker.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
     Raises:
       InputError: There are too few public records.
     """
+    drawn = public.redrawn(rng=rng)
+    moves = public.feature_walk if public.labels is None else None
+    drifts = public.labels is None and not (public.walk is None and moves is None)
+    if moves is not None:
+        path = _path(public, moves, num_records, rng=rng)
+        drawn = drawn * _moved(public.standardised, path.T @ num_records / num_records.sum())
+    elif assumed and not drifts:
+        drawn = drawn * _assumed(public, assumed, rng=rng)
     weights = num_records / num_records.sum()
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
@@ -105,23 +121,34 @@ def play_owners(
         shifts = _walk(public, walk, num_records, rng=rng)
     mixture = Mixture(
         public=public,
-        centre=_centre(public, rows, weights if all(sure) else None),
+        drawn=drawn,
+        centre=_centre(drawn, rows, weights if all(sure) else None),
         rows=rows,
         share=share,
         shifts=shifts,
     )
     differences = None
-    if assumes_difference and public.labels is None and walk is None:
+    if assumed and public.labels is None and not drifts:
         differences = _draw_differences(public, weights, rng=rng)
     return _world_of(mixture, weights, differences, played=played, rng=rng)
 
 
-def are_certain(public: PublicGroups, num_records: Vector, known: Sequence[int | None]) -> bool:
-    """Whether all worlds are alike: each owner is known to be a group, and has no fewer records."""
-    return len(known) == len(num_records) and all(
-        g is not None and g in public.usable and n_i >= public.groups[g].size
-        for g, n_i in zip(known, num_records, strict=True)
-    )
+def worlds_to_choose_in(
+    public: PublicGroups, num_records: Vector, known: Sequence[int | None]
+) -> list[World]:
+    """A few worlds of few records, in which owners differ, where designs are compared."""
+    rng = np.random.default_rng(CHOICE_SEED)
+    return [
+        play_owners(
+            public,
+            num_records,
+            known=known,
+            assumed=(place / (CHOICE_WORLDS - 1)) ** 2,
+            played=CHOICE_RECORDS,
+            rng=rng,
+        )
+        for place in range(CHOICE_WORLDS)
+    ]
 
 
 def _deal(
@@ -158,34 +185,62 @@ def _own_rows(
     return own
 
 
-def _centre(public: PublicGroups, rows: Sequence[Labels], shares: Vector | None) -> Vector:
+def _centre(drawn: Vector, rows: Sequence[Labels], shares: Vector | None) -> Vector:
     """Weights of the records in P-bar, shape (n,).
 
     Where all groups are known, all of them together are known better than the public mean.
     """
-    n = len(public.records)
     if shares is None:
-        return np.full(n, 1.0 / n)
-    centre = np.zeros(n)
+        mean_one: Vector = drawn / drawn.sum()
+        return mean_one
+    centre = np.zeros(drawn.size)
     for own, part in zip(rows, shares, strict=True):
-        centre[own] += part / own.size
+        centre[own] += part * drawn[own] / drawn[own].sum()
     return centre
 
 
 def _share(public: PublicGroups, n_i: float, group: int, m: int, *, sure: bool) -> float:
     """The s_i of the mixture, for m records of its own."""
-    if m == 0:
+    if m in (0, len(public.records)):
         return 0.0
-    chance = public.trace / m
-    if group == UNKNOWN:
-        beyond, seen = 0.0, chance
-    elif sure:
+    # Records that were drawn once are redrawn: two chances.
+    chance = 2.0 * public.trace / m
+    if sure:
         of_group = public.trace / public.groups[group].size
         beyond = max(0.0, float(public.excess[group]) - of_group)
         seen = beyond + chance
     else:
-        beyond, seen = public.difference, public.difference + chance
+        beyond = 0.0 if group == UNKNOWN else public.difference
+        # All of the public records have a part of it in them.
+        seen = (beyond + chance) * (1.0 - m / len(public.records))
     return float(np.sqrt(min(1.0, (beyond + public.trace / n_i) / seen)))
+
+
+def _assumed(public: PublicGroups, strength: float, *, rng: np.random.Generator) -> Vector:
+    """Weights of records whose features and best model have moved in a direction each, (n,)."""
+    weights = np.ones(len(public.records))
+    for rows, most in ((public.standardised, ASSUMED_SHIFT), (public.scores, ASSUMED_STEP)):
+        direction = rng.standard_normal(rows.shape[1])
+        along = rows @ direction
+        deviation = float(along.std())
+        if deviation > 0:
+            weights *= _moved(along[:, None] / deviation, np.array([strength * most]))
+    return weights
+
+
+def _moved(rows: Matrix, shift: Vector) -> Vector:
+    """Weights that move the mean of these rows by about as much, if they are standardised, (n,).
+
+    An exponential tilt: of normal rows it moves the mean by exactly this, and nothing else. No row
+    counts as farther out than ``FARTHEST``, and the mean is not moved as far as there are no rows.
+    """
+    size = float(np.linalg.norm(shift))
+    if size == 0:
+        return np.ones(len(rows))
+    along = np.clip(rows @ (shift / size), -FARTHEST, FARTHEST)
+    tilted = min(size, FARTHEST_SHIFT) * along
+    weights: Vector = np.exp(tilted - tilted.max())
+    return weights
 
 
 def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.Generator) -> Matrix:
@@ -200,6 +255,14 @@ def _walk(
     public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
 ) -> Matrix:
     """What each owner's best model is off by where the drift goes on, shape (N, p)."""
+    shifts: Matrix = -_path(public, covariance, num_records, rng=rng) @ public.whitening.T
+    return shifts
+
+
+def _path(
+    public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
+) -> Matrix:
+    """How far each owner's mean is from the public one where the drift goes on, shape (N, d)."""
     sizes = np.append(num_records, float(len(public.records)))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -208,8 +271,8 @@ def _walk(
     steps = rng.standard_normal((rows.size, len(values))) * np.sqrt(rows)[:, None] @ root.T
     path = np.cumsum(steps[::-1], axis=0)[::-1]
     means = path.reshape(sizes.size, WALK_STEPS, -1).mean(axis=1)
-    shifts: Matrix = -(means[:-1] - means[-1]) @ public.whitening.T
-    return shifts
+    away: Matrix = means[:-1] - means[-1]
+    return away
 
 
 def _world_of(
@@ -224,7 +287,7 @@ def _world_of(
     public, owners = mixture.public, range(weights.size)
     size = min(played, PLAYED_RECORDS, ALL_PLAYED_RECORDS // weights.size)
     size = max(size, FEWEST_PLAYED_RECORDS)
-    shards = [mixture.drawn(owner, size, rng=rng) for owner in owners]
+    shards = [mixture.records_of(owner, size, rng=rng) for owner in owners]
     if public.problem.loss.is_quadratic:
         return World(
             problem=public.problem,
@@ -232,7 +295,7 @@ def _world_of(
             shards=shards,
             moments=mixture.moments(),
             judging=[_sketch(np.tensordot(weights, mixture.second, axes=1))],
-            learning=[_sketch(own) for own in mixture.second],
+            learning=[_sketch(own) for own in mixture.own_second],
             mixture=mixture,
             differences=differences,
         )
@@ -243,7 +306,7 @@ def _world_of(
         shards=shards,
         moments=None,
         judging=[public.drawn(mixture.together(weights), judging, rng=rng)],
-        learning=[mixture.drawn(owner, judging // 2, rng=rng) for owner in owners],
+        learning=[mixture.records_of(owner, judging // 2, rng=rng) for owner in owners],
         mixture=mixture,
         differences=differences,
     )

@@ -94,6 +94,16 @@ class Problem:
         rows: Matrix = self.slopes(theta, records, clip)[:, None] * records.features
         return rows
 
+    def curvatures(self, theta: Vector, records: Records, clip: float | None) -> Vector:
+        """The second derivative of each record's loss, 0 where the clip scales it down, (n,)."""
+        margins = records.features @ theta
+        curvatures = self.loss.curvatures(margins, records.targets)
+        if clip is None:
+            return curvatures
+        lengths = np.abs(self.loss.slopes(margins, records.targets))
+        lengths *= np.abs(records.features).sum(axis=1)
+        return np.where(lengths <= clip, curvatures, 0.0)
+
     def gradient_bound(self, domain: Domain) -> float:
         """Xi: the largest L1 norm of an admissible record's gradient in the box."""
         return domain_gradient_bound(self.loss, domain, theta_max=self.theta_max)

@@ -289,8 +289,9 @@ class _Runs:
         self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
         self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
         self._pull = slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
-        self.theta_L = np.zeros((R, p))
-        self._copies = np.zeros((N * R, p))  # row slot * R + run
+        start = np.zeros(p) if algorithm.start is None else algorithm.start
+        self.theta_L = np.tile(start, (R, 1))
+        self._copies = np.tile(start, (N * R, 1))  # row slot * R + run
         self._run = np.arange(R)
         self._row = self._run
         self._theta_bar = np.empty((R, p))
@@ -320,9 +321,9 @@ class _Runs:
         responses *= -np.take(self._pull, self._row)[:, None]
         np.multiply(self._theta_bar, self._keep_copy, out=self.theta_L)
         responses += self.theta_L
-        self._copies[self._row] = np.clip(responses, -self._box, self._box, out=responses)
+        self._copies[self._row] = self._clip(responses)
         np.multiply(self._theta_bar, self._keep_central, out=self.theta_L)
-        np.clip(self.theta_L, -self._box, self._box, out=self.theta_L)
+        self._clip(self.theta_L)
         self._k += 1
         if held is not None:
             self.theta_L[held], self._copies[rows] = before, copies
@@ -332,6 +333,11 @@ class _Runs:
             counts = self._k > self._tail_start
             counts = counts if held is None else counts & ~held
             self._tail_sum += self.theta_L * counts[:, None]
+
+    def _clip(self, models: Matrix) -> Matrix:
+        """Projection onto the box, in place; twice as fast as numpy's clip, with the same bits."""
+        np.maximum(models, -self._box, out=models)
+        return np.minimum(models, self._box, out=models)
 
     def central_models(self) -> Matrix:
         """A copy of the central models, or of their tail averages, shape (R, p)."""

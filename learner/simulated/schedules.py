@@ -142,7 +142,7 @@ def draw_schedule(
         if found.min() >= T:
             slots = _moved_up(np.concatenate(parts))[:T]
             return Schedule(slots=slots, promised=_promised(slots, N, T, split))
-    raise InputError("availability: owners are away so much that the study does not end")
+    raise InputError("availability: owners are away so much that the study does not end; raise it")
 
 
 def draw_presence(

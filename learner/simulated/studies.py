@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from common.arrays import Matrix, Slots, Vector
+from common.moments import pack_moments
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
 from learner.algorithms.moments import SecondMoments
+from learner.algorithms.newton import NewtonStep
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.algorithms.table import Simulated
 from learner.simulated.blocks import block_gradients
@@ -41,11 +43,13 @@ from learner.simulated.schedules import (
 from learner.simulated.world import World
 
 __all__ = [
+    "OneShot",
     "Proposal",
     "group_units",
     "run_in_worlds",
     "run_study",
     "shortened",
+    "summed_noise",
 ]
 
 
@@ -55,6 +59,10 @@ TICKS, MOST_TICKS = 3_000, 10_000
 CLEAR = 8.0
 # Asking records takes the longer the more owners answer at the same tick: so many tick sequences.
 SEQUENCES = 12
+
+
+OneShot = SecondMoments | NewtonStep
+"""The algorithms that ask every owner once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +120,7 @@ def shortened(proposal: Proposal, *, largest_stable: float = np.inf) -> Proposal
       largest_stable: The largest stable step alpha of Algorithm 1.
     """
     algorithm = proposal.algorithm
-    if isinstance(algorithm, SecondMoments) or algorithm.horizon <= TICKS:
+    if isinstance(algorithm, OneShot) or algorithm.horizon <= TICKS:
         return proposal
     T = algorithm.horizon
     if isinstance(algorithm, Asynchronous):
@@ -170,7 +178,7 @@ def run_study(
       rng: Where the randomness comes from.
     """
     algorithm = proposal.algorithm
-    if isinstance(algorithm, SecondMoments):
+    if isinstance(algorithm, OneShot):
         return _solve(proposal, algorithm, world, runs, rng=rng)
     keep = _keeper(checkpoints, trace)
     if isinstance(algorithm, Asynchronous):
@@ -341,13 +349,13 @@ def _go_round(
         replace(algorithm, weights=np.ones(1)),
         replicates=runs,
         gradients=moment_gradients(merged),
-        noise=_summed_noise(algorithm.weights * scales, p, rng=rng),
+        noise=summed_noise(algorithm.weights * scales, p, rng=rng),
         on_round=keep,
     )
 
 
-def _summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator) -> NoiseFunction:
-    """The sum of all owners' weighted noise."""
+def summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator) -> NoiseFunction:
+    """The sum of all owners' weighted noise; ``scales`` are the weighted scales, shape (N,)."""
 
     def draw(slots: Slots) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
@@ -359,19 +367,28 @@ def _summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator
 
 def _solve(
     proposal: Proposal,
-    algorithm: SecondMoments,
+    algorithm: OneShot,
     world: World,
     runs: int,
     *,
     rng: np.random.Generator,
 ) -> Matrix:
-    """One-shot moments: all owners answer once, sooner or later."""
+    """What is told once: all owners answer, sooner or later."""
+    exact = _told_once(proposal, algorithm, world)
+    scales = algorithm.weights * proposal.unit_scales
+    noise = summed_noise(scales, exact.size, rng=rng)
+    variance = 2.0 * float(scales @ scales)
+    packed = exact + noise(np.zeros(runs, dtype=np.intp))
+    return algorithm.solve(packed, variance)
+
+
+def _told_once(proposal: Proposal, algorithm: OneShot, world: World) -> Vector:
+    """The owners' exact mean response, packed."""
+    if isinstance(algorithm, NewtonStep):
+        theta, clip = algorithm.around.theta, proposal.clip
+        curvature = algorithm.curvature_scale * world.curvature(theta, clip)
+        return pack_moments(curvature, world.gradient(theta, clip))
     if world.moments is None:
         raise ValueError("algorithm: moments need squared loss")
-    p, weights = algorithm.num_features, algorithm.weights
-    gram = np.tensordot(weights, world.moments.gram, axes=1)
-    cross = weights @ world.moments.cross
-    exact = np.concatenate([gram[np.triu_indices(p)], cross])
-    noise = _summed_noise(weights * proposal.unit_scales, exact.size, rng=rng)
-    packed = exact + noise(np.zeros(runs, dtype=np.intp))
-    return np.stack([algorithm.solve(one) for one in packed])
+    gram = np.tensordot(algorithm.weights, world.moments.gram, axes=1)
+    return pack_moments(gram, algorithm.weights @ world.moments.cross)

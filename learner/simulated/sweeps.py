@@ -106,13 +106,14 @@ def _compute(
     """The results in the order in which they come."""
     if not names:
         return
-    calls = (joblib.delayed(_guarded)(work, name, points[name]) for name in names)
+    # Each argument by itself: large arrays that points share are then sent to a worker once.
+    calls = (joblib.delayed(_guarded)(work, name, *points[name]) for name in names)
     if cluster is not None:
         with _dask(cluster):
             yield from joblib.Parallel()(calls)
         return
     if jobs == 1:
-        yield from (_guarded(work, name, points[name]) for name in names)
+        yield from (_guarded(work, name, *points[name]) for name in names)
         return
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
@@ -121,7 +122,7 @@ def _compute(
         yield from found
 
 
-def _guarded(work: Work, name: str, arguments: tuple[Any, ...]) -> tuple[str, Result | Failure]:
+def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Failure]:
     """One point; its failure is a result too."""
     try:
         return name, work(*arguments)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.newton import NewtonStep
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import are_certain, play_owners
+from learner.simulated.playing import play_owners
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
 from learner.simulated.world import World
 
-__all__ = ["RUNS", "WORLDS", "Forecast", "forecast"]
+__all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
 
 RUNS, WORLDS = 96, 12
@@ -32,10 +33,16 @@ class Forecast:
 
     Args:
       relative_fitness: psi of the common model in each simulated run of each world, shape (W, R).
+      relative_fitness_public: psi of the public model in each world, shape (W,).
+      factor: What relative fitness in the worlds is multiplied by.
+      theta_public: The public model, shape (p,).
       worlds: The worlds.
     """
 
     relative_fitness: Matrix
+    relative_fitness_public: Vector
+    factor: float
+    theta_public: Vector
     worlds: Sequence[World]
 
     @property
@@ -53,51 +60,83 @@ class Forecast:
         return float(low), float(high)
 
     @property
+    def public(self) -> float:
+        """The expected relative fitness of the model of the public records, which is free."""
+        return float(np.median(self.relative_fitness_public))
+
+    @property
     def alone(self) -> Vector:
         """The expected relative fitness of each owner's own model, shape (N,)."""
-        own = np.stack([world.relative_fitness_alone for world in self.worlds])
+        own = self.factor * np.stack([world.relative_fitness_alone for world in self.worlds])
         middle: Vector = np.median(own, axis=0)
         return middle
 
     @property
     def gains(self) -> NDArray[np.bool_]:
-        """Whether each owner is expected to gain: together below alone, shape (N,)."""
-        return self.expected < self.alone
+        """Whether each owner is expected to gain: below its own and the public one, shape (N,)."""
+        return self.expected < np.minimum(self.alone, self.public)
+
+
+def deal(
+    public: PublicGroups,
+    num_records: Vector,
+    *,
+    known: Sequence[int | None] = (),
+    worlds: int = WORLDS,
+    rng: np.random.Generator,
+) -> list[World]:
+    """Worlds in which public records play the owners, from public records and public facts only.
+
+    Args:
+      public: The public records in groups.
+      num_records: The n_i of all owners whose union fitness is judged on, shape (N,).
+      known: The group that each owner is known to be.
+      worlds: How often public records are redrawn, and groups dealt to owners anew.
+      rng: Where the deal comes from; seed it with nothing private.
+    """
+    return [play_owners(public, num_records, known=known, rng=rng) for _ in range(worlds)]
 
 
 def forecast(
     proposal: Proposal,
     public: PublicGroups,
+    worlds: Sequence[World],
     *,
-    num_records: Vector | None = None,
-    taking_part: Sequence[int] | None = None,
-    known: Sequence[int | None] = (),
     runs: int = RUNS,
-    worlds: int = WORLDS,
     rng: np.random.Generator,
 ) -> Forecast:
-    """The distribution of the study's outcome, from public records and public facts only.
+    """The distribution of the study's outcome.
 
     Args:
       proposal: The study as proposed.
       public: The public records in groups.
-      num_records: The n_i of all owners whose union fitness is judged on, where not all of them
-        take part.
-      taking_part: Which of these the proposal is about; None for all.
-      known: The group that each owner is known to be, of all.
+      worlds: Where it is run, with the owners who take part.
       runs: Simulated runs over all worlds.
-      worlds: How often groups are dealt to owners anew; once where all are known.
-      rng: Where the simulations' randomness comes from; seed it with nothing private.
+      rng: Where the noise and the ticks come from; seed it with nothing private.
     """
-    sizes = proposal.num_records if num_records is None else num_records
-    count = 1 if are_certain(public, sizes, known) else worlds
-    dealt = [play_owners(public, sizes, known=known, rng=rng) for _ in range(count)]
-    if taking_part is not None:
-        dealt = [world.only(taking_part) for world in dealt]
     limit = np.inf
     if isinstance(proposal.algorithm, Asynchronous):
         limit = largest_stable_step(proposal.algorithm, public.records, loss=public.problem.loss)
     proposal = shortened(proposal, largest_stable=limit)
-    models = run_in_worlds(proposal, dealt, runs=max(1, runs // count), rng=rng)
-    psi = [world.evaluation.relative_fitness(own) for world, own in zip(dealt, models, strict=True)]
-    return Forecast(relative_fitness=np.maximum(np.stack(psi), 0.0), worlds=dealt)
+    models = run_in_worlds(proposal, worlds, runs=max(1, runs // len(worlds)), rng=rng)
+    psi = np.stack(
+        [each.evaluation.relative_fitness(own) for each, own in zip(worlds, models, strict=True)]
+    )
+    theta = public.theta_optimal[None]
+    free = np.concatenate([each.evaluation.relative_fitness(theta) for each in worlds])
+    factor = 1.0
+    if not public.problem.loss.is_quadratic:
+        factor, honest = public.honest
+        # Whoever begins at the public model knows no more of other records than it does.
+        begins_there = getattr(proposal.algorithm, "start", None) is not None
+        begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
+        beyond = honest - factor * free
+        psi = factor * psi + (beyond[:, None] if begins_there else 0.0)
+        free = np.full_like(free, honest)
+    return Forecast(
+        relative_fitness=np.maximum(psi, 0.0),
+        relative_fitness_public=np.maximum(free, 0.0),
+        factor=factor,
+        theta_public=public.theta_optimal,
+        worlds=worlds,
+    )

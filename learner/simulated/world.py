@@ -13,7 +13,7 @@ from common.arrays import Labels, Matrix, Vector
 from common.terms import Records
 from learner.algorithms.clocks import Groups
 from learner.simulated.evaluation import Evaluation
-from learner.simulated.groups import PublicGroups, second_moments
+from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
     GradientFunction,
@@ -22,7 +22,10 @@ from learner.simulated.replicates import (
     record_gradients,
 )
 
-__all__ = ["Mixture", "World"]
+__all__ = ["Mixture", "World", "middle"]
+
+# Records for each feature from which half of an owner's own Gram matrix is its group's.
+OWN_GRAM = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,6 +155,30 @@ class World:
 
         return corrected
 
+    def curvature(self, theta: Vector, clip: float | None) -> Matrix:
+        """Mean curvature of the union at a model, under a clip, without g, shape (p, p)."""
+        if self.mixture is not None:
+            records = [self.mixture.public.records]
+            shares = [self.mixture.together(self.weights)]
+        else:
+            records = list(self.shards)
+            shares = [
+                np.full(len(own), share / len(own))
+                for own, share in zip(self.shards, self.weights, strict=True)
+            ]
+        total = np.zeros((theta.size, theta.size))
+        for own, share in zip(records, shares, strict=True):
+            each = share * self.problem.curvatures(theta, own, clip)
+            total += (own.features * each[:, None]).T @ own.features
+        return total
+
+    def gradient(self, theta: Vector, clip: float | None) -> Vector:
+        """Exact mean gradient of the union at a model, under a clip, without g's, shape (p,)."""
+        owners = np.arange(len(self.weights))
+        each = self.gradients(clip)(owners, np.tile(theta, (owners.size, 1)))
+        mean: Vector = self.weights @ each
+        return mean
+
     def lacking(self, clip: float | None, *, asks_moments: bool) -> Matrix:
         """What each owner's answer from moments or records lacks, shape (N, p)."""
         if clip not in self._offsets:
@@ -173,10 +200,11 @@ class World:
 class Mixture:
     r"""Each owner's distribution over public records, their targets shifted by x'delta_i.
 
-    :math:`P_i = (1 - s_i)\,\bar P + s_i\,P_g`, where all of P_g's rows weigh the same.
+    :math:`P_i = (1 - s_i)\,\bar P + s_i\,P_g`, where P_g's rows weigh as they are drawn.
 
     Args:
       public: The public records.
+      drawn: How often each of them is there, as :meth:`PublicGroups.redrawn` says, shape (n,).
       centre: Weights of the records in P-bar, shape (n,), summing to 1.
       rows: The rows of each owner's P_g, none where s_i is 0.
       share: The s_i, shape (N,).
@@ -184,6 +212,7 @@ class Mixture:
     """
 
     public: PublicGroups
+    drawn: Vector
     centre: Vector
     rows: Sequence[Labels]
     share: Vector
@@ -201,16 +230,23 @@ class Mixture:
     def weights_of(self, owner: int) -> Vector:
         """Weights of the public records for this owner, shape (n,), summing to 1."""
         weights: Vector = (1.0 - self.share[owner]) * self.centre
-        if len(self.rows[owner]):
-            weights[self.rows[owner]] += self.share[owner] / len(self.rows[owner])
+        rows = self.rows[owner]
+        if len(rows):
+            weights[rows] += self.share[owner] * self._own(rows)
         return weights
+
+    def _own(self, rows: Labels) -> Vector:
+        """Weights of an owner's own rows, summing to 1."""
+        own = self.drawn[rows]
+        shares: Vector = own / own.sum()
+        return shares
 
     def together(self, shares: Vector) -> Vector:
         """Weights of the public records for all owners as one, shape (n,)."""
         weights: Vector = float(shares @ (1.0 - self.share)) * self.centre
         for rows, part in zip(self.rows, shares * self.share, strict=True):
             if len(rows):
-                weights[rows] += part / len(rows)
+                weights[rows] += part * self._own(rows)
         return weights
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
@@ -228,7 +264,7 @@ class Mixture:
             else:
                 whole = (1.0 - share) * centre
                 if len(rows):
-                    whole = whole + share * (still[rows] @ x[rows]) / len(rows)
+                    whole = whole + share * ((self._own(rows) * still[rows]) @ x[rows])
             own = problem.slopes(anchor, shard, clip) @ shard.features / len(shard)
             missing[owner] = whole - own
         return missing
@@ -237,26 +273,49 @@ class Mixture:
     def second(self) -> NDArray[np.float64]:
         """Second moments of features and target of each owner, shape (N, p + 1, p + 1)."""
         records = self.public.records
-        even = np.ptp(self.centre) == 0.0
-        centre = self.public.second if even else _weighted(records, self.centre)
+        centre = _weighted(records, self.centre)
         matrices = []
         for rows, share, shift in zip(self.rows, self.share, self.shifts, strict=True):
-            own = second_moments(_take(records, rows)) if len(rows) else centre
+            own = _weighted(records.at(rows), self._own(rows)) if len(rows) else centre
             # With the target y + x'delta.
             move = np.eye(len(shift) + 1)
             move[:-1, -1] = shift
             matrices.append(move.T @ ((1.0 - share) * centre + share * own) @ move)
         return np.stack(matrices)
 
+    @cached_property
+    def own_second(self) -> NDArray[np.float64]:
+        r"""The same where an owner learns alone, shape (N, p + 1, p + 1).
+
+        A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
+        from it is too good. So an owner has the Gram matrix of its group, as far as the group's m
+        records tell it, :math:`m/(m+2p)`, and the mean gradient of the mixture at the optimum.
+        """
+        theta, p = self.public.theta_optimal, self.shifts.shape[1]
+        own_second = self.second.copy()
+        for own, rows in zip(own_second, self.rows, strict=True):
+            if not len(rows):
+                continue
+            pull = own[:-1, :-1] @ theta - own[:-1, -1]
+            x = self.public.records.features[rows]
+            told = len(rows) / (len(rows) + OWN_GRAM * p)
+            own[:-1, :-1] = told * (x * self._own(rows)[:, None]).T @ x
+            own[:-1, :-1] += (1.0 - told) * self.public.second[:-1, :-1]
+            cross = own[:-1, :-1] @ theta - pull
+            own[:-1, -1] = own[-1, :-1] = cross
+            # Large enough for a positive semidefinite matrix; the model does not depend on it.
+            own[-1, -1] += cross @ np.linalg.lstsq(own[:-1, :-1], cross, rcond=None)[0]
+        return own_second
+
     def moments(self) -> Moments:
         """Each owner's moments."""
         return Moments(gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy())
 
-    def drawn(self, owner: int, size: int, *, rng: np.random.Generator) -> Records:
+    def records_of(self, owner: int, size: int, *, rng: np.random.Generator) -> Records:
         """Systematically drawn records, spread evenly over margins and targets."""
-        drawn = self.public.drawn(self.weights_of(owner), size, rng=rng)
-        shift = drawn.features @ self.shifts[owner]
-        return Records(features=drawn.features, targets=drawn.targets + shift)
+        records = self.public.drawn(self.weights_of(owner), size, rng=rng)
+        shift = records.features @ self.shifts[owner]
+        return Records(features=records.features, targets=records.targets + shift)
 
     def _shifted(self, owner: int) -> Records:
         """All public records with this owner's targets."""
@@ -264,12 +323,18 @@ class Mixture:
         return Records(features=x, targets=self.public.records.targets + x @ self.shifts[owner])
 
 
+def middle(psi: Matrix) -> float:
+    """The outcome of runs in several worlds in one number, from shape (W, R).
+
+    It is between the mean, which one world that is far off decides, and the middle one, which tells
+    nothing of what comes unluckily.
+    """
+    roots = np.sqrt(np.maximum(psi.mean(axis=1), 0.0))
+    return float(np.mean(roots)) ** 2
+
+
 def _weighted(records: Records, weights: Vector) -> Matrix:
     """Second moments of features and target under these weights."""
     rows = np.column_stack([records.features, records.targets])
     second: Matrix = (rows * weights[:, None]).T @ rows
     return second
-
-
-def _take(records: Records, rows: Labels) -> Records:
-    return Records(features=records.features[rows], targets=records.targets[rows])

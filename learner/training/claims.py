@@ -76,7 +76,8 @@ def check_description(said: OwnerDescription, *, name: str) -> OwnerDescription:
             f"owner {name} sent {len(names)} names of columns and losses, expected at most "
             f"{MOST_NAMES} of at most {LONGEST_NAME} characters; ask its operator"
         )
-    if not _DIGEST.fullmatch(said.feature_map_digest):
+    digests = (said.feature_map_digest, said.checked_map_digest)
+    if not all(_DIGEST.fullmatch(digest) for digest in digests):
         raise RefusedError(
             f"owner {name} sent a digest of its feature map that is none, expected 64 hexadecimal "
             "digits or nothing; ask its operator"
@@ -84,7 +85,9 @@ def check_description(said: OwnerDescription, *, name: str) -> OwnerDescription:
     return said
 
 
-def check_enrollment(said: Enrollment, terms: StudyTerms, *, name: str, held: int) -> Promise:
+def check_enrollment(
+    said: Enrollment, terms: StudyTerms, *, name: str, held: int, most: int = 1
+) -> Promise:
     """An enrolment to exactly these terms, with the noise that they and n_i ask for.
 
     Args:
@@ -92,11 +95,13 @@ def check_enrollment(said: Enrollment, terms: StudyTerms, *, name: str, held: in
       terms: What it was asked.
       name: Its name in the study.
       held: Responses of the study that the learner holds.
+      most: How many more the owner may count. One may be on its way; of an owner that was killed
+        while it charged in blocks more may be spent that nobody has, at its own cost.
 
     Raises:
       RefusedError: It agreed to something else, or counts responses that nobody has.
     """
-    if said.answered - held not in (0, 1):
+    if not held <= said.answered <= held + most:
         raise RefusedError(
             f"owner {name} counts {said.answered} responses, this run holds {held}; the study "
             "cannot go on with it, start a new run"

@@ -4,6 +4,11 @@ A sequence number is asked for one theta only, ever: an owner that was charged f
 the same query again and refuses any other. So a query that was not answered stays the next one,
 through absences and restarts of either side. An owner that does not answer is away; a background
 thread enrols again, with the same terms, until it is back. An owner that refuses has left.
+
+A number may be spent without an answer that anybody can have: an owner that charges in blocks was
+killed, or it gave the answer for a theta that a restart of ours did not come to again. Then the
+owner refuses the number, its enrolment says how many are spent, and the line goes on with the
+next. The new query is durable before it is asked.
 """
 
 from __future__ import annotations
@@ -17,10 +22,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from common.arrays import Vector
-from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
+from common.errors import (
+    BudgetSpentError,
+    CoprivError,
+    InputError,
+    OrderError,
+    OwnerFailedError,
+    RefusedError,
+    UnreachableError,
+)
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.training.claims import Promise, check_enrollment, check_response
-from learner.training.line_state import LineAction, LineEvent, LineState, after
+from learner.training.line_state import LineAction, LineEvent, LineState, Numbers, after
 from learner.training.owners import Owner
 
 __all__ = ["LocalLine", "OwnerLine"]
@@ -34,7 +47,68 @@ LONGEST_WAIT_SECONDS = 2.0
 RETRY_SECONDS = 2.0
 
 
-class OwnerLine:
+class _Contact:
+    """Whether one owner is there, and the search for it while it is not."""
+
+    def __init__(self, owner: Owner, terms: StudyTerms) -> None:
+        self.owner = owner
+        self._terms = terms
+        self._state = LineState.READY
+        # The loop asks in one thread, who looks for the owner replies in another.
+        self._changing = threading.Lock()
+        self._away_since: tuple[float, datetime] | None = None
+        self._left: str | None = None
+        self._reply: Enrollment | RefusedError | None = None
+        self._search = _Search(owner, terms, self._heard)
+
+    @property
+    def state(self) -> LineState:
+        """What is known of the owner."""
+        return self._state
+
+    @property
+    def left(self) -> str | None:
+        """Why the owner has left the study for good, or None."""
+        return self._left
+
+    @property
+    def status(self) -> str:
+        """For people: nothing, or since when it is away, or that it has left."""
+        if self._left is not None:
+            return f"{self.owner.name} has left"
+        away = self._away_since
+        return "" if away is None else f"{self.owner.name} away since {away[1]:%H:%M:%S}"
+
+    def refused(self, error: RefusedError) -> None:
+        """The owner will not go on, or says what cannot be; the others do."""
+        if self._after(LineEvent.REFUSED) is LineAction.PART:
+            self._left, self._away_since = str(error), None
+            log.warning("owner %s has left the study: %s", self.owner.name, error)
+
+    def stop(self) -> None:
+        """End the background thread."""
+        self._search.stop()
+
+    def _after(self, event: LineEvent) -> LineAction:
+        """Go to the state after an event; what to do about it."""
+        with self._changing:
+            self._state, action = after(self._state, event)
+        return action
+
+    def _lost_sight(self, error: CoprivError) -> None:
+        """The owner is away: begin to look for it."""
+        self._away_since, self._reply = (time.monotonic(), datetime.now()), None
+        log.warning("away since %s: %s", f"{self._away_since[1]:%H:%M:%S}", error)
+        if self._after(LineEvent.LOST) is LineAction.LOOK:
+            self._search.begin()
+
+    def _heard(self, reply: Enrollment | RefusedError) -> None:
+        """The owner replied to who looked for it."""
+        self._reply = reply
+        self._after(LineEvent.HEARD)
+
+
+class OwnerLine(_Contact):
     """One owner as the loop sees it; :mod:`learner.training.line_state` says what can happen to it.
 
     Args:
@@ -56,49 +130,28 @@ class OwnerLine:
         keep: Callable[[Query], None] = lambda query: None,
         retries: int = 3,
     ) -> None:
-        self.owner = owner
-        self._terms = terms
-        self._answered = answered
+        super().__init__(owner, terms)
+        self._numbers = Numbers(answered, terms.responses)
         self._unanswered = unanswered
         self._keep = keep
         self._retries = retries
         self._agreed: Enrollment | None = None
         self._promise: Promise | None = None
-        self._state = LineState.READY
-        # The loop asks in one thread, who looks for the owner replies in another.
-        self._changing = threading.Lock()
-        self._away_since: tuple[float, datetime] | None = None
-        self._left: str | None = None
-        self._reply: Enrollment | RefusedError | None = None
-        self._search = _Search(owner, terms, self._heard)
-
-    @property
-    def state(self) -> LineState:
-        """What is known of the owner."""
-        return self._state
 
     @property
     def answered(self) -> int:
-        """Responses that the learner holds."""
-        return self._answered
+        """Responses that are spent: the learner holds them, or they are lost."""
+        return self._numbers.answered
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the owner is known to have given no answer that is not held here."""
+        return self._state is LineState.LEFT or self._numbers.is_level
 
     @property
     def promised(self) -> int:
         """Responses that the owner promises in the whole study."""
         return self._terms.responses
-
-    @property
-    def left(self) -> str | None:
-        """Why the owner has left the study for good, or None."""
-        return self._left
-
-    @property
-    def status(self) -> str:
-        """For people: nothing, or since when it is away, or that it has left."""
-        if self._left is not None:
-            return f"{self.owner.name} has left"
-        away = self._away_since
-        return "" if away is None else f"{self.owner.name} away since {away[1]:%H:%M:%S}"
 
     def enroll(self) -> Enrollment:
         """Enrol for the first time.
@@ -109,25 +162,29 @@ class OwnerLine:
         return self._accept(self.owner.enroll(self._terms))
 
     def take_up(self, agreed: Enrollment) -> None:
-        """Go on with a study that an earlier start agreed on; the owner need not be there."""
-        self._agreed = agreed
+        """Go on with a study that an earlier start agreed on; the owner need not be there.
+
+        Raises:
+          InputError: Another owner is there.
+        """
+        self._agreed, self._numbers.in_doubt = agreed, True
         try:
             self._accept(self.owner.enroll(self._terms))
+        except InputError:
+            raise
         except RefusedError as error:
             self.refused(error)
         except CoprivError as error:
-            self._lost(error)
+            self._lost_sight(error)
 
     def ask(self, theta: Vector) -> Response | None:
         """The response at theta, or None while the owner is away or when it has left.
 
         After an absence it is the response to the query that was left unanswered.
         """
-        if self._state is LineState.LEFT:
+        if self._state is LineState.LEFT or self._numbers.over():
             return None
-        query = self._unanswered or Query(
-            study_id=self._terms.study_id, sequence=self._answered + 1, theta=theta
-        )
+        query = self._unanswered or self._query(theta)
         if self._unanswered is None and self._state.is_absent:
             # An earlier start may have asked just this before it died: then it was charged.
             self._hold(query)
@@ -136,34 +193,64 @@ class OwnerLine:
         try:
             if self._state is LineState.BACK:
                 self._take_back()
-            response = self._answer(query)
+            answered = self._numbered(query, theta)
+            if answered is None:
+                return None
+            query, response = answered
             self._check(query, response)
         except RefusedError as error:
             self.refused(error)
             return None
         except (UnreachableError, OwnerFailedError) as error:
+            self._numbers.in_doubt = True
             self._hold(query)
-            self._lost(error)
+            self._lost_sight(error)
             return None
         self._unanswered = None
-        self._answered += 1
+        self._numbers.answered = self._numbers.charged = query.sequence
+        self._numbers.in_doubt = False
         return response
 
-    def refused(self, error: RefusedError) -> None:
-        """The owner will not go on, or says what cannot be; the others do."""
-        if self._after(LineEvent.REFUSED) is LineAction.PART:
-            self._left, self._away_since = str(error), None
-            log.warning("owner %s has left the study: %s", self.owner.name, error)
+    def _query(self, theta: Vector) -> Query:
+        """The next number, asked at theta."""
+        return Query(
+            study_id=self._terms.study_id, sequence=self._numbers.answered + 1, theta=theta
+        )
 
-    def stop(self) -> None:
-        """End the background thread."""
-        self._search.stop()
+    def _numbered(self, query: Query, theta: Vector) -> tuple[Query, Response] | None:
+        """The answer to a query, or to the next number if that is spent; None if both are."""
+        for _ in range(2):
+            try:
+                return query, self._answer(query)
+            except (OrderError, BudgetSpentError):
+                if not self._skips(query):
+                    raise
+            if self._numbers.over():
+                break
+            query = self._query(theta)
+            self._hold(query)
+        return None
 
-    def _after(self, event: LineEvent) -> LineAction:
-        """Go to the state after an event; what to do about it."""
-        with self._changing:
-            self._state, action = after(self._state, event)
-        return action
+    def _skips(self, query: Query) -> bool:
+        """After a refusal of its number: whether the query's number is spent, and is passed over.
+
+        Raises:
+          CoprivError: The owner is not there, or refuses the study.
+        """
+        if self._numbers.in_doubt:
+            self._accept(self.owner.enroll(self._terms))
+        more = self._numbers.pass_over(query.sequence)
+        if not more:
+            return False
+        self._unanswered = None
+        log.warning(
+            "owner %s: %d responses from number %d on are spent and nobody has them; it was killed "
+            "while it charged in blocks, or this run was resumed without it; the run goes on",
+            self.owner.name,
+            more,
+            query.sequence,
+        )
+        return True
 
     def _answer(self, query: Query) -> Response:
         """Ask, and after a broken connection ask again, a few times."""
@@ -172,6 +259,7 @@ class OwnerLine:
             try:
                 return self.owner.answer(query)
             except UnreachableError:
+                self._numbers.in_doubt = True
                 if time.monotonic() - began > RETRY_SECONDS:
                     raise
             self._search.stopping.wait(SHORTEST_WAIT_SECONDS * 2**attempt * _jitter())
@@ -188,18 +276,6 @@ class OwnerLine:
         if self._unanswered is None:
             self._keep(query)
             self._unanswered = query
-
-    def _lost(self, error: CoprivError) -> None:
-        """The owner is away: begin to look for it."""
-        self._away_since, self._reply = (time.monotonic(), datetime.now()), None
-        log.warning("away since %s: %s", f"{self._away_since[1]:%H:%M:%S}", error)
-        if self._after(LineEvent.LOST) is LineAction.LOOK:
-            self._search.begin()
-
-    def _heard(self, reply: Enrollment | RefusedError) -> None:
-        """The owner replied to who looked for it."""
-        self._reply = reply
-        self._after(LineEvent.HEARD)
 
     def _take_back(self) -> None:
         """Take the owner back, if its reply is the enrolment that was agreed on."""
@@ -222,8 +298,13 @@ class OwnerLine:
                 f"owner {name} came back with other records or another noise than it agreed to; "
                 "ask its operator"
             )
-        self._promise = check_enrollment(enrollment, self._terms, name=name, held=self._answered)
+        # Only of a study that has begun can numbers be spent that nobody has.
+        most = 1 if agreed is None else self.promised
+        self._promise = check_enrollment(
+            enrollment, self._terms, name=name, held=self._numbers.answered, most=most
+        )
         self._agreed = agreed or enrollment
+        self._numbers.charged = enrollment.answered
         return enrollment
 
 
@@ -276,6 +357,11 @@ class _Search:
 
 class LocalLine(OwnerLine):
     """The line to the learner's own shard, which is never away and counts no answers."""
+
+    @property
+    def is_level(self) -> bool:
+        """It gives the same answer to the same question, however often."""
+        return True
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""

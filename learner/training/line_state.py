@@ -17,10 +17,11 @@ Any other pair cannot happen: an owner that is away is not asked, and is looked 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-__all__ = ["LineAction", "LineEvent", "LineState", "after"]
+__all__ = ["LineAction", "LineEvent", "LineState", "Numbers", "after"]
 
 
 class LineState(Enum):
@@ -106,3 +107,44 @@ def after(state: LineState, event: LineEvent) -> tuple[LineState, LineAction]:
         return _TRANSITIONS[state, event]
     except KeyError:
         raise ValueError(f"a line that is {state.value} cannot be {event.value}") from None
+
+
+@dataclass
+class Numbers:
+    """The numbers of one owner's responses.
+
+    Args:
+      answered: The last that was answered, or that is lost.
+      promised: The last that there will be.
+      charged: The last that the owner has charged, as it said; None before it was heard.
+      lost: How many were lost in this start.
+      in_doubt: Whether owner or learner may have been killed since the last answer.
+    """
+
+    answered: int
+    promised: int
+    charged: int | None = None
+    lost: int = 0
+    in_doubt: bool = False
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the owner is known to have charged no other."""
+        return self.charged is not None and self.charged <= self.answered
+
+    def over(self) -> bool:
+        """Whether none is left because some were lost; else the owner says so itself."""
+        return self.lost > 0 and self.answered >= self.promised
+
+    def pass_over(self, refused: int) -> int:
+        """Go on behind those that are charged, if the one refused is; how many are lost by it.
+
+        Without a doubt none can be lost: who refuses then has left.
+        """
+        if not self.in_doubt or self.charged is None or self.charged < refused:
+            return 0
+        self.in_doubt = False
+        more = self.charged - self.answered
+        self.lost += more
+        self.answered = self.charged
+        return more

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from common.errors import OrderError
 from common.features import FeatureMap
 from common.losses import LOSSES
+from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
+from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.core import (
     Account,
@@ -23,6 +25,7 @@ from owner.core import (
     release,
     seeded_noise,
     theta_digest,
+    warm,
 )
 
 __all__ = ["LocalShard", "MemoryOwner"]
@@ -32,7 +35,7 @@ UNBOUNDED = Fraction(10**12)
 
 @dataclass
 class _Study:
-    """The one open study of an owner in memory."""
+    """A study of an owner in memory."""
 
     terms: StudyTerms
     plan: NoisePlan
@@ -62,7 +65,7 @@ class MemoryOwner:
         self._name = name
         self._shard = Shard(records)
         self._seed = seed
-        self._study: _Study | None = None
+        self._studies: dict[str, _Study] = {}
 
     @property
     def name(self) -> str:
@@ -79,29 +82,31 @@ class MemoryOwner:
             epsilon_per_study=UNBOUNDED,
             epsilon_left=UNBOUNDED,
             losses=tuple(LOSSES),
+            validation="pooled",
         )
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
-        if self._study is None or self._study.terms != terms:
+        study = self._studies.get(terms.study_id)
+        if study is None or study.terms != terms:
             domain = FeatureMap.from_json(terms.feature_map).domain
             plan = plan_noise(terms, domain, num_records=len(self._shard.records))
             rng = None if self._seed is None else np.random.default_rng(self._seed)
-            self._study = _Study(terms, plan, Account(promised=terms.responses), rng)
+            warm(self._shard, terms, kept_in=compiled_code_folder)
+            study = _Study(terms, plan, Account(promised=terms.responses), rng)
+            self._studies[terms.study_id] = study
         return Enrollment(
             num_records=len(self._shard.records),
             responses=terms.responses,
-            answered=self._study.account.answered,
-            noise_scale=self._study.plan.noise_scale,
+            answered=study.account.answered,
+            noise_scale=study.plan.noise_scale,
             epsilon=terms.epsilon,
             insecure_noise=True,
         )
 
     def answer(self, query: Query) -> Response:
         """One noised mean gradient, by the same rules of order as any owner."""
-        study = self._study
-        if study is None or study.terms.study_id != query.study_id:
-            raise OrderError("no such study was enrolled by this learner; enrol first")
+        study = self._enrolled(query.study_id)
         check_theta(
             query.theta, dimension=self._shard.num_features, theta_max=study.terms.theta_max
         )
@@ -117,15 +122,19 @@ class MemoryOwner:
 
     def offer(self, study_id: str) -> bool:
         """An owner in memory always listens."""
-        if self._study is None or self._study.terms.study_id != study_id:
-            raise OrderError("no such study was enrolled by this learner; enrol first")
-        return self._study.account.answered < self._study.account.promised
+        account = self._enrolled(study_id).account
+        return account.answered < account.promised
 
     def close(self, study_id: str) -> None:
         """End the study."""
-        if self._study is None or self._study.terms.study_id != study_id:
+        study = self._enrolled(study_id)
+        study.account = replace(study.account, closed=True)
+
+    def _enrolled(self, study_id: str) -> _Study:
+        """An open study of this name."""
+        if study_id not in self._studies:
             raise OrderError("no such study was enrolled by this learner; enrol first")
-        self._study.account = replace(self._study.account, closed=True)
+        return self._studies[study_id]
 
     def disconnect(self, *, over: bool = False) -> None:
         """Nothing to let go of."""
@@ -166,11 +175,15 @@ class LocalShard:
             epsilon_per_study=UNBOUNDED,
             epsilon_left=UNBOUNDED,
             losses=tuple(LOSSES),
+            validation="pooled",
         )
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Its own study, at no cost; answers are not counted."""
-        self._terms = terms
+        # A release of curvature is solved for gradients that all owners clip alike.
+        is_gradient = terms.release == GRADIENT.name
+        self._terms = replace(terms, clip=None) if is_gradient else terms
+        warm(self._shard, self._terms, kept_in=compiled_code_folder)
         return Enrollment(
             num_records=len(self._shard.records),
             responses=terms.responses,
@@ -181,10 +194,10 @@ class LocalShard:
         )
 
     def answer(self, query: Query) -> Response:
-        """The exact mean gradient, neither clipped nor noised; or the exact moments."""
+        """The exact mean gradient, neither clipped nor noised; or the exact other release."""
         if self._terms is None:
             raise OrderError("the learner's own shard is in no study; enrol first")
-        exact = exact_answer(self._shard, query.theta, replace(self._terms, clip=None))
+        exact = exact_answer(self._shard, query.theta, self._terms)
         return Response(study_id=query.study_id, sequence=query.sequence, gradient=exact)
 
     def offer(self, study_id: str) -> bool:

@@ -1,7 +1,12 @@
-"""The only loop: tick, ask, journal, apply. It does not know whether its owners are simulated."""
+"""The only loop: tick, ask, journal, apply. It does not know whether its owners are simulated.
+
+A response is handed to the journal before it is applied, and is on the disk before its owner is
+asked again; :mod:`learner.training.journal` says why that is enough.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -10,6 +15,7 @@ from typing import TypeVar
 
 from common.arrays import Vector
 from common.errors import RefusedError, UnreachableError
+from common.terms import Response
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
 from learner.training.journal import Journal, TickEntry
@@ -17,6 +23,8 @@ from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 
 __all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
+
+log = logging.getLogger("copriv.learner")
 
 State = TypeVar("State")
 
@@ -26,7 +34,7 @@ IDLE_SECONDS = 0.05
 MISSED_EACH = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Applied:
     """One communication after it was applied.
 
@@ -40,7 +48,7 @@ class Applied:
     k: int
     entry: TickEntry
     central_model: Vector
-    replayed: bool
+    replayed: bool = field(kw_only=True)
 
 
 @dataclass(kw_only=True)
@@ -63,10 +71,12 @@ class Pace:
     # Ticks that nobody answered since somebody did, and when the first of them was asked.
     missed: int = 0
     missed_since: float = 0.0
+    # Whether people were told that everything waits.
+    told: bool = False
 
     def answered(self) -> None:
         """Somebody has answered."""
-        self.quiet_since, self.missed = None, 0
+        self.quiet_since, self.missed, self.told = None, 0, False
 
     def wait_for(self, tick: Tick) -> None:
         """In real time, wait until the tick is due."""
@@ -78,8 +88,11 @@ class Pace:
         """Seconds since the run began, those of earlier starts included."""
         return self.wall_before + time.monotonic() - self.began
 
-    def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> None:
+    def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> bool:
         """After a tick that nobody answered: wait while all are away, and stop after too long.
+
+        Returns:
+          Whether any owner has a response left to give.
 
         Raises:
           RefusedError: All owners have left.
@@ -101,7 +114,16 @@ class Pace:
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
+            self._tell(missing)
             time.sleep(IDLE_SECONDS)
+        return bool(missing)
+
+    def _tell(self, missing: Sequence[OwnerLine]) -> None:
+        """Say once who is waited for; each line says itself when its owner is back."""
+        if not self.told:
+            self.told = True
+            names = ", ".join(line.status for line in missing)
+            log.warning("waiting for %s; gives up after %g s", names, self.patience)
 
     def _miss(self, missing: Sequence[OwnerLine], *, asked: float) -> None:
         """Owners that come back again and again, and never answer, are not waited for either."""
@@ -139,12 +161,11 @@ def run(
 ) -> Vector:
     """Train until ``horizon`` communications were applied, or the ticks end.
 
-    What the journal holds is applied again without asking anybody, so a run that was killed
-    continues where it was: each response was journalled before it was applied.
+    What the journal holds is applied again without asking anybody.
 
     Args:
-      algorithm: The algorithm; the loop does not know which.
-      ticks: The sequence of ticks, the same at every start of this run.
+      algorithm: The algorithm.
+      ticks: The ticks, the same at every start of this run.
       lines: The owners, by index.
       journal: The run's durable trace; None for owners that cost nothing.
       horizon: The number T of communications.
@@ -157,10 +178,10 @@ def run(
 
     Raises:
       RefusedError: All owners refuse for good.
-      UnreachableError: Nobody answered for too long; the run can be resumed.
+      UnreachableError: Nobody answered for too long.
     """
     state = algorithm.initial_state()
-    replay, k = _Replay(journal), 0
+    replay, k, tail = _Replay(journal), 0, _LostTail(lines, patience=pace.patience)
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if replay.was_missed(position):
@@ -172,19 +193,20 @@ def run(
             else:
                 pace.wait_for(tick)
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
-                entry = _ask(position, tick, theta, lines, pace=pace, executor=executor)
-                # Journalled before applied: the owner was charged, the answer must not be lost.
-                if not replay.keep(entry):
+                replay.settle(tick)  # an owner can repeat one answer: this before it gives another
+                ask = tail.way_to_ask(tick)
+                entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
+                if not replay.keep(entry, tick):
                     on_missed()
-                    pace.wait_for_owners(lines, asked=asked)
+                    if not pace.wait_for_owners(lines, asked=asked):
+                        break
                     continue
-            gradients = {owner: gradient for owner, (_, gradient) in entry.responses.items()}
-            state = algorithm.apply_responses(state, tick, gradients)
+            state = algorithm.apply_responses(state, tick, entry.gradients)
             k += 1
-            model = algorithm.central_model(state)
-            on_applied(Applied(k=k, entry=entry, central_model=model, replayed=replayed))
-            if k == horizon:  # before the next tick is drawn: live ones come from owners that wait
+            on_applied(Applied(k, entry, algorithm.central_model(state), replayed=replayed))
+            if k == horizon:  # before the next tick is drawn: live ones wait
                 break
+    replay.settle()
     return algorithm.central_model(state)
 
 
@@ -193,6 +215,7 @@ def _ask(
     tick: Tick,
     theta: Vector,
     lines: Sequence[OwnerLine],
+    ask: Callable[[OwnerLine, Vector], Response | None],
     *,
     pace: Pace,
     executor: Executor,
@@ -200,9 +223,9 @@ def _ask(
     """Ask the tick's owners, at the same time if they are several."""
     asked = [lines[owner] for owner in tick.owners]
     if len(asked) == 1:
-        answers = [asked[0].ask(theta)]
+        answers = [ask(asked[0], theta)]
     else:
-        answers = list(executor.map(lambda line: line.ask(theta), asked))
+        answers = list(executor.map(lambda line: ask(line, theta), asked))
     responses = {
         owner: (response.sequence, response.gradient)
         for owner, response in zip(tick.owners, answers, strict=True)
@@ -215,6 +238,53 @@ def _ask(
     )
 
 
+class _LostTail:
+    """Ticks that an earlier start may have applied, and not journalled any more.
+
+    They are asked again as they were: whoever is not there is waited for. Each owner answered at
+    most one of them, so they are over where an owner comes for the second time, or once nobody
+    else says that it gave an answer that is not held here.
+
+    Args:
+      lines: The owners, by index.
+      patience: Seconds that all these ticks together may be waited for.
+    """
+
+    def __init__(self, lines: Sequence[OwnerLine], *, patience: float) -> None:
+        self._lines = [line for line in lines if line.promised]
+        self._patience = patience
+        self._asked: set[int] = set()
+        self._over = False
+
+    def may_hold(self, tick: Tick) -> bool:
+        """Whether this tick may be one of them, and others after it."""
+        if not self._over:
+            self._over = not self._asked.isdisjoint(tick.owners) or all(
+                line.is_level for line in self._lines
+            )
+            self._asked.update(tick.owners)
+        return not self._over
+
+    def way_to_ask(self, tick: Tick) -> Callable[[OwnerLine, Vector], Response | None]:
+        """How the tick's owners are asked."""
+        return self.ask if self.may_hold(tick) else OwnerLine.ask
+
+    def ask(self, line: OwnerLine, theta: Vector) -> Response | None:
+        """The response at theta, of an owner that is waited for."""
+        began = time.monotonic()
+        while (response := line.ask(theta)) is None:
+            # Of a tick that is the only one left the owner keeps the answer until it is back.
+            others = (other for other in self._lines if other is not line)
+            if not line.state.is_absent or all(other.is_level for other in others):
+                break
+            if time.monotonic() - began > self._patience:
+                log.warning("%s; the run goes on without it", line.status)
+                self._over = True
+                break
+            time.sleep(IDLE_SECONDS)
+        return response
+
+
 class _Replay:
     """What the journal says of each position: answered, missed, or still to come."""
 
@@ -224,15 +294,22 @@ class _Replay:
         self._next = next(self._entries, None)
         self._missed_before = int((journal and journal.noted("missed_before")) or 0)
 
-    def keep(self, entry: TickEntry) -> bool:
-        """Keep a tick durably; whether anybody has answered it.
+    def settle(self, tick: Tick | None = None) -> None:
+        """Wait until the last answers of the tick's owners are durable; without one, of all."""
+        if self._journal is not None:
+            self._journal.settle(None if tick is None else tick.owners)
 
-        A missed one is remembered before anybody is asked again: a restart must come to the same
-        question, because an owner answers a number for one theta only.
+    def keep(self, entry: TickEntry, tick: Tick) -> bool:
+        """Keep a tick; whether anybody has answered it.
+
+        One that somebody missed is durable before anybody is asked again: a restart must come to
+        the same question, because an owner answers a number for one theta only.
         """
         answered = bool(entry.responses)
         if self._journal is not None and answered:
             self._journal.append(entry)
+            if len(entry.responses) < len(tick.owners):
+                self._journal.settle()
         elif self._journal is not None:
             self._journal.note("missed_before", str(entry.position + 1))
         return answered

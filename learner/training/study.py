@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeVar
 
 from common.arrays import Vector
-from common.errors import (
-    CoprivError,
-    InputError,
-    UnreachableError,
-    UntrustedError,
-)
 from common.features import FeatureMap
-from common.terms import Enrollment, Query, Records
+from common.terms import Enrollment, OwnerDescription, Query, Records
 from learner.algorithms.clocks import Tick
 from learner.planning.deciding import decide
-from learner.planning.plan import Decision, Plan
+from learner.planning.decision import Decision
+from learner.planning.guard import check_guard
+from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.planning.ways import resolved
+from learner.training.agreement import refuse_misfits
 from learner.training.claims import check_description
+from learner.training.closing import end_study
+from learner.training.enrolment import enrollments_of, present
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
+from learner.training.validation import AGREES, Validated, validate
 
 __all__ = ["Outcome", "noiseless_model", "train"]
-
-T = TypeVar("T")
-
-START_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +46,8 @@ class Outcome:
       plan: What ran, with what was chosen for it.
       ticks: Communications applied.
       wall_seconds: Seconds of training.
+      unclosed: Owners that were away at the end and keep what they did not spend reserved.
+      validated: What the owners said of the model; None where they were not asked.
     """
 
     theta: Vector
@@ -61,6 +56,8 @@ class Outcome:
     plan: Plan
     ticks: int
     wall_seconds: float
+    unclosed: tuple[str, ...] = ()
+    validated: Validated | None = None
 
 
 def train(
@@ -74,8 +71,9 @@ def train(
     on_applied: Callable[[Applied], None] = lambda applied: None,
     on_missed: Callable[[], None] = lambda: None,
     on_lines: Callable[[Sequence[OwnerLine]], None] = lambda lines: None,
+    on_enrolled: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Enrol the owners, choose the step, train, and close the study; or continue from the journal.
+    """Enrol the owners, train, ask how good the model is, and close; or go on from the journal.
 
     Args:
       settings: The study.
@@ -87,21 +85,20 @@ def train(
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
       on_lines: Called with the lines to the owners, before anybody is enrolled.
+      on_enrolled: Called when all owners have agreed to the study.
 
     Raises:
-      CoprivError: An owner is not there, refuses, or stays away; see its exit status.
+      CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
     with _let_go(owners):
-        seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
         study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
-        plan = _plan(settings, public, owners, journal=journal, seed=seed)
-        on_started(plan)
+        plan = _plan(settings, public, owners, journal=journal)
+        _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
-        pace = Pace(time_scale=settings.algorithm.time_scale, patience=settings.network.patience)
-        last = _Last(on_applied)
+        pace, last = _pace(plan.settings), _Last(on_applied)
         with _stopped(lines):
-            enrollments = _enrollments(journal, lines, plan=plan)
+            enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
             theta = run(
                 plan.algorithm,
                 _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
@@ -112,8 +109,7 @@ def train(
                 on_applied=last,
                 on_missed=on_missed,
             )
-        for owner, enrollment in zip(owners, enrollments, strict=True):
-            _close(owner, study_id, is_enrolled=enrollment.responses > 0)
+        told, unclosed = _end(plan, public, lines, theta, enrollments=enrollments, journal=journal)
     return Outcome(
         theta=theta,
         enrollments=enrollments,
@@ -121,7 +117,43 @@ def train(
         plan=plan,
         ticks=last.ticks,
         wall_seconds=last.wall_seconds,
+        unclosed=unclosed,
+        validated=told,
     )
+
+
+def _end(
+    plan: Plan,
+    public: PublicSide,
+    lines: Sequence[OwnerLine],
+    theta: Vector,
+    *,
+    enrollments: Sequence[Enrollment],
+    journal: Journal,
+) -> tuple[Validated | None, tuple[str, ...]]:
+    """Ask how good the model is while the owners are there, then close; who was away is named."""
+    study_id = journal.noted("study_id") or ""
+    validated = validate(plan, public, lines, theta, journal=journal, study_id=study_id)
+    unclosed = end_study(
+        [line.owner for line in lines],
+        study_id,
+        enrollments=enrollments,
+        journal=journal,
+        validates=bool(plan.settings.privacy.validation),
+    )
+    return validated, unclosed
+
+
+def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> None:
+    """Tell the plan, and stop while nobody has been asked if it is worse than what is free."""
+    on_started(plan)
+    if journal.noted("enrollments") is None:
+        check_guard(plan.settings, plan.decision)
+
+
+def _pace(settings: StudySettings) -> Pace:
+    """How time goes in this run."""
+    return Pace(time_scale=settings.algorithm.time_scale, patience=settings.network.patience)
 
 
 def _ticks(
@@ -175,6 +207,10 @@ def noiseless_model(
     owners = [
         MemoryOwner(name, shard, seed=None) for name, shard in zip(names, shards, strict=True)
     ]
+    if plan.decision.scales:
+        # There is no noise that could be taken back.
+        silent = replace(plan.decision, scales=(0.0,) * len(owners))
+        plan = replace(plan, decision=silent)
     terms = plan.terms(feature_map, study_id="noiseless")
     lines = [OwnerLine(owner, its) for owner, its in zip(owners, terms, strict=True)]
     for line, responses in zip(lines, plan.responses, strict=True):
@@ -231,26 +267,43 @@ def _plan(
     owners: Sequence[Owner],
     *,
     journal: Journal,
-    seed: int,
 ) -> Plan:
     """The plan of this run: decided at its first start, the same at every later one."""
+    seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
+    described: list[OwnerDescription] = []
 
     def made() -> str:
         patience = settings.network.patience
-        counts = [
-            check_description(
-                _present(owner.describe, patience=patience), name=owner.name
-            ).num_records
-            for owner in owners
-        ]
-        return decide(settings, public, num_records=counts, seed=seed).to_json()
+        for owner in owners:
+            said = present(owner.describe, patience=patience)
+            described.append(check_description(said, name=owner.name))
+        counts = [said.num_records for said in described]
+        agree = tuple(said.validation if said.validation in AGREES else "" for said in described)
+        # What nobody would answer need not be kept for it.
+        asked = settings if any(agree) else settings.with_validation(Fraction(0))
+        found = decide(asked, public, num_records=counts, seed=seed)
+        wanted = agree if settings.privacy.validation else ()
+        return replace(found, validated_by=wanted).to_json()
 
-    return Plan(
-        settings=settings,
+    decision = Decision.from_json(_once(journal, "decision", made))
+    plan = Plan(
+        settings=resolved(settings, decision),
         num_features=public.feature_map.num_features,
-        decision=Decision.from_json(_once(journal, "decision", made)),
+        decision=decision,
         seed=seed,
     )
+    if described:
+        # All that the study will ask for, the validation included.
+        terms = [
+            replace(its, epsilon=plan.settings.promised(entry))
+            for its, entry in zip(
+                plan.terms(public.feature_map, study_id=settings.name),
+                plan.settings.owners,
+                strict=True,
+            )
+        ]
+        refuse_misfits(described, terms, public.feature_map)
+    return plan
 
 
 def _lines(
@@ -269,7 +322,7 @@ def _lines(
     unanswered = {
         owner: Query(study_id=study_id, sequence=sequence, theta=theta)
         for owner, (sequence, theta) in journal.unanswered().items()
-        if sequence == answered[owner] + 1
+        if sequence > answered[owner]
     }
 
     def keep(owner: int) -> Callable[[Query], None]:
@@ -281,7 +334,10 @@ def _lines(
         (LocalLine if isinstance(owner, LocalShard) else OwnerLine)(
             owner,
             terms,
-            answered=answered[index],
+            # Numbers before an unanswered one are spent, whoever has their answers.
+            answered=max(answered[index], unanswered[index].sequence - 1)
+            if index in unanswered
+            else answered[index],
             unanswered=unanswered.get(index),
             keep=keep(index),
             retries=plan.settings.network.retries,
@@ -290,92 +346,3 @@ def _lines(
             zip(owners, plan.terms(feature_map, study_id=study_id), strict=True)
         )
     ]
-
-
-def _enroll(line: OwnerLine, *, num_records: int, responses: int, patience: float) -> Enrollment:
-    """Enrol at the start; an owner that the schedule leaves out promises and spends nothing."""
-    if responses == 0:
-        return Enrollment(
-            num_records=num_records,
-            responses=0,
-            answered=0,
-            noise_scale=0.0,
-            epsilon=Fraction(0),
-            insecure_noise=False,
-        )
-    enrollment = _present(line.enroll, patience=patience)
-    if enrollment.num_records != num_records:
-        raise InputError(
-            f"owner {line.owner.name} enrols with {enrollment.num_records} records, it described "
-            f"itself with {num_records}; start a new run"
-        )
-    return enrollment
-
-
-def _present(call: Callable[[], T], *, patience: float) -> T:
-    """A call at the start: an owner that stays away is a wrong address or not started."""
-    give_up = time.monotonic() + patience
-    while True:
-        try:
-            return call()
-        except CoprivError as error:
-            waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
-            if waits and time.monotonic() < give_up:
-                time.sleep(START_WAIT_SECONDS)
-                continue
-            if error.exit_status == 4:
-                raise InputError(str(error)) from None
-            raise
-
-
-def _enrollments(
-    journal: Journal, lines: Sequence[OwnerLine], *, plan: Plan
-) -> tuple[Enrollment, ...]:
-    """What each owner promised: agreed on at the first start, taken up at later ones."""
-    noted = journal.noted("enrollments")
-    if noted is None:
-        enrollments = tuple(
-            _enroll(
-                line,
-                num_records=count,
-                responses=responses,
-                patience=plan.settings.network.patience,
-            )
-            for line, count, responses in zip(
-                lines, plan.decision.num_records, plan.responses, strict=True
-            )
-        )
-        journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
-        return enrollments
-    enrollments = tuple(_from_facts(facts) for facts in json.loads(noted))
-    if len(journal.past) < plan.horizon:
-        taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
-        with ThreadPoolExecutor(max_workers=len(lines)) as executor:
-            list(executor.map(lambda pair: pair[0].take_up(pair[1]), taken_up))
-    return enrollments
-
-
-def _from_facts(facts: dict[str, Any]) -> Enrollment:
-    """The enrolment of :func:`_public_facts`."""
-    return Enrollment(answered=0, **facts | {"epsilon": Fraction(facts["epsilon"])})
-
-
-def _public_facts(enrollment: Enrollment) -> dict[str, object]:
-    return {
-        "num_records": enrollment.num_records,
-        "responses": enrollment.responses,
-        "noise_scale": enrollment.noise_scale,
-        "epsilon": str(enrollment.epsilon),
-        "insecure_noise": enrollment.insecure_noise,
-    }
-
-
-def _close(owner: Owner, study_id: str, *, is_enrolled: bool) -> None:
-    """Give back what was not used; an owner that is away keeps it reserved."""
-    try:
-        if is_enrolled:
-            owner.close(study_id)
-    except CoprivError:
-        return
-    finally:
-        owner.disconnect(over=True)

@@ -83,6 +83,7 @@ class Federation:
         settings = {
             "name": "apart",
             "seed": 1,
+            "guard": False,  # whatever its model comes to, it is about hosts and lines
             "features": {"public": {"path": "public.parquet"}, "target": "y"},
             "model": {"loss": "squared", "theta_max": 2.0},
             "algorithm": algorithm,

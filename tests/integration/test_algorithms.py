@@ -13,8 +13,9 @@ import pytest
 
 from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings
-from common.losses import LOSSES
+from common.losses import LOSSES, Squared
 from common.map_fitting import fit_feature_map
+from common.releases import curvature_scale
 from common.tables import TableSource
 from common.terms import Records
 from learner.network.grpc_owner import GrpcOwner
@@ -83,8 +84,11 @@ class World:
                 "model": {"loss": loss, "theta_max": 2.0}
                 | {field.name: "auto" for field in fields(LOSSES[loss].example())},
                 "algorithm": algorithm,
-                "privacy": {"epsilon": 5} | privacy,
+                # What is asked of a finished model has tests of its own.
+                "privacy": {"epsilon": 5, "validation": 0} | privacy,
                 "owners": [{"name": name} for name in NAMES],
+                # What is learnt here is not to be worth it.
+                "guard": False,
             },
             where="study.toml",
         )
@@ -141,6 +145,11 @@ AVERAGE = {"name": "synchronous-2", "horizon": 8, "initial_step": 0.3}
         ("squared", ROUNDS, {"clip": 1.5}),
         ("squared", AVERAGE, {"sensitivity": "domain"}),
         ("squared", {"name": "moments"}, {}),
+        ("squared", {"name": "moments", "start": "public"}, {}),
+        ("squared", {"name": "newton"}, {"clip": 1.5}),
+        ("squared", NUMBERS | {"start": "public"}, {"clip": 1.5}),
+        ("logistic", {"name": "newton", "curvature_share": 0.2}, {"sensitivity": "domain"}),
+        ("huber", {"name": "newton"}, {}),
         ("hinge", NUMBERS, {"clip": 1.5}),
         ("hinge", AVERAGE, {"sensitivity": "domain"}),
         ("logistic", NUMBERS, {"sensitivity": "domain"}),
@@ -205,7 +214,7 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
 
 
 def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
-    from common.losses import Regulariser, Squared  # noqa: PLC0415
+    from common.losses import Regulariser  # noqa: PLC0415
     from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
     from learner.simulated.problem import Problem  # noqa: PLC0415
 
@@ -219,16 +228,59 @@ def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) ->
     assert evaluation.relative_fitness(outcome.theta[None])[0] < 1e-9
 
 
-def test_a_study_that_stopped_goes_on_with_what_it_decided_first(
+def test_newton_without_noise_is_the_optimum(world: Callable[[str], World]) -> None:
+    from common.losses import Regulariser  # noqa: PLC0415
+    from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
+    from learner.simulated.problem import Problem  # noqa: PLC0415
+
+    here = world("squared")
+    owners = [MemoryOwner(n, s, seed=None) for n, s in zip(NAMES, here.shards, strict=True)]
+    # As much of epsilon as keeps what noise is expected from hiding anything.
+    settings = here.settings(
+        "squared",
+        {"name": "newton", "curvature_share": 0.5},
+        {"sensitivity": "domain", "epsilon": 1e9},
+    )
+    outcome, _ = here.train(settings, owners, "newton")
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
+    evaluation = Evaluation(shards=here.shards, problem=problem)
+    free = problem.optimum(here.public.records)
+    psi = evaluation.relative_fitness(np.stack([outcome.theta, free]))
+    assert psi[0] < 1e-6 < psi[1]
+
+
+def test_every_owner_is_told_the_same_factor_of_the_curvature(
     world: Callable[[str], World],
 ) -> None:
     here = world("squared")
-    settings = here.settings("squared", {"horizon": 20}, {})
+    settings = here.settings("squared", {"name": "newton", "curvature_share": 0.2}, {"clip": 1.5})
+    outcome, _ = here.train(settings, here.remote(), "newton")
+    asked = outcome.plan.terms(here.feature_map, study_id="s")
+    factor = curvature_scale(Squared(), here.feature_map.domain, bound=1.5, share=0.2)
+    assert {(terms.curvature_scale, terms.clip) for terms in asked} == {(factor, 1.5)}
+    for one in here.running:
+        (entry,) = read_studies(one.owner._ledger._path)[1]
+        assert entry.noted_terms.curvature_scale == factor
+    # What the learner takes back is the noise that was promised.
+    assert outcome.plan.decision.scales == pytest.approx(
+        [enrollment.noise_scale for enrollment in outcome.enrollments], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "stops_at"),
+    [({"horizon": 20}, 7), ({"name": "moments"}, 1), ({"name": "newton"}, 2)],
+)
+def test_a_study_that_stopped_goes_on_with_what_it_decided_first(
+    world: Callable[[str], World], algorithm: dict[str, Any], stops_at: int
+) -> None:
+    here = world("squared")
+    settings = here.settings("squared", algorithm, {})
     twin, in_memory = here.train(settings, here.local(), "memory")
     path = here.folder / "run.sqlite"
 
     def stop(now: Applied) -> None:
-        if now.k == 7:
+        if now.k == stops_at:
             raise KeyboardInterrupt
 
     journal = Journal(path)

@@ -172,6 +172,26 @@ def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
         assert entry.closed
 
 
+def test_an_owner_attaches_through_the_proxy_of_its_site(
+    settings_file: Callable[..., Path],
+    make_terms: Callable[..., StudyTerms],
+    proxied: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    # The learner's name means nothing here: only the proxy reaches it.
+    folder = certs(tmp_path / "certs", hosts=("lab.example",))
+    path = settings_file("owner-a", folder / "owner-a", learners=["lab"])
+    with (
+        listening(folder / "lab") as learner,
+        proxied() as proxy,
+        attached([path], f"lab.example:{learner.port}") as failures,
+    ):
+        assert learner.owners[0].enroll(make_terms()).num_records == 200
+        learner.owners[0].disconnect(over=True)
+    assert not failures
+    assert proxy.asked == 2
+
+
 def test_an_owner_admits_the_learners_of_its_policy_only(
     settings_file: Callable[..., Path], make_terms: Callable[..., StudyTerms], tmp_path: Path
 ) -> None:

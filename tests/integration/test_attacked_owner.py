@@ -39,6 +39,14 @@ def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None
     assert told["most_different_answers_to_one_number"] == 1
 
 
+def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> None:
+    told = run_tool("kill_owner.py", "--kills", "14", "--block", "64")
+    assert told["kills"] == 14
+    assert told["charged"] == told["promised"]
+    assert 0 < told["lost"] == told["promised"] - told["responses"]
+    assert told["most_different_answers_to_one_number"] == 1
+
+
 def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
     told = run_tool("fuzz_owner.py", "--messages", "3000")
     assert told["messages"] >= 3000

@@ -1,10 +1,16 @@
 """A sweep on a Dask cluster of this machine gives what it gives here."""
 
+import io
 import math
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from learner.reproduction.reproduce import run_reproduction
 from learner.simulated.sweeps import run_sweep
+
+HOSPITALS = Path(__file__).resolve().parents[2] / "examples" / "hospitals.parquet"
 
 distributed = pytest.importorskip("distributed")
 
@@ -22,6 +28,28 @@ def test_a_cluster_computes_the_same_points(tmp_path):
     here = run_sweep(root, points, jobs=1)
     assert there.results == here.results
     assert set(there.failures) == set(here.failures) == {"-1"}
+
+
+def test_figures_of_a_cluster_have_the_same_bytes(tmp_path):
+    def reproduce(out, cluster):
+        run_reproduction(
+            ["A8", "A9"],
+            data=None,
+            tables={"facilities": HOSPITALS},
+            out=tmp_path / out,
+            document=None,
+            console=Console(file=io.StringIO()),
+            cluster=cluster,
+        )
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        reproduce("there", cluster.scheduler_address)
+    reproduce("here", None)
+    for name in ("A8.parquet", "A9.parquet"):
+        there, here = (tmp_path / folder / name for folder in ("there", "here"))
+        assert there.read_bytes() == here.read_bytes()
 
 
 def root(x):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +14,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Ended, Forked
+from forked import run as run_command
 
 from owner.server import RunningOwner, start_owner
 
 OWNERS = ("north", "south")
 
 
-def copriv(*arguments: object, command: str = "learner.cli") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def copriv(*arguments: object, command: str = "copriv") -> Ended:
+    return run_command(command, *arguments)
 
 
 def sentence(result: Any, status: int = 2) -> str:
@@ -127,8 +121,6 @@ def test_simulate_leaves_a_complete_run_folder(
     assert trace["relative_fitness"].iloc[-1] == pytest.approx(told["relative_fitness"])
     for name in ("study.toml", "journal.sqlite", "model.json", "report.html", "features.json"):
         assert (out / name).stat().st_size > 0
-    for picture in ("relative_fitness.png", "ticks.png"):
-        assert (out / picture).read_bytes().startswith(b"\x89PNG")
     assert "http" not in (out / "report.html").read_text().replace("data:image", "")
     # The owners' ledgers agree with the summary.
     for owner in told["owners"]:
@@ -143,7 +135,9 @@ def test_real_time_waits_for_the_clocks(real_time_run: Run) -> None:
     assert (trace["wall_seconds"] >= trace["time"] * TIME_SCALE).all()
 
 
-def test_a_report_is_made_again_from_its_summary(real_time_run: Run, tmp_path: Path) -> None:
+def test_a_report_is_made_again_from_its_summary(
+    real_time_run: Run, tmp_path: Path, typed: Callable[..., Any]
+) -> None:
     out = tmp_path / "run"
     shutil.copytree(real_time_run.folder, out)
     page = (out / "report.html").read_text()
@@ -155,6 +149,11 @@ def test_a_report_is_made_again_from_its_summary(real_time_run: Run, tmp_path: P
     assert len(table) > 6
     assert set(table) <= set(real_time_run.said.splitlines())
     assert (out / "report.html").read_text() == page
+    compared = typed(
+        "copriv", "report", out, real_time_run.folder, "--out", tmp_path / "comparison.html"
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert "2 runs compared" in (tmp_path / "comparison.html").read_text()
 
 
 def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]) -> None:
@@ -189,6 +188,26 @@ def seeded_runs(
     seeds = enumerate((3, 4), start=1)
     others = [simulated(path, folder / f"run{i}", "--insecure-noise-seed", s) for i, s in seeds]
     return [first, *others]
+
+
+def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
+    seeded_runs: list[Run], tmp_path: Path
+) -> None:
+    path = seeded_runs[0].folder.parent / "study.toml"
+    run = simulated(path, tmp_path / "run", "--insecure-noise-seed", 3, "--in-memory")
+    told = run.told()
+    assert told["theta"] == seeded_runs[1].told()["theta"]
+    assert told["in_memory"] is told["insecure_noise"] is True
+    assert "IN MEMORY" in run.said
+    assert "IN MEMORY" in (run.folder / "report.html").read_text()
+    assert not (run.folder / "owners").exists()
+    assert "in_memory" not in seeded_runs[1].told()
+
+
+def test_owners_in_memory_cannot_come_to_the_learner(study: Callable[..., Path]) -> None:
+    path = study(change=lambda settings: settings["algorithm"].update(initiative="owner"))
+    assert "--in-memory" in sentence(copriv("simulate", path, "--in-memory"))
+    assert "--in-memory" in sentence(copriv("simulate", study(), "--in-memory", "--each-learns"))
 
 
 def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(
@@ -232,23 +251,17 @@ def test_train_reaches_owners_that_run_elsewhere(
     assert told["ticks"] == 60
     # Only a simulation may look at the union of the records.
     assert not {"fitness", "relative_fitness"} & set(told)
-    assert not (out / "relative_fitness.png").exists()
 
 
 def test_an_owner_serves_until_it_is_told_to_stop(owner_folder: Callable[..., Path]) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "owner.cli", "serve", str(owner_folder())],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    process = Forked("copriv-owner", "serve", owner_folder())
     line = process.stdout.readline()
     assert line.startswith("serving on port ")
     with socket.create_connection(("127.0.0.1", int(line.split()[-1])), timeout=5):
         pass
     process.terminate()
-    assert process.wait(15) == 0
-    process.stdout.close()
+    process.communicate(15)
+    assert process.returncode == 0
 
 
 def no_target(settings: dict[str, Any]) -> None:
@@ -348,7 +361,7 @@ def test_a_port_in_use_is_refused_in_one_sentence(owner_folder: Callable[..., Pa
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = copriv("serve", owner_folder(), "--listen", address, command="owner.cli")
+        result = copriv("serve", owner_folder(), "--listen", address, command="copriv-owner")
     assert "the port may be taken" in sentence(result)
 
 

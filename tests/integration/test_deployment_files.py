@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from common.config import check_settings, load_settings
 from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
+ROOMS = {"common", "owner", "learner"}
 OWNERS = ("mount-sinai", "nyu-langone", "montefiore")
 KUBERNETES = ROOT / "deploy/kubernetes"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -180,3 +186,44 @@ def test_systemd_knows_every_word_of_the_units(tmp_path: Path) -> None:
         )
         assert copy.name not in result.stderr, result.stderr
         assert result.returncode == 0, result.stderr
+
+
+def imported_by(*rooms: str) -> set[str]:
+    """The distributions that the modules of these rooms import, at their top or inside."""
+    modules = set()
+    for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules.add(str(node.module))
+    of_module = packages_distributions()
+    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - ROOMS
+    # `google` is a namespace that several share; protobuf is ours.
+    named = {"google": ["protobuf"]}
+    return {
+        canonicalize_name(name)
+        for top in tops
+        for name in named.get(top) or of_module.get(top, [top])
+    }
+
+
+@pytest.mark.parametrize(
+    ("rooms", "lists"), [(("common", "owner"), ["owner"]), (tuple(ROOMS), ["owner", "learner"])]
+)
+def test_an_image_holds_what_its_rooms_import(rooms: tuple[str, ...], lists: list[str]) -> None:
+    lines = [
+        line
+        for name in lists
+        for line in (ROOT / "deploy/images" / f"{name}.txt").read_text().splitlines()
+    ]
+    held = {Requirement(line).name for line in lines if line and not line.startswith("#")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    optional = {
+        Requirement(need).name
+        for extra in ("sql", "export", "cluster", "fast")
+        for need in extras[extra]
+    }
+    # pydantic brings its core along, numba its compiler.
+    assert imported_by(*rooms) - optional - {"pydantic-core", "llvmlite"} <= held

@@ -22,12 +22,12 @@ def commands_of(document: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def run_commands_of(document: str, folder: Path) -> None:
-    """Type the commands of a document, in a folder with the examples."""
+def run_commands_of(*documents: str, folder: Path) -> None:
+    """Type the commands of documents, in a folder with the examples."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "runs").mkdir()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    commands = commands_of(ROOT / document)
+    commands = [command for name in documents for command in commands_of(ROOT / name)]
     assert len(commands) >= 2
     for command in commands:
         result = subprocess.run(
@@ -44,11 +44,11 @@ def run_commands_of(document: str, folder: Path) -> None:
 
 
 def test_the_commands_of_the_deployment_run(tmp_path: Path) -> None:
-    run_commands_of("docs/deployment.md", tmp_path)
+    run_commands_of("docs/deployment.md", folder=tmp_path)
 
 
 def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_path: Path) -> None:
-    run_commands_of("README.md", tmp_path)
+    run_commands_of("README.md", "docs/model.md", folder=tmp_path)
     told = json.loads((tmp_path / "runs/readme/summary.json").read_text())
     schema = json.loads((ROOT / "learner/summary.schema.json").read_text())
     jsonschema.validate(told, schema)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,13 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import run
 from rich.console import Console
 
 from common.config import check_settings, load_settings
 from common.errors import InputError
 from learner.commands.forecast import candidate_of, run_forecast
-from learner.forecast.questions import answers_of, ask, ask_together, points_of, questions
-from learner.forecast.verdict import verdict
+from learner.forecasting.questions import answers_of, ask, ask_together, points_of, questions
+from learner.forecasting.verdict import verdict
 from learner.planning.deciding import decide
 from learner.planning.settings import StudySettings
 from learner.results.forecast_text import sentences
@@ -73,13 +72,7 @@ def study(tmp_path: Path):
 
 
 def copriv(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "learner.cli", "forecast", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run("copriv", "forecast", *arguments)
 
 
 def forecast_here(path, out, *, compare=(), curves=False, public=None):
@@ -145,9 +138,17 @@ def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(st
     settings = check_settings(StudySettings, table, where="study")
     candidate = candidate_of(settings, base=tmp_path, public=None)
     base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
-    asked = questions(candidate, compare=("recommended", "published"), curves=True, base=base)
+    asked = questions(candidate, compare=("ticks", "published"), curves=True, base=base)
     points = points_of(asked)
-    again = {"by-recommended", "epsilon-1", "size-1", "owners-3", "clip-auto", "split-schedule"}
+    again = {
+        "by-ticks",
+        "way ticks-1",
+        "epsilon-1",
+        "size-1",
+        "owners-3",
+        "clip-auto",
+        "split-schedule",
+    }
     assert set(points["study"]) == {"study", *again}
     assert {name for point in points.values() for name in point} == set(asked)
     told = answers_of({"study": ask_together(points["study"])})

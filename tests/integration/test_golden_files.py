@@ -296,6 +296,8 @@ def test_the_settings_of_a_run_simulate_it_again(tmp_path: Path, typed: Callable
     told = typed(
         *("copriv", "simulate", folder / "run" / "study.toml"),
         *("--out", folder / "again", "--insecure-noise-seed", 1),
+        # A later version asks before it trains a model that is forecast to be no better than free.
+        "--yes",
     )
     assert told.returncode == 0, told.stderr
     before, again = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import run
 
 from common.errors import OwnerFailedError
 from common.terms import Query, StudyTerms
@@ -60,16 +62,11 @@ def test_a_full_disk_stops_answers_and_charges_and_room_brings_them_back(
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     told = json.loads(result.stdout)
-    given = told["given_before_it_was_full"]
     assert told["refusals"] == [FAILED]
-    assert told["counted_while_full"] == given >= 3
-    assert told["replayed_while_full"]
-    assert told["replayed_after"]
-    assert told["answered_after"] == told["different"] == given + 2
-    assert told["findings"] == []
-    assert "check the disk's space" in told["start_on_a_full_disk"]
+    assert told["given_before_it_was_full"] >= 3
+    assert told["faults"] == []
 
 
 def open_as_a_user(path: Path) -> subprocess.CompletedProcess[str]:
@@ -189,11 +186,11 @@ def test_serving_says_what_to_do_about_a_damaged_ledger(
     damaged["header"] = b"\0" * 100 + whole[100:]
     for content in damaged.values():
         ledger.write_bytes(content)
-        with pytest.raises(LedgerError, match=r"restore (the ledger|it) from a copy"):
+        with pytest.raises(LedgerError, match=r"restore (the ledger|it) from a copy") as told:
             start_owner(settings, listen=None, insecure_noise_seed=None)
-    command = [sys.executable, "-m", "owner.cli", "serve", str(settings)]
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
-    )
+        # A new ledger would give spent budgets back.
+        said = str(told.value).removeprefix(str(ledger))
+        assert not re.search(r"\b(new|begin|start|delete|remove)\b", said)
+    result = run("copriv-owner", "serve", settings)
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr

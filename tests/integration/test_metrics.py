@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -19,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Forked
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from common.config import read_toml
@@ -227,16 +226,8 @@ def test_reflection_is_off_unless_the_settings_say_so(
 
 
 def test_log_lines_are_json_when_asked_for(owner_folder: Callable[..., Path]) -> None:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "owner.cli", "--log-format", "json", "serve", owner_folder()),
-            *("--insecure-noise-seed", "1"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    words = ("--log-format", "json", "serve", owner_folder(), "--insecure-noise-seed", 1)
+    process = Forked("copriv-owner", *words)
     assert process.stdout.readline().startswith("serving on port")
     time.sleep(0.1)
     process.terminate()

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_ATTACKS = ("make_golden.py", "mortal_owner.py", "trajectories.py")
+NO_ATTACKS = (
+    "forked.py",
+    "lone_owner.py",
+    "make_golden.py",
+    "mortal_owner.py",
+    "trajectories.py",
+)
 DEFINED = {
     name
     for path in (ROOT / "tests").rglob("test_*.py")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,9 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Ended, run
 
 from common import codec
-from common.errors import PolicyError, UnreachableError
+from common.errors import BudgetSpentError, MalformedError, PolicyError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query, StudyTerms
@@ -68,6 +67,21 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
         expected = [
             (lambda: enroll(theta_max=-1.0), Code.INVALID_ARGUMENT, "theta_max must be"),
             (lambda: enroll(study_id="new", clip=0.0), Code.INVALID_ARGUMENT, "clip must be"),
+            *(
+                (
+                    lambda bad=bad: enroll(
+                        study_id="new", release="newton", responses=1, curvature_scale=bad
+                    ),
+                    Code.INVALID_ARGUMENT,
+                    "one response, and a curvature_scale, a finite number greater than 0",
+                )
+                for bad in (None, float("nan"), -1.0, 0.0)
+            ),
+            (
+                lambda: enroll(study_id="new", curvature_scale=1.0),
+                Code.INVALID_ARGUMENT,
+                "curvature_scale belongs to newton, not to gradient",
+            ),
             (lambda: answer(2, (0.0, 0.0, 0.0)), Code.INVALID_ARGUMENT, "agreed on 4"),
             (lambda: answer(2, (0, 0, 0, outside)), Code.INVALID_ARGUMENT, "leaves the box"),
             (lambda: answer(2, (0, 0, np.nan, 0)), Code.INVALID_ARGUMENT, "not a finite number"),
@@ -105,6 +119,28 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
             Code.RESOURCE_EXHAUSTED,
             "all 2 promised responses were given; 0 are left in this study",
         )
+
+
+def test_a_message_that_is_too_large_is_not_a_budget_that_is_spent(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    running = serve_owner(owner_folder(max_map_bytes=10_000, max_features=100))
+    owner = connect(running)
+    words = (
+        r"our message of 2[0-9]{6} bytes is larger than .* policy.max_features and max_map_bytes"
+    )
+    with pytest.raises(MalformedError, match=words):
+        owner.enroll(make_terms(feature_map="[" * 2_000_000))
+    # A query on the stream is told apart as well, and a real refusal still is one.
+    owner.enroll(make_terms(responses=1))
+    with pytest.raises(MalformedError, match="is larger than"):
+        owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(300_000)))
+    owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
+    with pytest.raises(BudgetSpentError, match="all 1 promised responses were given"):
+        owner.answer(Query(study_id="study-1", sequence=2, theta=np.zeros(4)))
+    owner.disconnect()
 
 
 def test_an_unexpected_failure_says_one_fixed_sentence(
@@ -225,7 +261,7 @@ def test_training_sends_the_token_that_the_study_names(
     public_table.to_parquet(tmp_path / "public.parquet")
     (tmp_path / "bank.token").write_text(TOKEN + "\n")
 
-    def train(token: str | None) -> subprocess.CompletedProcess[str]:
+    def train(token: str | None) -> Ended:
         study: dict[str, Any] = {
             "name": "t",
             "features": {"public": {"path": "public.parquet"}, "target": "y"},
@@ -238,8 +274,7 @@ def test_training_sends_the_token_that_the_study_names(
         path = tmp_path / "study.toml"
         path.write_text(tomli_w.dumps(study))
         out = tmp_path / f"run-{token is None}"
-        command = [sys.executable, "-m", "learner.cli", "train", str(path), "--out", str(out)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        return run("copriv", "train", path, "--out", out, "--yes")
 
     refused = train(None)
     assert refused.returncode == 3, refused.stderr

@@ -6,11 +6,10 @@ import json
 import random
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Forked
+from forked import run as run_command
 
 import learner.training.line
 import learner.training.runner
@@ -69,8 +70,8 @@ class FaultyOwner(MemoryOwner):
 
     @property
     def answered(self) -> int:
-        assert self._study is not None
-        return self._study.account.answered
+        """Responses of the training, which was enrolled first."""
+        return next(iter(self._studies.values())).account.answered
 
 
 class DyingJournal(Journal):
@@ -97,6 +98,30 @@ class DyingJournal(Journal):
     def keep_unanswered(self, owner: int, **query: Any) -> None:
         self.die()
         super().keep_unanswered(owner, **query)
+        self.die()
+
+
+class LosingJournal(DyingJournal):
+    """Writes as late as it may; what was not waited for is lost with the learner."""
+
+    def __init__(self, path: Path, faults: random.Random, share: float) -> None:
+        self.late: list[TickEntry] = []
+        super().__init__(path, faults, share)
+
+    def append(self, entry: TickEntry) -> None:
+        self.die()
+        self.late.append(entry)
+
+    def settle(self, owners: Collection[int] | None = None) -> None:
+        self.die()
+        due = [
+            index
+            for index, entry in enumerate(self.late)
+            if owners is None or not set(owners).isdisjoint(entry.responses)
+        ]
+        if due:
+            self._write(self.late[: due[-1] + 1])
+            del self.late[: due[-1] + 1]
         self.die()
 
 
@@ -168,9 +193,11 @@ def start(
     return rows
 
 
+@pytest.mark.parametrize("kind", [DyingJournal, LosingJournal])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
     rounds: bool,
+    kind: type[DyingJournal],
     make_terms: Callable[..., StudyTerms],
     feature_map: FeatureMap,
     table_maker: Callable[..., pd.DataFrame],
@@ -190,7 +217,7 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
         path = tmp_path / f"{seed}.sqlite"
         rows: list[Applied] = []
         while not rows:
-            journal = DyingJournal(path, faults, share=0.05)
+            journal = kind(path, faults, share=0.05)
             try:
                 rows = start(owners, terms, journal, agreed, rounds=rounds)
             except Crash:
@@ -342,19 +369,11 @@ class Study:
                 "policy": {"epsilon_per_study": "10", "epsilon_lifetime": "100"},
             }
             (path / "owner.toml").write_text(tomli_w.dumps(settings))
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "owner.cli", "serve", path / "owner.toml"),
-                    *("--insecure-noise-seed", str(index)),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
+            process = Forked(
+                "copriv-owner", "serve", path / "owner.toml", "--insecure-noise-seed", index
             )
-            stack.callback(process.wait)
+            stack.callback(process.communicate)
             stack.callback(process.terminate)
-            assert process.stdout is not None
-            stack.callback(process.stdout.close)
             self.owners[name] = (path, int(process.stdout.readline().split()[-1]))
         self.path = folder / "study.toml"
         self.path.write_text(
@@ -374,16 +393,8 @@ class Study:
             )
         )
 
-    def start(self, run_folder: Path, *more: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "learner.cli", "train", self.path),
-                *("--resume", run_folder, *map(str, more)),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, run_folder: Path) -> Forked:
+        return Forked("copriv", "train", self.path, "--resume", run_folder)
 
     def finish(self, run_folder: Path) -> dict[str, Any]:
         process = self.start(run_folder)
@@ -440,8 +451,11 @@ def killed_and_resumed(study: Study, kills: int, rng: random.Random) -> None:
     assert np.stack(traces[0]["theta"]).tobytes() == np.stack(traces[1]["theta"]).tobytes()
     for owner in told["owners"]:
         _, studies = read_studies(study.owners[owner["name"]][0] / "ledger.sqlite")
-        assert [entry.account.answered for entry in studies] == [owner["responses"]] * 2
+        counts = [entry.account.answered for entry in studies]
+        # Training and validation, of the unbroken run and of this one.
+        assert counts == [owner["responses"], 1] * 2
         assert all(entry.account.closed for entry in studies)
+        assert sum(entry.epsilon_held for entry in studies[2:]) == Fraction(owner["epsilon_spent"])
     # A run that has finished is only shown.
     assert study.finish(broken) == told
 
@@ -479,12 +493,7 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     }
     path, out = tmp_path / "study.toml", tmp_path / "run"
     path.write_text(tomli_w.dumps(study))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "learner.cli", "train", path, "--out", out],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Forked("copriv", "train", path, "--out", out)
     # The journal is there before anybody is asked; then more than a deadline passes.
     while not (out / "journal.sqlite").exists():
         assert process.poll() is None, process.communicate()[1]
@@ -520,10 +529,7 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
     }
     path, out = tmp_path / "study.toml", tmp_path / "run"
     path.write_text(tomli_w.dumps(study))
-    command = [sys.executable, "-m", "learner.cli", "train"]
-    process = subprocess.Popen(
-        [*command, path, "--out", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = Forked("copriv", "train", path, "--out", out)
     while lived(out) < 100:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.005)
@@ -532,17 +538,13 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
     assert process.returncode == 4, said
     assert "no owner answered for 1 seconds (owner-a away since" in said
     assert f"copriv train --resume {out}" in said
-    again = subprocess.run(
-        [*command, "--resume", out], capture_output=True, text=True, timeout=60, check=False
-    )
+    again = run_command("copriv", "train", "--resume", out)
     assert again.returncode == 4, again.stderr
     # Another port: addresses may change between two starts of a run.
     back = serve_owner(settings_path, insecure_noise_seed=1)
     study["owners"] = [{"name": "owner-a", "address": f"127.0.0.1:{back.port}"}]
     path.write_text(tomli_w.dumps(study))
-    last = subprocess.run(
-        [*command, path, "--resume", out], capture_output=True, text=True, timeout=60, check=False
-    )
+    last = run_command("copriv", "train", path, "--resume", out)
     assert last.returncode == 0, last.stderr
     assert json.loads((out / "summary.json").read_text())["ticks"] == 1000
     # Another study does not go on with this run.

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from forked import Ended, Forked, run
 
 from common.errors import BudgetSpentError
 from common.features import FeatureMap
@@ -29,21 +30,20 @@ from owner.server import RunningOwner
 
 NAMES = ("north", "south")
 LISTEN_STATE = "0A"
+Process = subprocess.Popen[str] | Forked
 
 
 def command(what: str, *arguments: object, prefix: Sequence[str] = ()) -> list[str]:
     return [*prefix, sys.executable, "-m", what, *map(str, arguments)]
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(process: Process) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
-def copriv(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command("learner.cli", *arguments), capture_output=True, text=True, timeout=120, check=False
-    )
+def copriv(*arguments: object) -> Ended:
+    return run("copriv", *arguments)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -51,7 +51,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+def ended(process: Process) -> Iterator[Process]:
     """Whatever happens, the process does not stay."""
     try:
         yield process
@@ -93,9 +93,11 @@ def listening_sockets(pid: int) -> list[str]:
     return [inode for inode in listening if f"socket:[{inode}]" in held]
 
 
-def port_of(learner: subprocess.Popen[str]) -> int:
+def port_of(learner: Process) -> int:
     assert learner.stdout is not None
-    line = learner.stdout.readline()
+    # Before it, what was read and fitted.
+    lines = iter(learner.stdout.readline, "")
+    line = next((line for line in lines if line.startswith("listening")), "")
     assert line.startswith("listening on port "), line + finish(learner)[2]
     return int(line.split()[3])
 
@@ -111,15 +113,13 @@ def test_owners_that_bind_no_port_train_and_end_with_the_study(
     )
     out = tmp_path / "run"
     with ExitStack() as stack:
-        learner = stack.enter_context(
-            ended(start(*command("learner.cli", "train", path, "--out", out)))
-        )
+        learner = stack.enter_context(ended(Forked("copriv", "train", path, "--out", out)))
         address = f"127.0.0.1:{port_of(learner)}"
         owners = []
         for i, name in enumerate(NAMES):
             settings = owner_folder(name, seed=i)
-            attach = command("owner.cli", "attach", settings, "--learner", address)
-            owners.append(stack.enter_context(ended(start(*attach))))
+            attach = ("attach", settings, "--learner", address)
+            owners.append(stack.enter_context(ended(Forked("copriv-owner", *attach))))
         for owner in owners:
             assert owner.stdout is not None
             assert owner.stdout.readline() == f"attaching to the learner at {address}\n"
@@ -259,8 +259,8 @@ def test_an_owner_without_a_learners_address_is_told(
 def test_an_owner_that_waits_for_a_learner_stops_when_told(
     owner_folder: Callable[..., Path],
 ) -> None:
-    attach = command("owner.cli", "attach", owner_folder(), "--learner", "127.0.0.1:9")
-    with ended(start(*attach)) as process:
+    attach = ("attach", owner_folder(), "--learner", "127.0.0.1:9")
+    with ended(Forked("copriv-owner", *attach)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.terminate()

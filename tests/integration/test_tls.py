@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ import grpc
 import pytest
 import tomli_w
 from cryptography import x509
+from forked import Ended, run
 
 import learner.network.certificates
 from common.config import read_toml
@@ -371,15 +371,8 @@ def test_off_loopback_plain_text_must_be_typed(
         serve_owner(path)
 
 
-def run_certs(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "learner.cli", "certs", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-    )
+def run_certs(*arguments: object) -> Ended:
+    return run("copriv", "certs", *arguments)
 
 
 def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[..., Any]) -> None:

@@ -38,7 +38,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "radius": {"l1_radius": 1.7},
     "components": {"components": 2, "coverage": 0.9},
     "whitened": {"whiten": True, "l1_coverage": 0.5, "intercept": False},
-    "classes": {"positive": "A", "target": "grade"},
+    "classes": {"positive": ("A",), "target": "grade"},
 }
 MAPS = {
     name: fit_feature_map(

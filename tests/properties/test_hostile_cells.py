@@ -73,9 +73,12 @@ MAPS = maps()
 
 
 def characters() -> list[str]:
-    """Some of every Unicode category, all digits, and all that fold to a letter of ASCII."""
+    """Some of every Unicode category, all digits, and all that fold to a letter of ASCII.
+
+    Beyond the first two planes there are signs of Chinese, tags, and what is not assigned.
+    """
     by_category = defaultdict(list)
-    for code in range(sys.maxunicode + 1):
+    for code in (*range(0x20000), *range(0x20000, sys.maxunicode + 1, 101)):
         by_category[unicodedata.category(chr(code))].append(chr(code))
     chosen = {
         c for cs in by_category.values() for c in random.Random(1).sample(cs, min(len(cs), 30))

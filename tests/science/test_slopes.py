@@ -14,7 +14,7 @@ from common.tables import read_table
 from common.terms import Records
 from learner.network.processes import table_source
 from learner.planning.deciding import decide
-from learner.planning.plan import Decision
+from learner.planning.decision import Decision
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings

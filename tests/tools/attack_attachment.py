@@ -48,6 +48,8 @@ from owner.ledger_reading import read_studies
 
 HORIZON, THETA_MAX = 12, 2.0
 DEADLINE, PATIENCE = 1.0, 2.5
+# Where nobody is honest, nobody is worth waiting for.
+PATIENCE_ALONE = 1.0
 LOOK_SECONDS, LONGEST_SECONDS, LONGEST_SENTENCE = 1.0, 30.0, 700
 ESCAPES = "\x1b[2J\x1b[31m\u202eroot\r\n\x07" + "x" * 3000
 ATTACH = "/copriv.v1.Learner/Attach"
@@ -73,6 +75,8 @@ class Outcome:
             self.faults.append(f"exit status {self.status}")
         if not self.sentence.isprintable() or len(self.sentence) > LONGEST_SENTENCE:
             self.faults.append(f"a sentence that is none: {self.sentence!r:.200}")
+        if self.ended == "error" and self.sentence.rstrip().endswith(":"):
+            self.faults.append(f"no reason: {self.sentence!r}")
         if self.seconds > LONGEST_SECONDS:
             self.faults.append(f"{self.seconds:.1f} s")
         return self
@@ -281,6 +285,7 @@ class AttachedOwner(threading.Thread):
 
 
 def study(*, alone: bool) -> StudySettings:
+    patience = PATIENCE_ALONE if alone else PATIENCE
     table = {
         "name": "attacked",
         "seed": 7,
@@ -289,7 +294,7 @@ def study(*, alone: bool) -> StudySettings:
         "model": {"theta_max": THETA_MAX},
         "algorithm": {"horizon": HORIZON, "rho": 1e-3, "initiative": "owner"},
         "privacy": {"epsilon": 1},
-        "network": {"deadline": DEADLINE, "patience": PATIENCE, "retries": 0},
+        "network": {"deadline": DEADLINE, "patience": patience, "retries": 0},
         "owners": [{"name": "liar"}] if alone else [{"name": "liar"}, {"name": "honest"}],
     }
     return check_settings(StudySettings, table, where="attack")
@@ -305,7 +310,8 @@ def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Out
     began = time.monotonic()
     public = PublicSide(feature_map=world.feature_map, records=None)
     journal = Journal(folder / "journal.sqlite")
-    with ListeningLearner(names, "127.0.0.1:0", deadline=DEADLINE, patience=PATIENCE) as learner:
+    patience = PATIENCE_ALONE if alone else PATIENCE
+    with ListeningLearner(names, "127.0.0.1:0", deadline=DEADLINE, patience=patience) as learner:
         owners = [
             AttachedOwner(one, world, index, learner.port, lie if one == "liar" else honest)
             for index, one in enumerate(names)
@@ -554,7 +560,7 @@ def run_all(only: str) -> tuple[list[Outcome], list[str]]:
     logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
     threading.excepthook = lambda crash: crashed.append(repr(crash.exc_value)[:300])
     world = World()
-    with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(max_workers=8) as pool:
+    with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(max_workers=24) as pool:
         folders = (Path(parent) / str(number) for number in range(10**6))
 
         def folder() -> Path:

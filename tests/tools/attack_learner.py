@@ -44,6 +44,8 @@ from learner.training.study import train
 
 HORIZON, THETA_MAX = 12, 2.0
 DEADLINE, PATIENCE = 1.0, 2.5
+# Where nobody is honest, nobody is worth waiting for.
+PATIENCE_ALONE = 1.0
 HONEST_ANSWERS = 2
 LONGEST_SENTENCE = 700
 ESCAPES = "\x1b[2J\x1b[31m\u202eroot\r\n\x07" + "x" * 3000
@@ -392,6 +394,7 @@ class World:
         self.shards = [self.feature_map.apply(table, where="attack") for table in tables[1:]]
 
     def study(self, mode: Mode, *, alone: bool) -> StudySettings:
+        patience = PATIENCE_ALONE if alone else PATIENCE
         table = {
             "name": "attacked",
             "seed": 7,
@@ -400,7 +403,7 @@ class World:
             "model": {"theta_max": THETA_MAX},
             "algorithm": {"horizon": HORIZON, "rho": 1e-3, "initiative": mode.initiative},
             "privacy": {"epsilon": 1},
-            "network": {"deadline": DEADLINE, "patience": PATIENCE, "retries": 0},
+            "network": {"deadline": DEADLINE, "patience": patience, "retries": 0},
             "owners": [{"name": "liar"}] if alone else [{"name": "liar"}, {"name": "honest"}],
         }
         return check_settings(StudySettings, table, where="attack")
@@ -477,6 +480,8 @@ def check_outcome(outcome: Outcome) -> None:
         outcome.faults.append("nobody is named")
     if not sentence.isprintable() or len(sentence) > LONGEST_SENTENCE:
         outcome.faults.append(f"a sentence of {len(sentence)} characters: {sentence!r:.200}")
+    if speaks and sentence.rstrip().endswith(":"):
+        outcome.faults.append(f"no reason: {sentence!r}")
     if outcome.seconds > 20 * (DEADLINE + PATIENCE):
         outcome.faults.append(f"{outcome.seconds:.1f} s")
 
@@ -505,7 +510,7 @@ def run_all(only: str) -> tuple[list[Outcome], Listener, list[str]]:
     threading.excepthook = lambda crash: crashed.append(repr(crash.exc_value)[:200])
     world = World()
     chosen = [(mode, alone) for mode in modes() if only in mode.name for alone in (False, True)]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(max_workers=8) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(max_workers=24) as pool:
 
         def one(item: tuple[int, tuple[Mode, bool]]) -> Outcome:
             index, (mode, alone) = item

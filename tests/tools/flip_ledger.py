@@ -23,13 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import tomli_w
+from lone_owner import write_owner
 
 from common.config import load_settings
-from common.features import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource, read_table
+from common.tables import read_table
 from common.terms import Query, StudyTerms
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
@@ -41,23 +38,6 @@ from owner.shard import fingerprint
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite.lock")
 LEARNER = "anonymous"
-
-
-def write_owner(folder: Path) -> tuple[Path, str]:
-    """An owner's folder; returns its settings and its feature map's text."""
-    rng = np.random.default_rng(3)
-    public, private = (
-        pd.DataFrame(rng.normal(size=(size, 4)), columns=list("abcy")) for size in (500, 200)
-    )
-    fitted = fit_feature_map(
-        public, FeatureSettings(target="y", public=TableSource()), source="public"
-    )
-    private.to_parquet(folder / "shard.parquet")
-    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "10", "enrollments_per_hour": 1000}
-    settings = {"name": "flipped", "data": {"path": "shard.parquet"}, "policy": policy}
-    path = folder / "owner.toml"
-    path.write_text(tomli_w.dumps(settings))
-    return path, fitted.to_json()
 
 
 def live(settings_path: Path, feature_map: str) -> None:
@@ -93,7 +73,7 @@ def live(settings_path: Path, feature_map: str) -> None:
 
 def killed_owner(folder: Path) -> Path:
     """A folder as a killed owner leaves it; returns its settings."""
-    settings, feature_map = write_owner(folder)
+    settings, feature_map = write_owner(folder, "flipped", epsilon_lifetime="10")
     child = os.fork()
     if child == 0:
         live(settings, feature_map)

@@ -1,5 +1,8 @@
 """Serve an owner whose disk fills up, and report what it answers before, meanwhile and after.
 
+It exits 1 if a response was given that is not charged, if one was lost or changed, if an answer
+is refused otherwise than in one sentence, or if the owner starts where there is no room.
+
 Usage: full_disk_owner.py OWNER.toml {disk|limit}
 
 ``disk`` fills the file system of the owner's folder, which must be a small one of its own;
@@ -13,6 +16,7 @@ import resource
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +24,7 @@ from common.errors import CoprivError
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies, verify_ledger
+from owner.refusals import FAILED
 from owner.server import start_owner
 
 
@@ -46,7 +51,7 @@ def give_room(folder: Path, mode: str) -> None:
 
 def main(settings: Path, mode: str) -> None:
     folder = settings.parent
-    told: dict[str, object] = {}
+    told: dict[str, Any] = {}
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     terms = StudyTerms(
@@ -93,7 +98,24 @@ def main(settings: Path, mode: str) -> None:
     except CoprivError as error:
         told["start_on_a_full_disk"] = str(error)
     give_room(folder, mode)
-    print(json.dumps(told))
+    faults = faults_of(told)
+    print(json.dumps(told | {"faults": faults}))
+    sys.exit(1 if faults else 0)
+
+
+def faults_of(told: dict[str, Any]) -> list[str]:
+    """What an owner on a full disk must not do, and did."""
+    given = told["given_before_it_was_full"]
+    claims = {
+        "answers were refused otherwise": told["refusals"] == [FAILED],
+        "what was given is not what was charged": told["counted_while_full"] == given >= 3,
+        "a response was not replayed": told["replayed_while_full"] and told["replayed_after"],
+        "room did not bring it back": told["answered_after"] == told["different"] == given + 2,
+        "the ledger is damaged": told["findings"] == [],
+        "it started, or did not say why not": "check the disk's space"
+        in told["start_on_a_full_disk"],
+    }
+    return [fault for fault, holds in claims.items() if not holds]
 
 
 if __name__ == "__main__":

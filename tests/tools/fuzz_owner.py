@@ -26,14 +26,11 @@ from typing import Any
 
 import grpc
 import numpy as np
-import pandas as pd
-import tomli_w
+from lone_owner import write_owner
 
 from common import codec
-from common.features import FeatureMap, FeatureSettings
-from common.map_fitting import fit_feature_map
+from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
-from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from owner.ledger_reading import read_studies, verify_ledger
 
@@ -60,25 +57,14 @@ class FuzzedOwner:
     """An owner process with one study in which some responses were given."""
 
     def __init__(self, folder: Path, *, spent: bool) -> None:
-        rng = np.random.default_rng(1)
-        public, shard = (
-            pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "y"]) for n in (300, 100)
-        )
-        self.feature_map = fit_feature_map(
-            public, FeatureSettings(target="y", public=TableSource()), source="public"
-        )
         folder.mkdir()
-        shard.to_parquet(folder / "shard.parquet")
-        settings = {
-            "name": "fuzzed",
-            "data": {"path": "shard.parquet", "columns": list(shard)},
-            "policy": {
-                "epsilon_per_study": "1",
-                "epsilon_lifetime": "1" if spent else "100",
-                "enrollments_per_hour": 10**9,
-            },
-        }
-        (folder / "owner.toml").write_text(tomli_w.dumps(settings))
+        _, feature_map = write_owner(
+            folder,
+            "fuzzed",
+            epsilon_lifetime="1" if spent else "100",
+            enrollments_per_hour=10**9,
+        )
+        self.feature_map = FeatureMap.from_json(feature_map)
         self.ledger = folder / "ledger.sqlite"
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(

@@ -26,13 +26,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import tomli_w
+from lone_owner import write_owner
 
 from common.errors import CoprivError, OwnerFailedError, RefusedError, UnreachableError
-from common.features import FeatureSettings
-from common.map_fitting import fit_feature_map
-from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.server import start_owner
@@ -42,25 +38,8 @@ SUFFIXES = ("", "-wal", "-shm", ".lock")
 SUBSETS = [
     subset for size in range(1, len(SUFFIXES)) for subset in itertools.combinations(SUFFIXES, size)
 ]
-PROMISED = 12
+PROMISED = 9
 EPSILON = Fraction(1, 3)
-
-
-def write_owner(folder: Path) -> tuple[Path, str]:
-    """An owner's folder; returns its settings and its feature map's text."""
-    rng = np.random.default_rng(3)
-    public, private = (
-        pd.DataFrame(rng.normal(size=(size, 4)), columns=list("abcy")) for size in (500, 200)
-    )
-    fitted = fit_feature_map(
-        public, FeatureSettings(target="y", public=TableSource()), source="public"
-    )
-    private.to_parquet(folder / "shard.parquet")
-    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1", "enrollments_per_hour": 1000}
-    settings = {"name": "rolled", "data": {"path": "shard.parquet"}, "policy": policy}
-    path = folder / "owner.toml"
-    path.write_text(tomli_w.dumps(settings))
-    return path, fitted.to_json()
 
 
 def delete(file: Path, _: Path) -> None:
@@ -127,7 +106,7 @@ class Owner:
 
     def __init__(self, process: subprocess.Popen[str], folder: Path, pages: int) -> None:
         self.process, self.folder, self.pages = process, folder, pages
-        self.settings, self.feature_map = write_owner(folder)
+        self.settings, self.feature_map = write_owner(folder, "rolled", epsilon_lifetime="1")
         self.answered: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.models = itertools.count(1)
         self.refused = ""

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from common.cells import LONGEST_TEXT, Label, as_text, read_parquet, readable
+from common.cells import LONGEST_TEXT, Label, as_text, readable
 from common.columns import category_key, parse_month, parse_number, parse_numbers
+from common.tables import TableSource, read_table
 from owner.shard import fingerprint
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -154,7 +155,7 @@ def test_one_unreadable_cell_is_a_gap_and_the_others_stay(tmp_path: Path) -> Non
     raw = pa.array([b"36", b"\xff", b"a"])
     texts = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
     pq.write_table(pa.table({"date": dates, "text": texts, "n": [1, 2, 3]}), tmp_path / "t.parquet")
-    table = read_parquet(tmp_path / "t.parquet")
+    table = read_table(TableSource(path=tmp_path / "t.parquet"), base=tmp_path)
     assert [parse_month(cell) for cell in table["date"][::2]] == [-360.0, -359.0]
     assert list(table["text"][::2]) == ["36", "a"]
     assert table.isna().sum().to_dict() == {"date": 1, "text": 1, "n": 0}

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.errors import InputError
-from common.fitting import ColumnRule, fit_column, fit_rotation, fit_target
+from common.errors import DoubtWarning, InputError
+from common.fitting import ColumnRule, fit_column, fit_rotation
+from common.target_fitting import fit_target
 
 TARGETS = np.arange(100.0)
 
@@ -126,7 +127,7 @@ def test_target_has_mean_zero_and_unit_variance_within_its_bound() -> None:
 @pytest.mark.parametrize("positive", [1, "1", 1.0, True])
 def test_classes_are_minus_and_plus_one(positive: str | float) -> None:
     column = pd.Series(["0", "1", "1.0", "2", None], name="y")
-    fitted = fit_target(column, positive=positive, coverage=0.9, where="public")
+    fitted = fit_target(column, positive=(positive,), coverage=0.9, where="public")
     np.testing.assert_array_equal(fitted.raw(column), [-1, 1, 1, -1, np.nan])
     np.testing.assert_array_equal(fitted.scaled(fitted.raw(column)), [-1, 1, 1, -1, -1])
 
@@ -139,7 +140,7 @@ def test_targets_that_are_no_varying_numbers_are_refused(cells: Any) -> None:
 
 @pytest.mark.parametrize("cells", [["a", "a"], ["b", "b"]])
 def test_classes_need_both_kinds(cells: Any) -> None:
-    with pytest.raises(InputError, match="some that equal 'a' and some that do not"):
+    with pytest.raises(InputError, match=r"no record (is of class -1|equals 'a'); the column has"):
         fit_target(pd.Series(cells, name="y"), positive="a", coverage=0.9, where="public")
 
 
@@ -161,3 +162,40 @@ def test_more_components_than_directions_are_refused() -> None:
     z = np.random.default_rng(1).normal(size=(50, 2))
     with pytest.raises(InputError, match="components: got 3, expected at most 2"):
         fit_rotation(np.c_[z, z.sum(axis=1)], components=3, whiten=True, where="public")
+
+
+def test_several_values_are_one_class() -> None:
+    column = pd.Series([0, 1, "2.0", "", 4, 3], name="num")
+    fitted = fit_target(column, positive=(4, 1, 2, 3), coverage=0.9, where="public")
+    np.testing.assert_array_equal(fitted.raw(column), [-1, 1, 1, np.nan, 1, 1])
+    # Their order says nothing, so it is no part of the map.
+    assert fitted == fit_target(column, positive=(1, 2, 3, 4), coverage=0.9, where="public")
+    alone = fit_target(column, positive=(1,), coverage=0.9, where="public")
+    assert "also_positive" not in alone.model_dump()
+
+
+def test_a_value_that_no_public_record_has_is_doubted() -> None:
+    column = pd.Series(["yes", "no"], name="y")
+    with pytest.warns(DoubtWarning, match="no public record of 'y' equals 'maybe'; correct it"):
+        fit_target(column, positive=("yes", "maybe"), coverage=0.9, where="public")
+
+
+def test_one_of_more_than_two_values_is_doubted() -> None:
+    column = pd.Series([0, 0, 1, 2, 3, 4], name="num")
+    with pytest.warns(DoubtWarning, match=r"positive = 1 makes .*'0' \(2\), '2' \(1\), .*\[1\] if"):
+        fit_target(column, positive=1, coverage=0.9, where="public")
+
+
+@pytest.mark.parametrize(
+    ("positive", "why"),
+    [
+        (1, r"no record equals '1'; the column has 'no' \(2\) and 'yes' \(1\).*positive = 'yes'\?"),
+        (("may", "be"), "no record equals 'be' or 'may'"),
+        (("yes", "no"), "no record is of class -1"),
+    ],
+)
+def test_values_that_make_no_two_classes_are_refused(positive: Any, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        fit_target(
+            pd.Series(["yes", "no", "no"], name="y"), positive=positive, coverage=0.9, where="p"
+        )

@@ -25,6 +25,25 @@ def test_slopes_are_the_derivative_of_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_curvatures_are_the_derivative_of_slopes_within_their_bound(name: str) -> None:
+    loss = LOSSES[name].example()
+    z = np.linspace(-40.03, 40.01, 401)
+    y = np.where(np.arange(401) % 2 == 0, 1.0, -1.0)
+    if loss.curvature is None:
+        with pytest.raises(ValueError, match=f"{name} loss has no curvature"):
+            loss.curvatures(z, y)
+        return
+    h = 1e-6
+    numeric = (loss.slopes(z + h, y) - loss.slopes(z - h, y)) / (2 * h)
+    found = loss.curvatures(z, y)
+    np.testing.assert_allclose(found, numeric, atol=1e-6)
+    assert found.min() >= 0
+    # Newton's sensitivity counts the largest one, which is reached.
+    reached = np.max(loss.curvatures(np.zeros(1), np.zeros(1)))
+    assert found.max() <= reached == loss.curvature
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @given(
     x=st.lists(NUMBERS, min_size=2, max_size=2),
     theta=st.lists(NUMBERS, min_size=2, max_size=2),

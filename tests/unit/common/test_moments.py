@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.domain import Domain
-from common.moments import moments_change, pack_moments, packed_length, unpack_moments
+from common.moments import (
+    gram_change,
+    moments_change,
+    pack_moments,
+    packed_length,
+    unpack_moments,
+)
 from common.privacy import plan_noise
 from common.terms import StudyTerms
 
@@ -50,6 +56,13 @@ def test_the_bound_is_attained_by_records_of_different_features():
     a = moments_of(np.array([1.0, 1.0, 0.0, 0.0]), 3.0)
     b = moments_of(np.array([0.0, 0.0, 1.0, 1.0]), 3.0)
     assert np.abs(a - b).sum() == moments_change(domain) == 18.0
+
+
+def test_the_bound_of_products_alone_is_attained_by_records_of_different_features():
+    domain = Domain(feature_bound=np.full(4, 1.0), target_bound=3.0, l1_radius=2.0)
+    a = moments_of(np.array([1.0, 1.0, 0.0, 0.0]), 0.0)
+    b = moments_of(np.array([0.0, 0.0, 1.0, 1.0]), 0.0)
+    assert np.abs(a - b).sum() == gram_change(domain) == 6.0
 
 
 def test_packing_and_unpacking_are_inverse():

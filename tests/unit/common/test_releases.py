@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from common.domain import Domain
 from common.losses import LOSSES
-from common.releases import MOMENTS, RELEASES, release_of
+from common.releases import (
+    GRADIENT,
+    MOMENTS,
+    NEWTON,
+    RELEASES,
+    VALIDATION,
+    curvature_scale,
+    gradient_bound,
+    release_of,
+)
 from common.terms import Records, StudyTerms
-from owner.audit import CASES
+from owner.audit_cases import CASES
 from owner.core import EXACT, Shard, exact_answer
 
+VALIDATED: dict[str, Any] = {
+    "loss_bound": 2.0,
+    "difference_bound": 1.5,
+    "reference": (-2.0, -2.0, -2.0),
+}
 DOMAIN = Domain(feature_bound=np.array([1.0, 0.5, 2.0]), target_bound=1.5)
 
 
 def terms_of(make_terms: Callable[..., StudyTerms], name: str) -> StudyTerms:
     responses = RELEASES[name].most_responses or 10
-    return make_terms(release=name, responses=responses, horizon=responses)
+    scale = 0.5 if RELEASES[name] is NEWTON else None
+    asked = VALIDATED if RELEASES[name] is VALIDATION else {}
+    return make_terms(
+        release=name, responses=responses, horizon=responses, curvature_scale=scale, **asked
+    )
 
 
 def test_every_release_and_every_loss_has_an_exact_answer_and_is_attacked_by_the_audit() -> None:
@@ -46,7 +66,7 @@ def test_an_exact_answer_has_the_length_and_the_change_of_its_release(
             exact_answer(Shard(Records(features=f, targets=t)), theta, terms)
             for f, t in ((x, y), (other_x, other_y))
         )
-        assert a.shape == (release.dimension(3),)
+        assert a.shape == (release.dimension(terms, 3),)
         largest = max(largest, float(np.abs(a - b).sum()))
     change = release.change(terms, DOMAIN) / 6
     assert 0.3 * change < largest <= change * (1 + 1e-12)
@@ -74,6 +94,143 @@ def test_moments_are_of_squared_loss_once_and_without_a_clip(
         MOMENTS.check(make_terms(**{"release": "moments", "responses": 1} | changes))
 
 
+def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> StudyTerms:
+    values = {"release": "newton", "responses": 1, "curvature_scale": 0.5}
+    return make_terms(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "hinge"},
+        {"responses": 2},
+        {"curvature_scale": None},
+        {"curvature_scale": 0.0},
+        {"curvature_scale": -1.0},
+        {"curvature_scale": float("nan")},
+        {"curvature_scale": float("inf")},
+    ],
+    ids=lambda changes: " ".join(f"{key}={value}" for key, value in changes.items()),
+)
+def test_newton_is_of_smooth_losses_once_and_with_a_factor(
+    make_terms: Callable[..., StudyTerms], changes: dict[str, object]
+) -> None:
+    NEWTON.check(newton_terms(make_terms))
+    NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic"))
+    with pytest.raises(ValueError, match="newton needs a loss without kinks, one response, and a"):
+        NEWTON.check(newton_terms(make_terms, **changes))
+
+
+@pytest.mark.parametrize("name", [name for name in RELEASES if name != "newton"])
+def test_a_factor_of_the_curvature_belongs_to_newton_alone(
+    make_terms: Callable[..., StudyTerms], name: str
+) -> None:
+    with pytest.raises(ValueError, match=f"curvature_scale belongs to newton, not to {name}"):
+        release_of(make_terms(release=name, responses=1, curvature_scale=1.0))
+
+
+@pytest.mark.parametrize("clip", [None, 0.75])
+@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].curvature is not None])
+def test_the_factor_of_a_share_spends_that_share_of_epsilon_on_the_curvature(
+    make_terms: Callable[..., StudyTerms], name: str, clip: float | None
+) -> None:
+    loss = LOSSES[name].example()
+    terms = newton_terms(make_terms, **loss.as_terms(), clip=clip)
+    bound = gradient_bound(terms, DOMAIN)
+    for share in (0.1, 0.5, 0.9):
+        factor = curvature_scale(loss, DOMAIN, bound=bound, share=share)
+        whole = NEWTON.change(replace(terms, curvature_scale=factor), DOMAIN)
+        assert whole == pytest.approx(2 * bound / (1 - share), rel=1e-12)
+        words = NEWTON.bound_in_words(replace(terms, curvature_scale=factor), DOMAIN)
+        assert f"{share:.3g} of epsilon is for the curvature" in words
+
+
+def test_the_rounding_of_curvature_and_gradient_is_that_of_both(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    """A clipped slope is rounded at its size before the clip, a product at its own."""
+    terms = newton_terms(make_terms, clip=1e-6, curvature_scale=1e-6)
+    slopes = GRADIENT.rounded_size(terms, DOMAIN)
+    assert slopes > 1e3 * NEWTON.change(terms, DOMAIN)
+    assert NEWTON.rounded_size(terms, DOMAIN) >= slopes
+    steep = newton_terms(make_terms, curvature_scale=1e9)
+    assert NEWTON.rounded_size(steep, DOMAIN) >= NEWTON.change(steep, DOMAIN)
+
+
 def test_a_release_that_is_none_is_refused(make_terms: Callable[..., StudyTerms]) -> None:
     with pytest.raises(ValueError, match="release must be one of gradient, moments"):
         release_of(make_terms(release="records"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"responses": 2}, "validation needs one response and no clip"),
+        ({"clip": 1.0}, "validation needs one response and no clip"),
+        ({"loss_bound": None}, "validation needs a loss_bound"),
+        ({"loss_bound": float("nan")}, "validation needs a loss_bound"),
+        ({"loss_bound": float("inf")}, "validation needs a loss_bound"),
+        ({"reference": ()}, "difference_bound and reference go together"),
+        ({"difference_bound": None}, "difference_bound and reference go together"),
+        ({"difference_bound": 0.0}, "difference_bound must be from"),
+        ({"reference": (3.0, 0.0, 0.0)}, "reference must be a model in the study's box"),
+        ({"reference": (float("nan"), 0.0, 0.0)}, "reference must be a model in the study's box"),
+        ({"edges": (0.0,)}, "edges belong to losses for classes, not to squared"),
+        ({"loss": "hinge", "edges": (1.0, 1.0)}, "edges must be at most 63 finite numbers"),
+        ({"loss": "hinge", "edges": (float("inf"),)}, "edges must be at most 63 finite numbers"),
+        ({"loss": "hinge", "edges": (float("nan"),)}, "edges must be at most 63 finite numbers"),
+        ({"loss": "hinge", "edges": tuple(range(64))}, "edges must be at most 63 finite numbers"),
+    ],
+    ids=str,
+)
+def test_a_validation_has_bounds_that_are_numbers(
+    make_terms: Callable[..., StudyTerms], changes: dict[str, Any], sentence: str
+) -> None:
+    values = VALIDATED | {"release": "validation", "responses": 1, "horizon": 1}
+    VALIDATION.check(make_terms(**values))
+    with pytest.raises(ValueError, match=sentence):
+        VALIDATION.check(make_terms(**(values | changes)))
+
+
+def test_a_reference_has_a_number_for_each_feature(make_terms: Callable[..., StudyTerms]) -> None:
+    terms = terms_of(make_terms, "validation")
+    with pytest.raises(ValueError, match="reference: got 2 numbers, expected one for each of the"):
+        VALIDATION.change(replace(terms, reference=(0.0, 0.0)), DOMAIN)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"loss_bound": 1.0}, {"difference_bound": 1.0}, {"reference": (0.0,)}], ids=str
+)
+def test_bounds_of_a_validation_belong_to_it_alone(
+    make_terms: Callable[..., StudyTerms], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="edges belong to validation, not to gradient"):
+        release_of(make_terms(**changes))
+
+
+@pytest.mark.parametrize("name", ["squared", "hinge", "logistic", "huber"])
+def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number(
+    make_terms: Callable[..., StudyTerms], name: str
+) -> None:
+    """Not even one whose margin or loss overflows, and some record reaches the bound."""
+    loss = LOSSES[name].example()
+    edges = {"edges": (-1.0, 0.0, 2.5)} if loss.has_classes() else {}
+    terms = replace(terms_of(make_terms, "validation"), **loss.as_terms(), **edges, loss_bound=1.0)
+    terms = replace(terms, difference_bound=1.0)
+    largest = 0.0
+    for one in (1.0, -1.0, 0.0, 1e300, -1e300):
+        for other in (1.0, -0.5, 0.0, 1e300, -1e300):
+            for y in (1.0, -1.0):
+                x = np.array([[one, 0.0, 0.0], [0.5, 0.5, 0.5]])
+                z = np.array([[other, other, 0.0], [0.5, 0.5, 0.5]])
+                theta = np.array([1.0, 0.0, 0.0])
+                a, b = (
+                    exact_answer(
+                        Shard(Records(features=f, targets=np.array([t, 1.0]))), theta, terms
+                    )
+                    for f, t in ((x, 1.0), (z, y))
+                )
+                assert np.isfinite(a).all()
+                assert np.isfinite(b).all()
+                largest = max(largest, 2.0 * float(np.abs(a - b).sum()))
+    assert 0.8 < largest <= VALIDATION.change(terms, DOMAIN) * (1 + 1e-12)

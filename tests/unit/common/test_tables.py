@@ -11,7 +11,7 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.tables import TableSource, read_table
+from common.tables import TablePlace, TableSource, read_table
 
 FRAME = pd.DataFrame({"bank": ["a", "b", "a", "b"], "term": [36, 60, 60, 36]})
 
@@ -56,7 +56,9 @@ def test_csv_cells_stay_texts(tmp_path: Path) -> None:
 
 def test_a_source_without_a_path_reads_the_default(folder: Path) -> None:
     default = Path(next(folder.iterdir()).name)
-    assert len(read_table(TableSource(rows="-2:"), base=folder, default_path=default)) == 2
+    assert (
+        len(read_table(TableSource(rows="-2:"), base=folder, default=TablePlace(path=default))) == 2
+    )
     absolute = folder / default
     assert len(read_table(TableSource(path=absolute), base=Path("/nowhere"))) == 4
 

@@ -42,6 +42,7 @@ def open_owner(
         pinned: FeatureMap | None = feature_map,
         records: pd.DataFrame = table,
         options: dict[str, Any] | None = None,
+        block: int = 1,
         **policy: Any,
     ) -> DataOwner:
         agreed = Policy.model_validate(
@@ -51,7 +52,10 @@ def open_owner(
             "name": "owner-a",
             "table": PrivateTable(records, where="test", columns=records.columns),
             "ledger": Ledger(
-                fast_folder / ledger, owner="owner-a", fingerprint=fingerprint(records)
+                fast_folder / ledger,
+                owner="owner-a",
+                fingerprint=fingerprint(records),
+                block=block,
             ),
             "policy": agreed,
             "access": Access(agreed, base=fast_folder),

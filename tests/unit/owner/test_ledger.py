@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import os
 import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from common.terms import StudyTerms
 from owner.cli import cli
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
-from owner.ledger_rows import LedgerError
+from owner.ledger_rows import LedgerError, terms_from_text, terms_to_text, text_digest
 
 
 def open_ledger(path: Path, fingerprint: str = "shard") -> Ledger:
@@ -223,7 +225,8 @@ def test_a_corrupt_ledger_is_refused(path: Path) -> None:
 
 def test_a_file_that_is_no_ledger_is_refused(path: Path) -> None:
     path.write_text("these are not the records you are looking for" * 100)
-    with pytest.raises(LedgerError, match="restore the ledger"):
+    advice = r"or a damaged one; restore the ledger from a copy, or give the path of the right file"
+    with pytest.raises(LedgerError, match=advice):
         open_ledger(path)
 
 
@@ -335,3 +338,17 @@ def test_a_link_to_a_ledger_is_the_ledger(path: Path) -> None:
     ledger = open_ledger(path)
     assert ledger.responses == 1
     ledger.close()
+
+
+def test_what_a_study_does_not_use_is_not_in_its_terms_text(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    """So terms of an earlier version keep their text, and a new field is agreed on where used."""
+    before = terms_to_text(make_terms())
+    assert terms_to_text(make_terms(curvature_scale=None, delta=None)) == before
+    assert "curvature_scale" not in before
+    newton = make_terms(release="newton", responses=1, curvature_scale=0.1)
+    text = terms_to_text(newton)
+    assert json.loads(text)["curvature_scale"] == 0.1
+    assert terms_from_text(text) == replace(newton, feature_map=text_digest(newton.feature_map))
+    assert terms_to_text(replace(newton, curvature_scale=0.2)) != text

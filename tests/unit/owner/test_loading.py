@@ -11,11 +11,14 @@ import pandas as pd
 import pytest
 import tomli_w
 
+from common.config import load_settings
 from common.errors import InputError, PolicyError
-from common.features import FeatureMap
+from common.features import FeatureMap, load_feature_map
 from owner.attaching import open_attachment
-from owner.loading import check_header
+from owner.loading import Loaded, check_header, load_records
+from owner.policy import OwnerSettings
 from owner.server import start_owner
+from owner.shard import fingerprint
 
 ROWS = [["36", "Bronx", "Dec-2011"], ["41", "Bronx", "Jan-2010"], ["29", "Kings", "Jan-2010"]]
 
@@ -162,3 +165,56 @@ def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
         (path.parent / "ledger.sqlite").unlink()
     assert said[0] == said[1]
     assert said[0][1] == 0
+
+
+def pinned(owner_folder: Callable[..., Path], table: pd.DataFrame, **data: Any) -> Path:
+    """An owner with a feature map of its own and this table as CSV."""
+    path = owner_folder(table=table)
+    table.to_csv(path.parent / "shard.csv", index=False)
+    settings = tomllib.loads(path.read_text())
+    settings["data"] = {"path": "shard.csv", **data}
+    path.write_text(tomli_w.dumps(settings))
+    return path
+
+
+def loaded(path: Path) -> Loaded:
+    settings = load_settings(OwnerSettings, path)
+    own = load_feature_map(path.parent / settings.features) if settings.features else None
+    return load_records(settings, base=path.parent, pinned=own)
+
+
+def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
+    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(50, seed=3)
+    table.loc[[1, 7], "y"] = float("nan")
+    everything = loaded(pinned(owner_folder, table))
+    left = loaded(pinned(owner_folder, table, missing_target="drop"))
+    assert (everything.table.num_records, left.table.num_records) == (50, 48)
+    # Other records than those a ledger was begun with.
+    assert left.fingerprint != everything.fingerprint
+    with pytest.raises(InputError, match=r"target 'y': 2 of 50 records.*missing_target"):
+        loaded(pinned(owner_folder, table, missing_target="refuse"))
+    path = pinned(owner_folder, table, missing_target="drop")
+    path.write_text(path.read_text().replace('features = "features.json"', ""))
+    with pytest.raises(InputError, match="missing_target needs the owner's own feature map"):
+        loaded(path)
+
+
+def test_a_large_table_is_seen_whole_and_held_in_part(
+    owner_folder: Callable[..., Path],
+    table_maker: Callable[..., pd.DataFrame],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = table_maker(50, seed=3).assign(other="a secret")
+    path = pinned(owner_folder, table)
+    at_once = loaded(path)
+    monkeypatch.setattr("owner.loading.BYTES_AT_ONCE", 2000)
+    in_parts = loaded(path)
+    assert (
+        in_parts.fingerprint
+        == at_once.fingerprint
+        == fingerprint(pd.read_csv(path.parent / "shard.csv", dtype=str, keep_default_na=False))
+    )
+    assert list(in_parts.raw.columns) == ["column-0", "column-1", "column-2", "y"]
+    pd.testing.assert_frame_equal(in_parts.raw, at_once.raw)

@@ -15,6 +15,8 @@ from owner.core import (
     Shard,
     Step,
     check_theta,
+    exact_answer,
+    mean_curvature,
     mean_gradient,
     next_step,
     release,
@@ -43,6 +45,45 @@ def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss: str, clip: flo
         Shard(Records(features=X, targets=y)), THETA, loss=LOSSES[loss].example(), clip=clip
     )
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
+
+
+SMOOTH = [name for name in LOSSES if LOSSES[name].curvature is not None]
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
+def test_mean_curvature_is_the_derivative_of_the_mean_of_the_clipped_gradients(
+    loss: str, clip: float | None
+) -> None:
+    kind = LOSSES[loss].example()
+    shard = Shard(Records(features=X, targets=np.sign(Y) if kind.has_classes() else Y))
+    h = 1e-6
+    numeric = np.stack(
+        [
+            mean_gradient(shard, THETA + step, loss=kind, clip=clip)
+            - mean_gradient(shard, THETA - step, loss=kind, clip=clip)
+            for step in h * np.eye(3)
+        ]
+    ) / (2 * h)
+    got = mean_curvature(shard, THETA, loss=kind, clip=clip)
+    np.testing.assert_allclose(got, numeric, atol=1e-7)
+    np.testing.assert_allclose(got, got.T, rtol=1e-12)
+    if clip == 0.05:
+        free = mean_curvature(shard, THETA, loss=kind, clip=None)
+        assert np.trace(got) < 0.5 * np.trace(free)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_curvature_and_gradient_are_told_in_this_order_the_curvature_times_its_factor(
+    make_terms: Callable[..., StudyTerms], clip: float | None
+) -> None:
+    shard = Shard(Records(features=X, targets=Y))
+    terms = make_terms(release="newton", responses=1, clip=clip, curvature_scale=0.25)
+    told = exact_answer(shard, THETA, terms)
+    curvature = mean_curvature(shard, THETA, loss=Squared(), clip=clip)
+    np.testing.assert_array_equal(told[:6], 0.25 * curvature[np.triu_indices(3)])
+    gradient = mean_gradient(shard, THETA, loss=Squared(), clip=clip)
+    np.testing.assert_array_equal(told[6:], gradient)
 
 
 def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() -> None:

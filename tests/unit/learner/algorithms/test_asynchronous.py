@@ -10,6 +10,8 @@ from common.errors import InputError
 from common.losses import Regulariser
 from learner.algorithms.asynchronous import Asynchronous, LearnerState
 from learner.algorithms.clocks import Tick, draw_slots
+from learner.algorithms.variants import inverse_frequency
+from learner.algorithms.versions import Versioned
 
 P = 4
 
@@ -30,7 +32,7 @@ def algorithm(num_owners, **changes):
 def any_state(alg, rng):
     return LearnerState(
         theta_L=rng.uniform(-1, 1, P),
-        theta_i=rng.uniform(-1, 1, (alg.num_copies, P)),
+        copies=Versioned(rng.uniform(-1, 1, (alg.num_copies, P))),
         k=3,
         tail_sum=np.zeros(P),
     )
@@ -68,7 +70,7 @@ def test_one_tick_by_hand():
         horizon=2,
     )
     state = LearnerState(
-        theta_L=np.array([1.0]), theta_i=np.array([[3.0], [7.0]]), k=0, tail_sum=np.zeros(1)
+        theta_L=np.array([1.0]), copies=Versioned([[3.0], [7.0]]), k=0, tail_sum=np.zeros(1)
     )
     tick = Tick(0.1, (0,))
     assert alg.query_point(state, tick) == 2.0
@@ -92,10 +94,44 @@ def test_inputs_are_never_changed():
     alg = algorithm(3, tail_average=True)
     state = replace(any_state(alg, rng), k=8)
     response = rng.normal(size=P)
-    for array in (state.theta_L, state.theta_i, state.tail_sum, response, alg.weights):
+    for array in (state.theta_L, state.tail_sum, response, alg.weights):
         array.setflags(write=False)
+    before = state.theta_i
     after = alg.apply_responses(state, Tick(1.0, (2,)), {2: response})
-    assert not np.shares_memory(after.theta_i, state.theta_i)
+    assert np.array_equal(state.theta_i, before)
+    assert not np.array_equal(after.theta_i, before)
+
+
+def test_every_state_of_a_run_keeps_its_models_and_can_be_gone_on_from():
+    alg, rng = algorithm(3, counted=True), np.random.default_rng(24)
+    ticks = single_ticks(3, 12, rng)
+    responses = [{i: rng.normal(size=P) for i in tick.owners} for tick in ticks]
+    states, copies = [alg.initial_state()], [np.zeros((3, P))]
+    for tick, response in zip(ticks, responses, strict=True):
+        states.append(alg.apply_responses(states[-1], tick, response))
+        copies.append(states[-1].theta_i)
+    # In an order in which no version is the one that was made last.
+    for k in (12, 0, 7, 3, 11, 5):
+        assert np.array_equal(states[k].theta_i, copies[k]), k
+        assert states[k].counts.whole().sum() == k
+    again = alg.apply_responses(states[5], ticks[5], responses[5])
+    assert again.theta_i.tobytes() == copies[6].tobytes()
+    assert np.array_equal(states[5].theta_i, copies[5])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (7, 5), (40,), (300, 2)])
+def test_factors_have_the_bits_of_the_mean_of_all_ratios(shape):
+    rng = np.random.default_rng(25)
+    for rates in (rng.uniform(0.1, 9.0, shape), rng.integers(1, 30, shape).astype(float)):
+        ratios = rates[:, None] / rates[None, :]
+        mean = sum(ratios, np.zeros(shape)) / len(rates)
+        assert inverse_frequency(rates).tobytes() == mean.tobytes()
+
+
+def test_frequencies_of_many_owners_take_no_square_of_their_number():
+    counts = np.random.default_rng(26).poisson(3.0, 100_000) + 1.0
+    factors = inverse_frequency(counts)
+    assert factors == pytest.approx(counts.mean() / counts, rel=1e-9)
 
 
 def test_equal_inputs_give_equal_bits():
@@ -145,12 +181,12 @@ def test_counted_frequencies_start_at_one_and_follow_the_ticks_before():
         )
         state = alg.apply_responses(state, tick, {owner: response})
         assert state.theta_i == pytest.approx(plain.theta_i, rel=1e-14)
-    assert state.counts.tolist() == [3, 2]
+    assert state.counts.whole().tolist() == [3, 2]
 
 
 def test_a_counted_factor_stays_bounded_after_a_long_absence():
     alg = algorithm(2, counted=True, regulariser=Regulariser(coefficient=1e-9), rho=1e-9)
-    away = replace(alg.initial_state(), k=10_000, counts=np.array([10_000.0, 0.0]))
+    away = replace(alg.initial_state(), k=10_000, counts=Versioned([10_000.0, 0.0]))
     back = alg.apply_responses(away, Tick(1.0, (1,)), {1: np.ones(P)})
     assert back.theta_i[1] == pytest.approx(-alg.alpha * alg.weights[1] * 10 * np.ones(P))
 
@@ -159,7 +195,7 @@ def test_counted_frequencies_approach_the_known_ones():
     rates = np.array([1.0, 5.0])
     slots = draw_slots(rates, horizon=20_000, replicates=1, rng=np.random.default_rng(22))[:, 0]
     alg = algorithm(2, counted=True)
-    counts = np.bincount(slots, minlength=2).astype(float)
+    counts = Versioned(np.bincount(slots, minlength=2))
     state = replace(alg.initial_state(), k=len(slots), counts=counts)
     known = algorithm(2, frequency=rates).inverse_frequency
     assert [alg.factor(i, k=state.k, counts=state.counts) for i in (0, 1)] == pytest.approx(

@@ -116,6 +116,19 @@ def test_a_schedule_that_asks_everyone_asks_each_owner_twice(owners, horizon):
     assert np.sum(handed != drawn) == missing
 
 
+def test_a_schedule_is_handed_on_one_tick_at_a_time_from_who_has_most():
+    rng = np.random.default_rng(4)
+    for owners, horizon in ((3, 7), (14, 30), (40, 90), (60, 300)):
+        rates = rng.uniform(0.02, 3.0, owners)
+        drawn = draw_slots(rates, horizon=horizon, replicates=1, rng=rng)[:, 0]
+        expected, counts = drawn.copy(), np.bincount(drawn, minlength=owners)
+        for k, slot in enumerate(np.repeat(np.arange(owners), np.maximum(2 - counts, 0))):
+            donor = np.argmax(np.bincount(expected, minlength=owners))
+            places = np.nonzero(expected == donor)[0]
+            expected[places[int(len(places) * ((k + 1) * (5**0.5 - 1) / 2 % 1.0))]] = slot
+        assert np.array_equal(with_everyone(drawn, owners), expected)
+
+
 def test_a_schedule_with_too_few_ticks_for_two_asks_everyone_once():
     drawn = np.zeros(14, dtype=np.intp)
     assert sorted(with_everyone(drawn, 10)) == [0, 0, 0, 0, 0, *range(1, 10)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice
 from typing import Any
 
@@ -15,8 +16,9 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import Regulariser
 from common.releases import GRADIENT, RELEASES
-from common.terms import Records
+from common.terms import Records, StudyTerms
 from learner.algorithms.clocks import Tick
+from learner.algorithms.shrinkage import Around
 from learner.algorithms.table import ALGORITHMS, Kind, Setup, simulated
 from learner.planning.deciding import decide
 from learner.planning.plan import Plan
@@ -33,6 +35,24 @@ SETUP = Setup(
     regulariser=Regulariser(coefficient=0.5),
     horizon=9,
     constant=0.5,
+    around=Around(
+        theta=np.array([0.1, -0.2]),
+        curvature=2 * np.eye(2),
+        offset=np.zeros(2),
+        spread=0.1,
+        curvature_spread=0.1,
+    ),
+    curvature_scale=0.5,
+    scales=np.array([0.1, 0.2]),
+)
+ASKED = StudyTerms(
+    study_id="s",
+    loss="squared",
+    theta_max=1.0,
+    feature_map="",
+    horizon=1,
+    responses=1,
+    epsilon=Fraction(1),
 )
 
 
@@ -44,7 +64,7 @@ def test_every_algorithm_of_the_table_goes_on_from_tick_to_tick(name: str) -> No
     state = algorithm.initial_state()
     for tick in islice(kind.ticks(lambda: iter(clocks), 2), 2):
         assert algorithm.query_point(state, tick).shape == (2,)
-        answer = np.ones(kind.release.dimension(2))
+        answer = np.ones(kind.release.dimension(ASKED, 2))
         state = algorithm.apply_responses(state, tick, dict.fromkeys(tick.owners, answer))
     assert algorithm.central_model(state).shape == (2,)
     assert simulated(algorithm) is algorithm
@@ -130,5 +150,7 @@ def test_an_algorithm_with_an_entry_is_checked_planned_and_trained(
         study(public, name=last, horizon=12, rho=3.0, average="tail")
     with pytest.raises(InputError, match="studies of Last are not simulated"):
         decide(study(public, name=last), public, num_records=(9, 9, 9), seed=1)
+    with pytest.raises(InputError, match="newton, last, auto"):
+        study(public, name="second")
     with pytest.raises(InputError, match="expected one of asynchronous, synchronous-1"):
         study(public, name="first")

@@ -15,7 +15,8 @@ from learner.algorithms.clocks import count_per_owner
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 from learner.planning.deciding import decide
-from learner.planning.plan import Decision, Plan
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 
@@ -51,9 +52,28 @@ def given(**changes):
     return {"horizon": 40, "rho": 1e-3} | changes
 
 
-def test_recommended_is_the_default_and_leaves_everything_to_the_public_records():
+TICKS = {"name": "asynchronous"}
+
+
+def test_recommended_is_the_default_and_leaves_the_algorithm_to_the_public_records():
     settings = settings_of()
     assert settings.profile == "recommended"
+    assert settings.algorithm.name == "auto"
+    # Whoever says anything of how ticks are made means ticks, and published studies do.
+    for typed in (
+        settings_of(algorithm={"horizon": 40}),
+        settings_of(algorithm={"correction": "none"}),
+        settings_of(privacy={"clip": 1.0}),
+        settings_of(profile="published", algorithm=given()),
+    ):
+        assert typed.algorithm.name == "asynchronous"
+    assert settings_of(privacy={"kappa": 2}).algorithm.name == "auto"
+    assert settings_of(algorithm={"time_scale": 0.5}).algorithm.name == "auto"
+
+
+def test_recommended_ticks_leave_everything_to_the_public_records():
+    settings = settings_of(algorithm=TICKS)
+    assert settings.algorithm.start == "public"
     assert (settings.algorithm.horizon, settings.algorithm.step) == ("auto", "auto")
     assert settings.algorithm.average == "tail"
     assert (settings.privacy.split, settings.privacy.clip) == ("schedule", "auto")
@@ -188,7 +208,7 @@ def test_rules_are_selectable(public):
 
 
 def test_everything_automatic_is_decided_from_public_facts_and_again_the_same(public):
-    settings = settings_of()
+    settings = settings_of(algorithm=TICKS)
     first = decide(settings, public, num_records=COUNTS, seed=1)
     assert first == decide(settings, public, num_records=COUNTS, seed=1)
     assert first.horizon > 1
@@ -293,10 +313,15 @@ def test_a_schedule_needs_clocks_that_can_be_drawn_ahead(public):
 
 def test_auto_without_public_records_names_the_key(public):
     alone = replace(public, records=None)
-    with pytest.raises(InputError, match=r"algorithm.horizon = .auto. needs public records"):
+    with pytest.raises(InputError, match=r"algorithm.name = .auto. needs public records"):
         decide(settings_of(), alone, num_records=COUNTS, seed=1)
+    from_zero = settings_of(algorithm=TICKS | {"start": "zero"})
+    with pytest.raises(InputError, match=r"algorithm.horizon = .auto. needs public records"):
+        decide(from_zero, alone, num_records=COUNTS, seed=1)
+    with pytest.raises(InputError, match=r"algorithm.start: the public model needs public records"):
+        decide(settings_of(algorithm=TICKS), alone, num_records=COUNTS, seed=1)
     with pytest.raises(InputError, match=r"privacy.clip"):
-        decide(settings_of(algorithm=given()), alone, num_records=COUNTS, seed=1)
+        decide(settings_of(algorithm=given(start="zero")), alone, num_records=COUNTS, seed=1)
     empty = Records(features=np.zeros((0, 4)), targets=np.zeros(0))
     with pytest.raises(InputError, match="no public records"):
         decide(settings_of(), replace(public, records=empty), num_records=COUNTS, seed=1)

@@ -5,7 +5,8 @@ import pytest
 
 from common.config import check_settings
 from common.privacy import plan_noise
-from learner.planning.plan import Decision, Plan
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan
 from learner.planning.proposal import propose
 from learner.planning.settings import StudySettings
 from learner.simulated.schedules import Attendance

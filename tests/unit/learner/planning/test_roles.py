@@ -14,7 +14,8 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import count_per_owner, draw_ticks
 from learner.commands.each_learns import with_learner
 from learner.planning.deciding import decide
-from learner.planning.plan import Decision, Plan
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan
 from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of

@@ -12,7 +12,7 @@ import tomli_w
 
 from common.config import load_settings
 from learner.planning.settings import StudySettings
-from learner.results.plots import plot_relative_fitness, plot_ticks
+from learner.results.plots import fitness_figure, ticks_figure
 from learner.results.run_folder import Trace, run_of, write_settings
 
 
@@ -85,7 +85,5 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path: Path)
         kept = pd.read_parquet(tmp_path / "trace.parquet")
         assert list(kept.columns[:6]) == ["k", "time", "owner", "sequence", "wall_seconds", "theta"]
         assert ("relative_fitness" in kept.columns) == (psi is not None)
-    plot_ticks(table, trace.names, tmp_path / "ticks.png")
-    plot_relative_fitness(table, [("a", 0.5)], tmp_path / "fitness.png")
-    for name in ("ticks.png", "fitness.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert ticks_figure(table, trace.names).axes
+    assert fitness_figure(table, [("a", 0.5)]).axes

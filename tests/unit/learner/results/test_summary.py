@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from common.errors import InputError
-from learner.results.report import sentences, write_report
+from learner.results.report import sentences
+from learner.results.report_page import write_report
 from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "learner/summary.schema.json").read_text())
@@ -92,6 +94,15 @@ def test_the_record_and_the_schema_name_the_same_keys() -> None:
         assert required == set(schema["required"])
 
 
+def test_a_run_without_noise_that_was_not_made_is_in_no_sentence() -> None:
+    silent = replace(EVALUATED, relative_fitness_noiseless=None)
+    summary = Summary.model_validate(table()).with_evaluation(silent)
+    assert summary.is_evaluated
+    assert "relative_fitness_noiseless" not in summary.as_json()
+    assert "without noise" not in " ".join(sentences(summary))
+    assert "without noise 0.1" in " ".join(sentences(summary.with_evaluation(EVALUATED)))
+
+
 @pytest.mark.parametrize(("own", "gains"), [(None, [True, True]), ("b", [False, True])])
 def test_nobody_gains_from_a_model_that_stays_with_another(
     own: str | None, gains: list[bool]
@@ -135,6 +146,16 @@ def test_a_damaged_summary_is_one_sentence(tmp_path: Path, text: str | bytes, na
     assert "\n" not in said
 
 
+def test_a_summary_longer_than_any_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(table())
+    monkeypatch.setattr("learner.results.summary.LARGEST_TEXT", len(text))
+    assert read_summary(kept(tmp_path, text)).study == "small"
+    with pytest.raises(InputError, match="longer than any run's"):
+        read_summary(kept(tmp_path, text + " "))
+
+
 def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
     for folder in (tmp_path, tmp_path / "nowhere"):
@@ -146,4 +167,4 @@ def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
     idle = [owner("a", responses=0, responses_left=4), owner("b", responses=0)]
     summary = Summary.model_validate(table(ticks=0, wall_seconds=0.0, owners=idle))
     assert sentences(summary)[0] == "0 communications in 0.00 s."
-    assert "never chose b" in write_report(tmp_path, summary).read_text()
+    assert "spent nothing: b" in write_report(tmp_path, summary).read_text()

@@ -188,3 +188,46 @@ def test_no_records_and_a_perfect_fit_are_refused():
         problem.optimum(empty)
     with pytest.raises(InputError, match="not defined"):
         Evaluation(shards=[perfect], problem=problem).relative_fitness(np.zeros(1))
+
+
+# Of hinge loss only the records count whose margin lies between two models: a few near theta*.
+@pytest.mark.parametrize(
+    ("name", "distance", "error"),
+    [
+        ("logistic", 1e-3, 0.15),
+        ("logistic", 0.1, 0.15),
+        ("logistic", 3.0, 0.15),
+        ("hinge", 0.1, 0.5),
+        ("hinge", 3.0, 0.15),
+    ],
+)
+def test_a_long_run_is_looked_at_in_a_sample_that_is_right_near_the_optimum_too(
+    monkeypatch, name, distance, error
+):
+    evaluation = Evaluation(
+        shards=[make_records(n=3000, seed=seed) for seed in (31, 32)],
+        problem=problem_of(name, 0.05),
+    )
+    rng = np.random.default_rng(33)
+    models = evaluation.theta_optimal + distance * rng.normal(size=(200, 4))
+    exact = evaluation.relative_fitness(models)
+    assert np.array_equal(evaluation.relative_fitness_along(models), exact)
+    monkeypatch.setattr("learner.simulated.evaluation.ALONG", 100_000)
+    monkeypatch.setattr("learner.simulated.evaluation.FEWEST_RECORDS", 2_000)
+    sampled = evaluation.relative_fitness_along(models)
+    assert sampled == pytest.approx(exact, rel=error)
+    # The difference of two sample means would be off by more than what it tells.
+    assert not np.array_equal(sampled, exact)
+
+
+def test_of_a_very_long_run_the_models_between_are_not_looked_at(monkeypatch):
+    evaluation = Evaluation(shards=[make_records()], problem=problem_of("logistic", 0.05))
+    models = np.random.default_rng(34).normal(size=(100, 4))
+    monkeypatch.setattr("learner.simulated.evaluation.ALONG", 1_000)
+    monkeypatch.setattr("learner.simulated.evaluation.MOST_MODELS", 11)
+    psi = evaluation.relative_fitness_along(models)
+    assert np.isfinite(psi).sum() == 11
+    assert np.isfinite(psi[[0, -1]]).all()
+    # All records were looked at, since there are so few.
+    known = np.isfinite(psi)
+    assert psi[known] == pytest.approx(evaluation.relative_fitness(models[known]), rel=1e-9)

@@ -70,7 +70,14 @@ def squared(shard, theta):
 @pytest.mark.parametrize(
     "options",
     # With a rho so large even grad g leaves the box.
-    [{}, {"rule": "corrected"}, {"tail_average": True}, {"frequency": True}, {"rho": 8000.0}],
+    [
+        {},
+        {"rule": "corrected"},
+        {"tail_average": True},
+        {"frequency": True},
+        {"rho": 8000.0},
+        {"start": np.array([0.2, -0.1, 0.3]), "tail_average": True},
+    ],
 )
 def test_each_run_follows_the_core(num_owners, options):
     if "frequency" in options:
@@ -99,6 +106,35 @@ def test_each_run_follows_the_core(num_owners, options):
         noise=recorded_noise(noise),
     )
     assert np.max(np.abs(free.central - result.central)) > 1e-3
+
+
+def test_models_that_begin_elsewhere_go_the_way_of_a_problem_that_is_moved_as_far():
+    """Targets less those of the start, from 0: the same steps, where g pulls hardly at all."""
+    shards, start = make_shards(3), np.array([0.7, -0.2, 0.4])
+    moved = [Records(features=s.features, targets=s.targets - s.features @ start) for s in shards]
+    c = 1e-13
+    warm = make_algorithm(
+        shards, start=start, theta_max=1e6, regulariser=Regulariser(coefficient=c), rho=200 * c
+    )
+    cold = replace(warm, start=None)
+    rng = np.random.default_rng(3)
+    slots = draw_slots(np.ones(3), horizon=T, replicates=R, rng=rng)
+    noise = rng.laplace(0, 0.5, (T, R, P))
+    paths = [
+        run_replicates(
+            algorithm,
+            slots,
+            gradients=moment_gradients(Moments.of(own)),
+            noise=recorded_noise(noise),
+            checkpoints=range(1, T + 1),
+        ).trace
+        for algorithm, own in ((warm, shards), (cold, moved))
+    ]
+    assert paths[0] == pytest.approx(start + paths[1], abs=1e-9)
+    assert np.ptp(paths[1]) > 0.1
+    state = warm.initial_state()
+    assert np.array_equal(state.theta_L, start)
+    assert np.array_equal(state.theta_i, np.tile(start, (3, 1)))
 
 
 def test_runs_may_have_frequencies_of_their_own():

@@ -14,7 +14,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.schedules import Attendance
 from learner.simulated.studies import Proposal, run_in_worlds, run_study
-from learner.simulated.twin import forecast
+from learner.simulated.twin import deal, forecast
 from learner.simulated.world import World
 
 P = 3
@@ -65,13 +65,15 @@ def proposal(kind="tail", noise=20.0, **changes):
 def test_the_forecast_is_what_real_records_give(kind):
     rng = np.random.default_rng(1)
     study = proposal(kind)
-    told = forecast(study, PUBLIC, runs=240, worlds=6, rng=rng)
+    worlds = deal(PUBLIC, SIZES, worlds=6, rng=rng)
+    told = forecast(study, PUBLIC, worlds, runs=240, rng=rng)
     world = World.of(SHARDS, PROBLEM)
     psi = world.evaluation.relative_fitness(run_study(study, world, runs=240, rng=rng))
     assert told.expected == pytest.approx(psi.mean(), rel=0.3)
     low, high = told.interval(0.9)
     assert 0.8 <= np.mean((psi > low) & (psi < high)) <= 0.98
-    louder = forecast(replace(study, unit_scales=3 * study.unit_scales), PUBLIC, runs=240, rng=rng)
+    loud = replace(study, unit_scales=3 * study.unit_scales)
+    louder = forecast(loud, PUBLIC, worlds, runs=240, rng=rng)
     assert louder.expected > 2 * told.expected
 
 
@@ -97,9 +99,10 @@ def test_what_a_schedule_counts_is_taken_into_account_run_by_run():
 def test_the_bias_of_clipping_is_in_the_forecast():
     rng = np.random.default_rng(2)
     quiet = proposal(noise=1e-6)
-    free = forecast(quiet, PUBLIC, runs=48, rng=rng).expected
+    worlds = deal(PUBLIC, SIZES, rng=rng)
+    free = forecast(quiet, PUBLIC, worlds, runs=48, rng=rng).expected
     clipped = replace(quiet, clip=0.3)
-    told = forecast(clipped, PUBLIC, runs=48, rng=rng).expected
+    told = forecast(clipped, PUBLIC, worlds, runs=48, rng=rng).expected
     world = World.of(SHARDS, PROBLEM)
     psi = world.evaluation.relative_fitness(run_study(clipped, world, runs=48, rng=rng))
     assert told > 10 * free
@@ -127,17 +130,39 @@ def test_owners_that_drop_out_cost_ticks():
     rng = np.random.default_rng(4)
     away = Attendance(availability=np.full(3, 0.3), mean_absence=5.0)
     study = proposal()
-    there = forecast(study, PUBLIC, runs=240, rng=rng).expected
-    gone = forecast(replace(study, attendance=away), PUBLIC, runs=240, rng=rng).expected
+    worlds = deal(PUBLIC, SIZES, rng=rng)
+    there = forecast(study, PUBLIC, worlds, runs=240, rng=rng).expected
+    gone = forecast(replace(study, attendance=away), PUBLIC, worlds, runs=240, rng=rng).expected
     assert gone > 1.2 * there
 
 
 def test_a_forecast_repeats_with_its_seed():
-    first, again, other = (
-        forecast(proposal(), PUBLIC, runs=24, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
-    )
+    def told(*, of_worlds, of_noise):
+        worlds = deal(PUBLIC, SIZES, worlds=4, rng=np.random.default_rng(of_worlds))
+        rng = np.random.default_rng(of_noise)
+        return forecast(proposal(), PUBLIC, worlds, runs=24, rng=rng)
+
+    first, again = told(of_worlds=5, of_noise=5), told(of_worlds=5, of_noise=5)
     assert np.array_equal(first.relative_fitness, again.relative_fitness)
+    assert np.array_equal(first.relative_fitness_public, again.relative_fitness_public)
+    other, noise = told(of_worlds=6, of_noise=5), told(of_worlds=5, of_noise=6)
     assert not np.array_equal(first.relative_fitness, other.relative_fitness)
+    assert not np.array_equal(first.relative_fitness, noise.relative_fitness)
+    assert np.array_equal(first.relative_fitness_public, noise.relative_fitness_public)
+
+
+def test_the_public_model_is_forecast_as_it_is_for_real_owners():
+    """It is a model of so many records of one table as the owners': off by chance alone."""
+    public, real = [], []
+    for seed in range(15):
+        drawn = PublicGroups(problem=PROBLEM, records=make_records(300, 50 + seed), labels=None)
+        rng = np.random.default_rng(seed)
+        told = forecast(proposal("moments"), drawn, deal(drawn, SIZES, worlds=6, rng=rng), rng=rng)
+        public.append(told.public)
+        evaluation = World.of(SHARDS, PROBLEM).evaluation
+        real.append(evaluation.relative_fitness(drawn.theta_optimal[None])[0])
+        assert np.array_equal(told.gains, told.expected < np.minimum(told.alone, told.public))
+    assert np.mean(public) == pytest.approx(np.mean(real), rel=0.4)
 
 
 def test_worlds_side_by_side_are_the_worlds_one_by_one():

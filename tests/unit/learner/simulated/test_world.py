@@ -7,9 +7,10 @@ from common.errors import InputError
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
-from learner.simulated.playing import are_certain, play_owners
+from learner.simulated.playing import play_owners
 from learner.simulated.problem import Problem
 from learner.simulated.world import World
+from owner.core import Shard, mean_curvature, mean_gradient
 
 P = 4
 
@@ -60,10 +61,12 @@ def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
 
 
 def test_groups_that_do_not_differ_are_told_from_groups_that_do():
-    same = groups_of(records_of([400] * 8, spread=0.0, seed=1))
-    apart = groups_of(records_of([400] * 8, spread=0.2, seed=1))
-    assert same.difference < 0.2 * same.trace / 400
-    assert apart.difference > 5 * apart.trace / 400
+    same = [groups_of(records_of([400] * 8, spread=0.0, seed=seed)) for seed in range(100)]
+    apart = [groups_of(records_of([400] * 8, spread=0.2, seed=seed)) for seed in range(100)]
+    assert np.mean([g.difference * 400 / g.trace for g in same]) < 0.2
+    assert min(g.difference * 400 / g.trace for g in apart) > 5
+    # delta'H delta, of the variance 0.2^2, with H = 2 E xx' of trace 2 (1/3 + 1/3 + 1/3 + 1).
+    assert np.mean([g.difference for g in apart]) == pytest.approx(0.2**2 * 4, rel=0.12)
 
 
 def test_a_known_group_plays_its_owner():
@@ -111,19 +114,27 @@ def test_moments_and_records_of_a_world_agree_on_fitness():
     assert world.evaluation.fitness(theta) == pytest.approx(exact, rel=1e-9)
 
 
-def test_worlds_are_alike_where_every_owner_is_a_known_group_of_no_more_records():
+def test_known_groups_of_no_more_records_differ_from_world_to_world_by_chance_only():
+    """Groups are not dealt: what worlds differ by is what the public records do by chance."""
     public = groups_of(records_of([300] * 3, spread=0.1, seed=1))
     enough = np.array([300.0, 4000.0])
-    assert are_certain(public, enough, [2, 0])
-    assert not are_certain(public, enough, [2, None])
-    assert not are_certain(public, enough, [2, 7])
-    assert not are_certain(public, enough, [])
-    assert not are_certain(public, np.array([299.0, 4000.0]), [2, 0])
-    one, other = (
+    worlds = [
         play_owners(public, enough, known=[2, 0], rng=np.random.default_rng(seed))
-        for seed in (1, 2)
-    )
-    assert np.array_equal(one.theta_alone, other.theta_alone)
+        for seed in range(40)
+    ]
+    for world in worlds:
+        assert [rows.tolist() for rows in world.mixture.rows] == [
+            public.groups[2].tolist(),
+            public.groups[0].tolist(),
+        ]
+    same = play_owners(public, enough, known=[2, 0], rng=np.random.default_rng(0))
+    assert np.array_equal(same.theta_alone, worlds[0].theta_alone)
+    # Owner 0 is its group's 300 records: its own model has the chance of 300 records.
+    own = public.records.at(public.groups[2])
+    models = np.stack([world.theta_alone[0] for world in worlds])
+    residuals = own.targets - own.features @ public.problem.optimum(own)
+    covariance = np.linalg.inv(own.features.T @ own.features) * residuals.var()
+    assert models.std(axis=0) == pytest.approx(np.sqrt(np.diag(covariance)), rel=0.35)
 
 
 def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
@@ -159,3 +170,49 @@ def test_drift_between_labelled_groups_is_no_drift():
 def test_fewer_records_than_features_are_refused():
     with pytest.raises(InputError, match="got 3 for 4 features"):
         groups_of(records_of([3], spread=0.0, seed=8))
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])
+@pytest.mark.parametrize("clip", [None, 0.7])
+def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
+    """Of real records exactly, of played ones as the whole mixture has it at the public model."""
+    problem = problem_of(name)
+    classes = LOSSES[name].has_classes()
+    shards = records_of([200, 700], spread=0.2, seed=4, classes=classes)
+    theta = np.array([0.3, -0.2, 0.1, 0.2])
+    real = World.of(shards, problem)
+    union = Shard(joined(shards))
+    loss = problem.loss
+    exact = mean_curvature(union, theta, loss=loss, clip=clip)
+    assert real.curvature(theta, clip) == pytest.approx(exact, abs=1e-12)
+    exact = mean_gradient(union, theta, loss=loss, clip=clip)
+    assert real.gradient(theta, clip) == pytest.approx(exact, abs=1e-12)
+    public = groups_of(records_of([300] * 6, spread=0.2, seed=4, classes=classes), name=name)
+    world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
+    anchor = public.theta_optimal
+    weights = world.mixture.together(world.weights)
+    gradients = problem.gradients(anchor, public.records, clip)
+    assert world.gradient(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
+    x = public.records.features
+    each = weights * problem.curvatures(anchor, public.records, clip)
+    assert world.curvature(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
+
+
+def test_redrawn_records_are_off_by_as_much_as_the_public_ones_may_be():
+    public = groups_of(records_of([40], spread=0.0, seed=9))
+    n, x = 40, public.records.features
+    # The mean excess fitness of weighted optima, where H is I: trace / n, and p of n for what
+    # was fitted.
+    excess, weights = [], []
+    for seed in range(400):
+        drawn = public.redrawn(rng=np.random.default_rng(seed))
+        assert drawn.min() > 0
+        assert drawn.mean() == pytest.approx(1.0, rel=1e-12)
+        weights.append(drawn)
+        pull = (drawn / n) @ public.gradients @ public.whitening
+        excess.append(float(pull @ pull))
+    assert np.mean(excess) == pytest.approx(public.trace / (n - P), rel=0.15)
+    assert np.var(weights) == pytest.approx(n / (n - P), rel=0.15)
+    same = public.redrawn(rng=np.random.default_rng(0))
+    assert np.array_equal(same, weights[0])
+    assert len(same) == len(x)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from common.errors import UnreachableError
+from common.errors import OrderError, UnreachableError
 from common.losses import Regulariser
+from common.terms import Query
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import weighted_gradient
 from learner.algorithms.synchronous import SynchronousAverage
@@ -47,7 +49,9 @@ def make_line(feature_map, table_maker, make_terms):
     return line
 
 
-def test_no_tick_of_a_schedule_is_used_up_while_nobody_hears(feature_map, table_maker, make_terms):
+def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
+    feature_map, table_maker, make_terms, caplog
+):
     line = make_line(feature_map, table_maker, make_terms)
     algorithm = SynchronousAverage(
         weights=np.ones(1),
@@ -70,6 +74,13 @@ def test_no_tick_of_a_schedule_is_used_up_while_nobody_hears(feature_map, table_
     line.stop()
     # The one tick at which it left is missed, no other.
     assert seen == [0, 2, 3, 4, 5]
+    said = [record.getMessage() for record in caplog.records]
+    waits, backs = ([text for text in said if word in text] for word in ("waiting for", "is back"))
+    assert len(waits) == len(backs) == 1, said
+    assert re.fullmatch(
+        r"waiting for north away since \d\d:\d\d:\d\d; gives up after 20 s", waits[0]
+    )
+    assert said.index(waits[0]) < said.index(backs[0])
 
 
 def test_those_that_answer_stand_for_those_that_are_away():
@@ -102,3 +113,59 @@ def test_an_answer_to_what_was_not_asked_is_named(
     assert line.ask(np.zeros(4)) is None
     assert line.left is not None
     assert words in line.left
+
+
+@pytest.mark.parametrize("spent", [1, 30])
+def test_numbers_that_are_spent_are_passed_over_and_the_new_query_is_durable_first(
+    spent, feature_map, table_maker, make_terms
+):
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    terms = make_terms(horizon=100, responses=100)
+    kept = []
+
+    class Killed(MemoryOwner):
+        """It has charged a block that it cannot repeat."""
+
+        lives = True
+
+        def answer(self, query):
+            if not self.lives:
+                self.lives = True
+                raise UnreachableError("killed")
+            if query.sequence > 2 * spent:
+                assert kept
+                assert kept[-1].sequence == query.sequence
+            return super().answer(query)
+
+    owner = Killed("north", shard, seed=1)
+    line = OwnerLine(owner, terms, keep=kept.append)
+    line.take_up(line.enroll())
+    for number in range(1, spent + 1):
+        assert line.ask(np.full(4, 0.1)).sequence == number
+    for number in range(spent + 1, 2 * spent + 1):
+        MemoryOwner.answer(
+            owner, Query(study_id=terms.study_id, sequence=number, theta=np.full(4, 0.2))
+        )
+    owner.lives = False
+    response = line.ask(np.full(4, 0.3))
+    assert response.sequence == 2 * spent + 1 == line.answered
+    assert line.left is None
+    assert [query.sequence for query in kept] == [2 * spent + 1]
+
+
+@pytest.mark.parametrize("spends", [False, True])
+def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(
+    spends, feature_map, table_maker, make_terms
+):
+    class Refuses(MemoryOwner):
+        def answer(self, query):
+            # Nobody was killed: it says that the number is spent, and that is its own fault.
+            if spends:
+                super().answer(query)
+            raise OrderError(f"not number {query.sequence}")
+
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    line = OwnerLine(Refuses("north", shard, seed=1), make_terms())
+    line.enroll()
+    assert line.ask(np.zeros(4)) is None
+    assert line.left == "not number 1"

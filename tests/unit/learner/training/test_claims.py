@@ -29,8 +29,15 @@ def test_an_honest_owner_is_believed(
     owner: MemoryOwner, make_terms: Callable[..., StudyTerms]
 ) -> None:
     assert check_description(owner.describe(), name="north").num_records == 80
-    for terms in (make_terms(), make_terms(clip=0.5, kappa=2), make_terms(release="moments")):
-        responses = 1 if terms.release == "moments" else terms.responses
+    newton = {"release": "newton", "curvature_scale": 0.5}
+    for terms in (
+        make_terms(),
+        make_terms(clip=0.5, kappa=2),
+        make_terms(release="moments"),
+        make_terms(**newton),
+        make_terms(**newton, clip=0.5, loss="huber", delta=0.1),
+    ):
+        responses = 1 if terms.release in {"moments", "newton"} else terms.responses
         asked = replace(terms, responses=responses)
         promise = check_enrollment(owner.enroll(asked), asked, name="north", held=0)
         said = owner.answer(replace(QUERY, sequence=1))

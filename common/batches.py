@@ -1,0 +1,233 @@
+"""Tables that come in batches: only the rows and columns that count are held.
+
+Arrow's cells are as pandas has them, and those it cannot hold are gaps. Pandas gives up a whole
+file for one date beyond year 9999, one time of 25 o'clock, one text that is no UTF-8; here each of
+them is a missing value, and the other cells are read as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from common.arrays import Flags
+
+__all__ = [
+    "BATCH_ROWS",
+    "Keep",
+    "RawTable",
+    "Tap",
+    "release_unused",
+    "rows_of_arrow",
+    "rows_of_frames",
+]
+
+BATCH_ROWS = 2**17
+
+
+class Keep(Protocol):
+    """Tells which rows count."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that it must see."""
+
+    def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
+        """Which of the rows from a place on count, shape (num_rows,)."""
+
+
+def release_unused() -> None:
+    """Give memory that Arrow holds for later back to the system; nobody reads for a while.
+
+    It holds as much as reading took, of a table of 22 MB about 100.
+    """
+    pa.default_memory_pool().release_unused()
+
+
+class Tap:
+    """A filter that lets no row pass, and tells those that count as they go by.
+
+    So a table that does not fit the memory is read by the same readers as any other.
+
+    Args:
+      keep: Tells which rows count.
+      columns: The columns that are told.
+      hear: (place of the first row among those that count, rows).
+    """
+
+    def __init__(
+        self, keep: Keep, columns: Sequence[str], hear: Callable[[int, pd.DataFrame], None]
+    ) -> None:
+        self._keep, self._told, self._hear = keep, list(columns), hear
+        # How many rows counted before each batch: a reader that fails on one begins again.
+        self._before: dict[int, int] = {}
+        self.count = 0
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that it must see."""
+        return list(dict.fromkeys([*self._keep.columns, *self._told]))
+
+    def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
+        """Tell the rows that count of a batch; none is kept."""
+        before = self._before.setdefault(start, self.count)
+        kept = batch.loc[self._keep(start, num_rows, batch), self._told]
+        if len(kept):
+            self._hear(before, kept.reset_index(drop=True))
+        self.count = before + len(kept)
+        return np.zeros(num_rows, dtype=np.bool_)
+
+
+class RawTable(Protocol):
+    """A table somewhere, its columns known before its rows."""
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+
+    @property
+    def num_bytes(self) -> int:
+        """About what all its cells take in memory."""
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+
+
+def rows_of_frames(
+    batches: Iterable[pd.DataFrame], columns: Sequence[str], keep: Keep
+) -> pd.DataFrame:
+    """The rows that count of a table in batches, of which there is one at least."""
+    start, kept = 0, []
+    for batch in batches:
+        mask = keep(start, len(batch), batch)
+        start += len(batch)
+        kept.append(batch.loc[mask, list(columns)])
+    return pd.concat(kept, ignore_index=True)
+
+
+def rows_of_arrow(
+    batches: Iterable[pa.Table], columns: Sequence[str], keep: Keep, *, mend: bool = True
+) -> pd.DataFrame:
+    """The rows that count of a table in batches, stored as pandas would store the whole table.
+
+    Args:
+      batches: The table, with one batch at least.
+      columns: The columns that are wanted.
+      keep: Tells which rows count.
+      mend: Whether cells that pandas cannot hold become gaps; without it they are an error.
+    """
+    start, kept, gaps = 0, [], set[str]()
+    for batch in batches:
+        seen = _frame_of(batch.select(list(keep.columns)), mend=mend)
+        mask = keep(start, len(batch), seen)
+        start += len(batch)
+        wanted = batch.select(list(columns))
+        gaps |= {name for name in columns if wanted.column(name).null_count}
+        kept.append(wanted if mask.all() else wanted.filter(pa.array(mask)))
+    frame = _frame_of(pa.concat_tables(kept), mend=mend).reset_index(drop=True)
+    frame = frame.set_axis(list(columns), axis=1)
+    # How a column is stored depends on the whole of it, whichever rows count.
+    for name in gaps:
+        kind = frame[name].dtype.kind if isinstance(frame[name].dtype, np.dtype) else ""
+        if kind in ("i", "u", "b"):
+            frame[name] = frame[name].astype(object if kind == "b" else np.float64)
+    return frame
+
+
+def _frame_of(table: pa.Table, *, mend: bool) -> pd.DataFrame:
+    """A table as pandas has it.
+
+    Raises:
+      Exception: A cell cannot be held, and gaps are not allowed.
+    """
+    if not table.num_columns:
+        return pd.DataFrame(index=range(len(table)))
+    frame: pd.DataFrame | None = None
+    try:
+        frame = table.to_pandas()
+    except MemoryError:
+        raise
+    except Exception:
+        if not mend:
+            raise
+    if frame is not None and all(_has_readable_cells(column) for _, column in frame.items()):
+        return frame
+    if not mend:
+        raise ValueError("a cell cannot be written down")
+    mended: pd.DataFrame = _without_unreadable(table).to_pandas()
+    return mended
+
+
+def _has_readable_cells(column: pd.Series) -> bool:
+    """Whether each cell can be taken out and written down, as a fingerprint does."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return True
+    try:
+        if isinstance(column.dtype, pd.StringDtype):
+            # All at once: whether each text is one is all that there is to know.
+            pa.array(column).validate(full=True)
+            return True
+        for cell in column:
+            str(cell)
+    except Exception:
+        return False
+    return True
+
+
+def _without_unreadable(table: pa.Table) -> pa.Table:
+    """A table with gaps where cells cannot be held."""
+    for i, field in enumerate(table.schema):
+        alone = table.select([i])
+        if _is_readable(alone):
+            continue
+        column = table.column(i)
+        if pa.types.is_large_string(field.type):
+            column = pa.chunked_array([_valid_texts(table.column(i))])
+        else:
+            gaps = set(_unreadable(alone, 0, len(alone)))
+            rows = [None if row in gaps else row for row in range(len(alone))]
+            column = table.column(i).take(pa.array(rows, pa.int64()))
+        table = table.set_column(i, field.with_nullable(True), column)
+    return table
+
+
+def _is_readable(table: pa.Table) -> bool:
+    """Whether pandas can hold all cells of a table of one column."""
+    frame: pd.DataFrame | None = None
+    try:
+        frame = table.to_pandas()
+    except Exception:
+        return False
+    return all(_has_readable_cells(column) for _, column in frame.items())
+
+
+def _unreadable(table: pa.Table, start: int, stop: int) -> Iterator[int]:
+    """The rows of a table of one column that pandas cannot hold, by halving."""
+    if start == stop or _is_readable(table.slice(start, stop - start)):
+        return
+    if stop - start == 1:
+        yield start
+        return
+    middle = (start + stop) // 2
+    yield from _unreadable(table, start, middle)
+    yield from _unreadable(table, middle, stop)
+
+
+def _valid_texts(column: pa.ChunkedArray) -> pa.Array:
+    """The texts of a column, None where the bytes are no UTF-8."""
+    cells = column.cast(pa.large_binary()).to_pylist()
+    return pa.array([_decoded(cell) for cell in cells], column.type)
+
+
+def _decoded(cell: bytes | None) -> str | None:
+    try:
+        return None if cell is None else cell.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,60 @@
+"""What a party's own certificate says of it, read from its file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from common.errors import InputError
+from common.texts import printable
+from common.tls import Identity, Peer, role_named
+
+__all__ = ["check_own_name", "days_left", "holder"]
+
+
+def holder(certificate: bytes) -> Peer:
+    """Name, role and last day of a PEM certificate.
+
+    Raises:
+      ValueError: It is none.
+    """
+    read = x509.load_pem_x509_certificate(certificate)
+    names = read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        alternatives = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = alternatives.get_values_for_type(x509.UniformResourceIdentifier)
+    except x509.ExtensionNotFound:
+        uris = []
+    name = names[0].value if names else ""
+    text = name if isinstance(name, str) else name.decode("utf-8", "replace")
+    return Peer(name=text, role=role_named(uris), expires=read.not_valid_after_utc)
+
+
+def days_left(holder: Peer) -> str:
+    """How long a certificate lasts, in words."""
+    if holder.expires is None:
+        return "of no known end"
+    return f"{(holder.expires - datetime.now(UTC)) // timedelta(days=1)} days left"
+
+
+def check_own_name(identity: Identity, *, name: str) -> Peer:
+    """Who our certificate says we are, which must be who our settings say.
+
+    Raises:
+      InputError: It is another's: learners would refuse it; or it cannot be read.
+    """
+    try:
+        found = holder(identity.certificate)
+    except ValueError:
+        raise InputError(
+            f"tls.certificate: {identity.paths.certificate} cannot be read; ask for another"
+        ) from None
+    if found.name != name:
+        raise InputError(
+            f"tls.certificate: {identity.paths.certificate} is that of "
+            f"{printable(found.name, 80)!r}, and this owner's name is {name!r}; give it the files "
+            "that were made for that name, or set its name right"
+        )
+    return found

@@ -1,0 +1,243 @@
+"""CSV as offices write it: separator and decimal comma from the header, each cell's own encoding.
+
+No cell may change how another one is read: that would be an answer about a record. So the
+separator is found in the header alone, the kind of Unicode in the file's first bytes, and where
+no encoding is told each cell is UTF-8, or else Windows-1252.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common.batches import BATCH_ROWS, Keep, rows_of_frames
+from common.columns import parse_number
+from common.errors import InputError
+
+__all__ = ["CSV_ENDINGS", "CsvFile", "Dialect"]
+
+CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in ("", ".gz"))
+SEPARATORS = (",", ";", "\t", "|")
+# Longer is no header.
+LONGEST_HEADER = 2**20
+_LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
+_QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
+_DECIMAL_COMMA = re.compile(
+    r"(?<![0-9.,])(?P<whole>[0-9]{1,3}(?:\.[0-9]{3})++|[0-9]++),(?P<part>[0-9]++)",
+    re.ASCII,
+)
+_UNICODE_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Every byte is one character of it, so cells can be cut out before they are decoded.
+_BYTES = "latin-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """What is told of a CSV file; None is found.
+
+    Args:
+      separator: One character.
+      encoding: A name that Python knows.
+      decimal: "." or ",".
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+
+
+class CsvFile:
+    """One CSV file, its cells as texts.
+
+    Args:
+      path: The file, perhaps compressed by gzip.
+      dialect: What is told of it.
+    """
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        self._path = path
+        self._told = dialect
+
+    @cached_property
+    def separator(self) -> str:
+        """What stands between two cells: as told, or most often in the header, a comma first."""
+        if self._told.separator is not None:
+            return self._told.separator
+        bare = _QUOTED.sub("", self._first_lines[0])
+        return max(SEPARATORS, key=bare.count)
+
+    @cached_property
+    def has_decimal_comma(self) -> bool:
+        """Whether a comma in a number is its decimal point: as told, or where ; separates."""
+        return (self._told.decimal or ("," if self.separator == ";" else ".")) == ","
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns' names; one that stands twice is counted: a, a.1."""
+        return [self._text(name) for name in self._stored]
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The first line's cells as they are."""
+        first = self._parsed(header=None, nrows=1)
+        return [self._text(str(cell)) for cell in first.iloc[0]]
+
+    @property
+    def num_bytes(self) -> int:
+        """About what all its cells take in memory."""
+        size = self._path.stat().st_size
+        return size * (20 if self._path.name.lower().endswith(".gz") else 3)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(len(batch) for batch in self._batches())
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns.
+
+        Raises:
+          InputError: The rows have more cells than the header has names.
+        """
+        self._check_widths()
+        needed = [name for name in self.names if name in {*columns, *keep.columns}]
+        stored = dict(zip(self.names, self._stored, strict=True))
+        wanted = [stored[name] for name in needed] or self._stored[:1]
+        batches = (
+            batch[wanted].apply(self._texts).set_axis(needed or self.names[:1], axis=1)
+            for batch in self._batches()
+        )
+        return rows_of_frames(batches, columns, keep)
+
+    @cached_property
+    def _stored(self) -> list[str]:
+        """The names as the parser sees them."""
+        return list(map(str, self._parsed(nrows=0).columns))
+
+    def _text(self, cell: str) -> str:
+        return _text_of_bytes(cell) if self._is_bytes else cell
+
+    def _texts(self, column: pd.Series) -> pd.Series:
+        """A column's cells, decoded and with decimal points, each by itself."""
+        if self._is_bytes:
+            column = _each(column, ~column.str.isascii().fillna(True).astype(bool), _text_of_bytes)
+        if self.has_decimal_comma:
+            column = _each(column, column.str.contains(",", regex=False).fillna(False), _pointed)
+        return column
+
+    @cached_property
+    def _encoding(self) -> str:
+        """What the parser is told."""
+        if self._told.encoding is not None:
+            return self._told.encoding
+        start = self._start(4)
+        return next((name for mark, name in _UNICODE_MARKS if start.startswith(mark)), _BYTES)
+
+    @property
+    def _is_bytes(self) -> bool:
+        """Whether cells are decoded one by one."""
+        return self._told.encoding is None and self._encoding == _BYTES
+
+    def _start(self, size: int) -> bytes:
+        """The file's first bytes."""
+        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
+        with opened(self._path, "rb") as file:
+            start: bytes = file.read(size)
+        return start
+
+    @cached_property
+    def _first_lines(self) -> list[str]:
+        """The first few lines that are not empty."""
+        text = self._start(LONGEST_HEADER).decode(self._encoding, errors="replace")
+        lines = (line for line in _LINE_ENDS.split(text) if line.strip())
+        return [line for line, _ in zip(lines, range(3), strict=False)] or [""]
+
+    def _check_widths(self) -> None:
+        """Refuse a first row that is wider than the header: its cells would be shifted."""
+        text = io.StringIO("\n".join(self._first_lines))
+        rows = list(csv.reader(text, delimiter=self.separator))
+        if len(rows) < 2 or len(rows[1]) <= len(rows[0]):
+            return
+        if any(cell.strip() for cell in rows[1][len(rows[0]) :]):
+            raise InputError(
+                f"{self._path}: the first row has {len(rows[1])} cells, but the header has "
+                f"{len(rows[0])} names; correct the header, or set separator"
+            )
+
+    def _batches(self) -> Iterator[pd.DataFrame]:
+        """The rows with all columns, batch by batch, an empty batch first.
+
+        A parser that is asked for some columns only does not see that a row has too many cells.
+        """
+        yield self._parsed(nrows=0)
+        with self._parsed(chunksize=BATCH_ROWS) as batches:
+            while True:
+                with warnings.catch_warnings():
+                    # Of separators at the ends of the rows.
+                    warnings.simplefilter("ignore", pd.errors.ParserWarning)
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+
+    def _parsed(self, **options: Any) -> Any:
+        """What the parser makes of the file, without a view of its own on what cells mean."""
+        return pd.read_csv(
+            self._path,
+            dtype=str,
+            keep_default_na=False,
+            index_col=False,
+            sep=self.separator,
+            encoding=self._encoding,
+            encoding_errors="replace",
+            **options,
+        )
+
+
+def _each(column: pd.Series, where: pd.Series, change: Callable[[str], str]) -> pd.Series:
+    """A column with some cells changed, equal ones once."""
+    if not where.any():
+        return column
+    found = column[where]
+    changed = {cell: change(cell) for cell in found.unique()}
+    column = column.copy()
+    column[where] = found.map(changed)
+    return column
+
+
+def _text_of_bytes(text: str) -> str:
+    r"""What bytes say that were read as if each were a character.
+
+    >>> _text_of_bytes("CÃ´te"), _text_of_bytes("C\xf4te")
+    ('Côte', 'Côte')
+    """
+    raw = text.encode(_BYTES)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
+
+
+def _pointed(text: str) -> str:
+    """A number with a decimal point, if a text is one with a decimal comma.
+
+    >>> _pointed("1.458,50"), _pointed("12,5 %"), _pointed("Berg, Ida"), _pointed("1,2,3")
+    ('1458.50', '12.5 %', 'Berg, Ida', '1,2,3')
+    """
+    pointed = _DECIMAL_COMMA.sub(lambda m: f"{m['whole'].replace('.', '')}.{m['part']}", text)
+    return text if math.isnan(parse_number(pointed)) else pointed

@@ -1,0 +1,275 @@
+"""Records in databases: what a query selects, read only, in an order that it always has.
+
+DuckDB and SQLite files are opened by their own libraries, PostgreSQL through ADBC; none of them
+loads anything from elsewhere. A database may give rows in any order, but a range of rows and
+the ledger's fingerprint need one: all columns sort them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from common.batches import BATCH_ROWS, Keep, rows_of_arrow, rows_of_frames
+from common.errors import InputError
+
+__all__ = ["Database", "DuckDbFile", "Postgres", "SqliteFile", "database_file"]
+
+# A cell in memory, for a plan of how much is read at a time.
+BYTES_OF_A_CELL = 32
+# Larger whole numbers are not exact as real ones.
+LARGEST_EXACT = 2**53
+_DUCKDB_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+class Database(ABC):
+    """What a query selects, as a table.
+
+    Args:
+      query: One SELECT.
+    """
+
+    def __init__(self, query: str) -> None:
+        self._query = query.strip().rstrip(";")
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [name for name, _ in self._columns]
+
+    @property
+    def num_bytes(self) -> int:
+        """About what all its cells take in memory."""
+        return BYTES_OF_A_CELL * self.count() * len(self.names)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._count
+
+    @abstractmethod
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+
+    @property
+    @abstractmethod
+    def _columns(self) -> Sequence[tuple[str, bool]]:
+        """The columns, and whether each is of texts that need an order by their bytes."""
+
+    @property
+    @abstractmethod
+    def _count(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def _none(self) -> str:
+        return f"select * from ({self._query}) as q limit 0"  # noqa: S608 (the query is the user's)
+
+    @property
+    def _all(self) -> str:
+        return f"select count(*) from ({self._query}) as q"  # noqa: S608
+
+    def _ordered(self, columns: Sequence[str], keep: Keep) -> str:
+        """The columns that are needed, sorted by all that there are."""
+        needed = [name for name in self.names if name in {*columns, *keep.columns}]
+        chosen = ", ".join(map(_quoted, needed or self.names[:1]))
+        order = ", ".join(
+            _quoted(name) + (' collate "C"' if is_text else "") for name, is_text in self._columns
+        )
+        return f"select {chosen} from ({self._query}) as q order by {order}"  # noqa: S608
+
+
+class DatabaseFile(Database):
+    """A database in one file, whose connections are asked without a cursor."""
+
+    def __init__(self, path: Path, query: str) -> None:
+        super().__init__(query)
+        self._path = path
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """A connection that only reads."""
+
+    @abstractmethod
+    def tables(self) -> list[str]:
+        """The tables and views in it."""
+
+    @cached_property
+    def _columns(self) -> Sequence[tuple[str, bool]]:
+        with closing(self._open()) as database:
+            return [(str(column[0]), False) for column in database.execute(self._none).description]
+
+    @cached_property
+    def _count(self) -> int:
+        with closing(self._open()) as database:
+            return int(database.execute(self._all).fetchone()[0])
+
+
+class DuckDbFile(DatabaseFile):
+    """A DuckDB file."""
+
+    def _open(self) -> Any:
+        duckdb = _library("duckdb")
+        return duckdb.connect(str(self._path), read_only=True, config=_DUCKDB_SETTINGS)
+
+    def tables(self) -> list[str]:
+        """The tables and views in it."""
+        with closing(self._open()) as database:
+            found = database.execute("select table_name from information_schema.tables order by 1")
+            return [str(name) for (name,) in found.fetchall()]
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+        with closing(self._open()) as database:
+            reader = database.sql(self._ordered(columns, keep)).to_arrow_reader(BATCH_ROWS)
+            return rows_of_arrow(_tables_of(reader), columns, keep)
+
+
+class SqliteFile(DatabaseFile):
+    """A SQLite file."""
+
+    def _open(self) -> sqlite3.Connection:
+        opened = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True)
+        # One text that is no UTF-8 shall not end the reading of all.
+        opened.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+        return opened
+
+    def tables(self) -> list[str]:
+        """The tables and views in it."""
+        with closing(self._open()) as database:
+            found = database.execute(
+                "select name from sqlite_master where type in ('table', 'view') "
+                "and name not like 'sqlite_%' order by 1"
+            )
+            return [str(name) for (name,) in found]
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+        with closing(self._open()) as database:
+            cursor = database.execute(self._ordered(columns, keep))
+            table = rows_of_frames(_frames_of(cursor), columns, keep)
+        return table.apply(_as_numbers)
+
+
+class Postgres(Database):
+    """A PostgreSQL database.
+
+    Args:
+      uri: postgresql://USER:PASSWORD@HOST/DATABASE, as its client library reads it.
+      query: One SELECT.
+    """
+
+    def __init__(self, uri: str, query: str) -> None:
+        super().__init__(query)
+        self._uri = uri
+
+    def _open(self) -> Any:
+        opened = _library("adbc_driver_postgresql.dbapi").connect(self._uri)
+        try:
+            with closing(opened.cursor()) as cursor:
+                cursor.execute("set transaction read only")
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    @cached_property
+    def _columns(self) -> Sequence[tuple[str, bool]]:
+        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+            cursor.execute(self._none)
+            schema = cursor.fetch_arrow_table().schema
+            # Elsewhere the order of texts would change with the machine's language.
+            return [(field.name, pa.types.is_string(field.type)) for field in schema]
+
+    @cached_property
+    def _count(self) -> int:
+        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+            cursor.execute(self._all)
+            return int(cursor.fetchone()[0])
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+            cursor.execute(self._ordered(columns, keep))
+            return rows_of_arrow(_tables_of(cursor.fetch_record_batch()), columns, keep)
+
+
+def database_file(path: Path, query: str) -> DatabaseFile | None:
+    """The database in a file, by the file's first bytes; None if it is none."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start.startswith(b"SQLite format 3\0"):
+        return SqliteFile(path, query)
+    return DuckDbFile(path, query) if start[8:12] == b"DUCK" else None
+
+
+def _quoted(name: str) -> str:
+    """A name in a query.
+
+    >>> print(_quoted('the "age" of'))
+    "the ""age"" of"
+    """
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _library(name: str) -> ModuleType:
+    """A library of the extra ``sql``."""
+    from importlib import import_module  # noqa: PLC0415 (tables in files need none)
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise InputError(
+            f"this database needs the package {name.partition('.')[0].replace('_', '-')}; "
+            "install copriv with it: pip install 'copriv[sql]'"
+        ) from None
+
+
+def _tables_of(reader: Any) -> Iterator[pa.Table]:
+    """The batches of a reader as tables, an empty one first."""
+    yield _without_extensions(reader.schema.empty_table())
+    for batch in reader:
+        yield _without_extensions(pa.Table.from_batches([batch]))
+
+
+def _without_extensions(table: pa.Table) -> pa.Table:
+    """A table without types that only the database knows: they are stored as something plain."""
+    for i, field in enumerate(table.schema):
+        if isinstance(field.type, pa.BaseExtensionType):
+            plain = pa.chunked_array(
+                [chunk.storage for chunk in table.column(i).chunks], field.type.storage_type
+            )
+            table = table.set_column(i, field.name, plain)
+    return table
+
+
+def _frames_of(cursor: sqlite3.Cursor) -> Iterator[pd.DataFrame]:
+    """The batches of a cursor, with cells as they are; an empty one first."""
+    names = [column[0] for column in cursor.description]
+    yield pd.DataFrame(columns=names, dtype=object)
+    while rows := cursor.fetchmany(BATCH_ROWS):
+        yield pd.DataFrame(rows, columns=names, dtype=object)
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """A column of numbers and gaps as such; others stay as they are."""
+    cells = [cell for cell in column if cell is not None]
+    exact = all(
+        type(cell) is float or (type(cell) is int and abs(cell) <= LARGEST_EXACT) for cell in cells
+    )
+    return column.astype(np.float64) if cells and exact else column

@@ -1,0 +1,88 @@
+"""What became of a rule, one sentence for each: the form of every diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from common.errors import CoprivError, InputError
+
+__all__ = ["STYLES", "Finding", "State", "fails", "found_by", "passes", "show", "unchecked"]
+
+
+class State(Enum):
+    """What became of one rule."""
+
+    PASSES = "pass"
+    FAILS = "FAILS"
+    UNCHECKED = "not checked"
+
+
+STYLES = {State.PASSES: "green", State.FAILS: "bold red", State.UNCHECKED: "dim"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule.
+
+    Args:
+      rule: Its name.
+      state: What became of it.
+      words: What was found; where it fails, why and what to do.
+    """
+
+    rule: str
+    state: State
+    words: str
+
+
+def passes(rule: str, words: str) -> Finding:
+    """The rule holds."""
+    return Finding(rule, State.PASSES, words)
+
+
+def fails(rule: str, words: str) -> Finding:
+    """The rule does not hold; the words say why, and what to do."""
+    return Finding(rule, State.FAILS, words)
+
+
+def unchecked(rule: str, words: str) -> Finding:
+    """Nobody has looked; the words say why not."""
+    return Finding(rule, State.UNCHECKED, words)
+
+
+def found_by(rule: str, look: Callable[[], str]) -> Finding:
+    """What a look at something finds: its words, or the sentence of the error that it raises."""
+    try:
+        return passes(rule, look())
+    except CoprivError as error:
+        return fails(rule, str(error))
+
+
+def show(found: Sequence[Finding], console: Console) -> None:
+    """Print a table of rules.
+
+    Raises:
+      InputError: A rule fails; it names those that do.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rule", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    for one in found:
+        mark = Text(one.state.value, style=STYLES[one.state])
+        table.add_row(Text(one.rule), mark, Text(one.words))
+    console.print(table)
+    failed = list(dict.fromkeys(one.rule for one in found if one.state is State.FAILS))
+    if failed:
+        raise InputError(
+            f"not everything here is as it should be ({', '.join(failed)}); mend what the table "
+            "says and type the same again; nothing was spent or written"
+        )
+    console.print("nothing fails here; nothing was spent or written", highlight=False)

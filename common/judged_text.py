@@ -1,0 +1,94 @@
+"""The quality of models for people: a table with sentences, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from common.judging import Judged
+from common.quality import Estimate
+
+__all__ = ["WORDS", "in_words", "quality_sentences", "quality_table", "show_judged"]
+
+# How people call the measures.
+WORDS = {
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R2",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "calibration_bias": "bias (prediction - target)",
+    "calibration_slope": "calibration slope",
+    "calibration_error": "calibration error",
+}
+
+
+def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
+    """Print the quality, as a table with sentences or as JSON."""
+    if as_json:
+        console.file.write(json.dumps(judged.as_json(), indent=2) + "\n")
+        return
+    console.print(quality_table(judged))
+    for sentence in quality_sentences(judged):
+        console.print(sentence, highlight=False)
+
+
+def quality_table(judged: Judged) -> Table:
+    """Each model's measures, one column for each model."""
+    title = f"{judged.target}: {judged.records:,} records"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure", no_wrap=True)
+    for name in judged.models:
+        table.add_column(name, justify="right", no_wrap=True)
+    for measure, word in WORDS.items():
+        rows = [own[measure] for own in judged.models.values() if measure in own]
+        if rows:
+            table.add_row(word, *map(in_words, rows))
+    return table
+
+
+def in_words(estimate: Estimate) -> str:
+    """A number with its interval.
+
+    >>> in_words(Estimate(value=2.0, low=1.0, high=3.25)), in_words(Estimate(value=None))
+    ('2 (1 to 3.25)', '-')
+    """
+    if estimate.value is None:
+        return "-"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3g}"
+    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+
+
+def _compared(gap: Estimate) -> str:
+    """By how much the common model is better or worse.
+
+    >>> _compared(Estimate(value=-2.0, low=-3.0, high=1.0))
+    'worse by 2 (-1 to 3)'
+    """
+    if gap.value is None or gap.value >= 0 or gap.low is None or gap.high is None:
+        return f"better by {in_words(gap)}"
+    return f"worse by {in_words(Estimate(value=-gap.value, low=-gap.high, high=-gap.low))}"
+
+
+def quality_sentences(judged: Judged) -> list[str]:
+    """What the table does not say."""
+    lines = [f"Intervals: {judged.intervals}."]
+    if "own" in judged.models:
+        lines.append("own and personal: by cross-validation, on records they were not fitted to.")
+    if judged.without_target:
+        lines.append(f"{judged.without_target:,} records without a readable target are left out.")
+    main = WORDS[judged.main]
+    for name, gap in judged.better_by.items():
+        lines.append(f"The common model is {_compared(gap)} than the {name} one in {main}.")
+    found = judged.clamping
+    if found is not None:
+        lines.append(
+            f"Clamping alone: the best fit of these records has {main} {found.clamped:.4g} within "
+            f"the public bounds, {found.unclamped:.4g} without them."
+        )
+    return lines

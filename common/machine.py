@@ -1,0 +1,217 @@
+"""What of this machine a study needs, whichever side it is: one finding for each rule.
+
+Nobody else is asked, nothing is written, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+
+from common.errors import InputError
+from common.findings import Finding, fails, found_by, passes, unchecked
+from common.proxies import PROXIES, proxy_for
+from common.tables import TableSource
+from common.tls import host_and_port, is_loopback
+
+__all__ = [
+    "folder_finding",
+    "lies_within",
+    "machine_findings",
+    "memory_finding",
+    "mode_finding",
+    "port_finding",
+    "proxy_findings",
+]
+
+DISTRIBUTION = "copriv"
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[ \t]*(?:\[[^\]]*\])?[ \t]*([^;]*)$", re.ASCII)
+_BOUND = re.compile(r"(>=|<)[ \t]*([0-9]+(?:\.[0-9]+)*)", re.ASCII)
+# Less room than this, and a ledger or a run may not come to its end.
+LEAST_ROOM_BYTES = 64 * 2**20
+# A file from another machine may be a little ahead of this one.
+CLOCK_SLACK = timedelta(minutes=5)
+ENTROPY_BYTES = 32
+
+
+def machine_findings(settings_file: Path) -> Iterator[Finding]:
+    """Versions, clock and random numbers.
+
+    Args:
+      settings_file: The settings; the clock cannot be before they were written.
+    """
+    about = metadata.metadata(DISTRIBUTION)
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    wanted = about["Requires-Python"] or ""
+    if lies_within(python, wanted):
+        yield passes("version", f"copriv {about['Version']} on Python {python}")
+    else:
+        yield fails("version", f"Python {python} is not {wanted}; install copriv for such a Python")
+    yield found_by("libraries", _libraries)
+    yield _clock(settings_file)
+    yield _entropy()
+
+
+def lies_within(version: str, bounds: str) -> bool:
+    """Whether a version keeps bounds from below and above, which are all that copriv states.
+
+    >>> lies_within("0.14.1", ">=0.13,<0.17"), lies_within("1.9", ">=1.10")
+    (True, False)
+    """
+    own = _numbers(version)
+    return all(
+        own >= _numbers(bound) if sign == ">=" else own < _numbers(bound)
+        for sign, bound in _BOUND.findall(bounds)
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without zeros at its end."""
+    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    text = re.sub(r"(?:\.0+)+$", "", found[0]) if found else "0"
+    return tuple(int(part) for part in text.split("."))
+
+
+def _libraries() -> str:
+    """The libraries that copriv cannot do without, against the ranges of its metadata."""
+    required = [_REQUIREMENT.match(line) for line in metadata.requires(DISTRIBUTION) or ()]
+    wrong, count = [], 0
+    for name, bounds in (found.groups() for found in required if found):
+        count += 1
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{name} is missing")
+            continue
+        if not lies_within(version, bounds):
+            wrong.append(f"{name} {version} is not {bounds.strip()}")
+    if wrong:
+        raise InputError(f"{'; '.join(wrong)}; install copriv again, with pip install copriv")
+    return f"all {count} are in the range that this version needs"
+
+
+def _clock(settings_file: Path) -> Finding:
+    """Whether it is later than when the program and the settings were written."""
+    now = datetime.now(UTC)
+    for path, what in ((Path(__file__), "this program"), (settings_file, str(settings_file))):
+        if not path.exists():
+            continue
+        written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        if now < written - CLOCK_SLACK:
+            return fails(
+                "clock",
+                f"it says {now:%Y-%m-%d %H:%M} UTC, before {what} was written "
+                f"({written:%Y-%m-%d %H:%M}); set it right, or certificates seem not valid yet",
+            )
+    return passes("clock", f"it says {now:%Y-%m-%d %H:%M} UTC; compare it with your own")
+
+
+def _entropy() -> Finding:
+    """Whether the kernel gives random numbers at once."""
+    try:
+        os.getrandom(ENTROPY_BYTES, os.GRND_NONBLOCK)
+    except BlockingIOError:
+        return fails(
+            "entropy",
+            "the kernel's random numbers are not ready; wait, or give the machine a source "
+            "(virtio-rng, rngd)",
+        )
+    return passes("entropy", "the kernel's random numbers are ready")
+
+
+def mode_finding(rule: str, path: Path) -> Finding:
+    """Whether a private file is for its user only."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return fails(rule, f"{path}: cannot be read ({error.strerror}); give its path")
+    if not os.access(path, os.R_OK):
+        return fails(rule, f"{path}: its mode {mode:o} does not let us read it; give it to us")
+    if mode & 0o077:
+        return fails(rule, f"{path}: others can read it (mode {mode:o}); chmod 600 it")
+    return passes(rule, f"{path}: mode {mode:o}")
+
+
+def folder_finding(rule: str, folder: Path) -> Finding:
+    """Whether files can be made, kept and synced in a folder, or in the nearest above it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return fails(rule, f"{folder}: cannot be written; make it writable, or give another place")
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize
+    if free < LEAST_ROOM_BYTES or (room.f_files and not room.f_favail):
+        return fails(rule, f"{folder}: {free / 2**20:.0f} MiB are free; make room there")
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        return fails(
+            rule, f"{folder}: its disk does not sync ({error.strerror}); give a place on another"
+        )
+    finally:
+        os.close(handle)
+    return passes(rule, f"{folder}: writable, synced, {free / 2**30:.1f} GiB free")
+
+
+def port_finding(rule: str, address: str) -> Finding:
+    """Whether an address of this machine can be listened at."""
+    host, port = host_and_port(address)
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(place)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return fails(rule, f"{address} is taken; stop what listens there, or give another port")
+        reason = error.strerror or error
+        return fails(rule, f"{address} cannot be listened at ({reason}); give an address of ours")
+    return passes(rule, f"{address} is free" if port else f"{address} takes any free port")
+
+
+def proxy_findings(addresses: Iterable[str]) -> Iterator[Finding]:
+    """What the proxies of the environment do to the ways to these addresses."""
+    told = False
+    for address in addresses:
+        proxy = proxy_for(host_and_port(address)[0])
+        if proxy is None:
+            continue
+        told = True
+        if is_loopback(address):
+            yield fails(
+                "proxy", f"{address} is this machine, but {proxy} is asked; name it in no_proxy"
+            )
+        else:
+            yield passes("proxy", f"{address}: by {proxy}, which must allow CONNECT to it")
+    if not told:
+        named = [name for name in PROXIES if os.environ.get(name)]
+        yield passes("proxy", f"none is asked ({', '.join(named) or 'no variable'} is set)")
+
+
+def memory_finding(needed: int, source: TableSource) -> Finding:
+    """Whether a table whose columns take this many bytes goes into the memory that is left."""
+    if source.rows is not None or source.where:
+        return unchecked("memory", "only rows that count are held, and none is read for this")
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        text = ""
+    found = re.search(r"^MemAvailable:\s+([0-9]+) kB$", text, re.MULTILINE)
+    if found is None:
+        return unchecked("memory", "this system does not tell how much is left")
+    left = int(found[1]) * 1024
+    words = f"the table takes about {needed / 2**20:,.0f} MiB, {left / 2**20:,.0f} MiB are left"
+    if needed > left:
+        return fails("memory", f"{words}; name fewer columns or rows, or take a larger machine")
+    return passes("memory", words)

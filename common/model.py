@@ -1,0 +1,213 @@
+r"""A trained model with the feature map that it needs: ``model.json``, read and used.
+
+.. math:: \text{raw columns} \to x \to z = \theta^\top x \to \text{prediction}
+
+The prediction is :math:`z\cdot\text{scale}+\text{center}` of the target for numbers; for classes it
+is 1 where z is above 0, with the probability :math:`1/(1+e^{-z})` under logistic loss. A file may
+come from a stranger: it is read in bounded time and memory, or refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from common.arrays import Matrix, Vector
+from common.errors import InputError
+from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
+from common.fitting import Number
+from common.losses import LOSSES, Logistic, Loss, loss_of
+from common.names import Name
+
+__all__ = ["FORMAT", "Model", "model_from_json", "read_model"]
+
+FORMAT = "copriv-model/1"
+MODEL_FILE = "model.json"
+
+_Numbers = Annotated[
+    tuple[Number, ...], Field(min_length=1, max_length=LARGEST_COUNT + 1, fail_fast=True)
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A linear model over the features of a map.
+
+    Args:
+      feature_map: From raw columns to features.
+      loss: The loss it was trained with.
+      theta: The model, shape (p,).
+      public_theta: The model of the public records alone, shape (p,); None where there were none.
+      coefficient_noise: Standard error of each raw coefficient and, last, of the intercept, from
+        the owners' noise, shape (d + 1,); None where nobody could tell.
+      unprotected: The owner whose raw records it was made from, without noise; None for a model
+        that noise protects.
+      personal: Whether that owner bent it to its own records.
+    """
+
+    feature_map: FeatureMap
+    loss: Loss
+    theta: Vector
+    public_theta: Vector | None = None
+    coefficient_noise: Vector | None = None
+    unprotected: str | None = None
+    personal: bool = False
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether it predicts a class instead of a number."""
+        return self.feature_map.is_classification
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether its margins mean probabilities."""
+        return isinstance(self.loss, Logistic)
+
+    def margins(self, features: Matrix, theta: Vector | None = None) -> Vector:
+        """The margins z of mapped records, of this model or of another ``theta``, shape (n,)."""
+        margins: Vector = features @ (self.theta if theta is None else theta)
+        return margins
+
+    def outputs(self, margins: Vector) -> Vector:
+        """Margins as what is predicted, in the target's raw units: a number, or a probability.
+
+        Where margins mean no probabilities they stay as they are.
+        """
+        if self.has_probabilities:
+            return 0.5 + 0.5 * np.tanh(0.5 * margins)
+        if self.has_classes:
+            return margins
+        target = self.feature_map.target
+        return margins * target.scale + target.center
+
+    def predictions(self, table: pd.DataFrame, *, where: str) -> dict[str, Any]:
+        """The columns that a prediction adds to a raw table.
+
+        Returns:
+          ``prediction``: numbers in the target's raw units, or the classes 1 (the target is the
+          map's positive value) and 0; for classes also ``probability``, or ``score`` where the
+          loss knows none.
+
+        Raises:
+          InputError: A column is missing.
+        """
+        margins = self.margins(self.feature_map.features_of(table, where=where))
+        outputs = self.outputs(margins)
+        if not self.has_classes:
+            return {"prediction": outputs}
+        beside = "probability" if self.has_probabilities else "score"
+        return {"prediction": (margins > 0).astype(np.int64), beside: outputs}
+
+    def to_json(self) -> str:
+        """The text that :func:`model_from_json` reads."""
+        optional: dict[str, Any] = {
+            "unprotected": self.unprotected,
+            "personal": self.personal or None,
+            "public_theta": None if self.public_theta is None else self.public_theta.tolist(),
+            "coefficient_noise": None
+            if self.coefficient_noise is None
+            else self.coefficient_noise.tolist(),
+        }
+        first = {"unprotected", "personal"}
+        table = (
+            {key: value for key, value in optional.items() if key in first}
+            | {
+                "format": FORMAT,
+                **self.loss.as_terms(),
+                "features": list(self.feature_map.feature_names),
+                "theta": self.theta.tolist(),
+            }
+            | {key: value for key, value in optional.items() if key not in first}
+            | {"feature_map": json.loads(self.feature_map.to_json())}
+        )
+        kept = {key: value for key, value in table.items() if value is not None}
+        return json.dumps(kept, indent=2, allow_nan=False) + "\n"
+
+
+class _File(BaseModel):
+    """``model.json`` as it is written; keys that a later version adds are ignored."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    format: Literal["copriv-model/1"]
+    loss: Annotated[str, Field(max_length=40)]
+    delta: Number | None = None
+    theta: _Numbers
+    public_theta: _Numbers | None = None
+    coefficient_noise: _Numbers | None = None
+    unprotected: Name | None = None
+    personal: bool = False
+    feature_map: FeatureMap
+
+
+def read_model(path: Path) -> Model:
+    """The model of a run folder, or of a file.
+
+    Raises:
+      InputError: There is none, or the file is damaged; the sentence says what is wrong.
+    """
+    file = path / MODEL_FILE if path.is_dir() else path
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST_TEXT + 1)
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); give the folder of a finished run, or a "
+            "model's file"
+        ) from None
+    return model_from_json(text, where=str(file))
+
+
+def model_from_json(text: str | bytes, *, where: str) -> Model:
+    """The model of a text, which a stranger may have written.
+
+    Raises:
+      InputError: It is not a model of this format, or not a consistent one.
+    """
+    damaged = "the file is damaged or no model of copriv, restore it from a copy"
+    raw = text.encode() if isinstance(text, str) else text
+    if len(raw) > LARGEST_TEXT:
+        raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; {damaged}")
+    if raw.count(b"[") > 2 * LARGEST_COUNT or raw.count(b",") > LARGEST_ENTRIES:
+        raise InputError(f"{where}: more numbers than a model has; {damaged}")
+    try:
+        return _checked(_File.model_validate_json(raw, strict=True))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}; {damaged}") from None
+    except ValueError as error:
+        raise InputError(f"{where}: {error}; {damaged}") from None
+
+
+def _checked(file: _File) -> Model:
+    """The model of a file, if its parts agree."""
+    feature_map = file.feature_map
+    loss = loss_of(file)
+    if LOSSES[file.loss].has_classes() != feature_map.is_classification:
+        raise ValueError(f"{file.loss} loss does not go with the target of its feature map")
+    p, d = feature_map.num_features, len(feature_map.columns)
+    sizes = (("theta", p), ("public_theta", p), ("coefficient_noise", d + 1))
+    vectors: dict[str, Vector | None] = {}
+    for name, size in sizes:
+        values = getattr(file, name)
+        if values is not None and len(values) != size:
+            raise ValueError(f"{name} has {len(values)} numbers, expected {size}")
+        vectors[name] = None if values is None else np.array(values, dtype=np.float64)
+    theta = vectors.pop("theta")
+    assert theta is not None  # noqa: S101 (the file must have it)
+    return Model(
+        feature_map=feature_map,
+        loss=loss,
+        theta=theta,
+        unprotected=file.unprotected,
+        personal=file.personal,
+        **vectors,
+    )

@@ -1,0 +1,219 @@
+r"""How good predictions are, in the target's raw units, with intervals.
+
+Every measure is a function of the records' weights, so that a bootstrap of the records is a draw of
+weights: multinomial counts, n records drawn from n with replacement. Intervals are the central 95 %
+of the measure over these draws (percentile bootstrap); records count as independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import Flags, Labels, Vector
+
+__all__ = [
+    "METHOD",
+    "Bin",
+    "Estimate",
+    "Measure",
+    "calibration",
+    "difference",
+    "estimates",
+    "measures",
+]
+
+RESAMPLES = 200
+COVERAGE = 0.95
+BINS = 10
+METHOD = f"percentile bootstrap over records, {RESAMPLES} draws, {COVERAGE:.0%}"
+# Below this two predictions are the same to a table.
+SMALLEST_SPREAD = 1e-300
+
+Measure = Callable[[Vector], float]
+"""The records' weights, shape (n,), to a number; not a number where it is not defined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A measure with its interval; None where the records do not define it."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bin:
+    """Records whose predictions are next to each other: what was predicted, what was so.
+
+    Args:
+      count: How many.
+      predicted: Their mean prediction.
+      observed: Their mean target, or the share of the positive class.
+    """
+
+    count: int
+    predicted: float
+    observed: float
+
+
+def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measure]:
+    """The measures of predictions.
+
+    Args:
+      outputs: Numbers in raw units, probabilities, or margins, shape (n,).
+      targets: Numbers in raw units, or the classes -1 and +1, shape (n,).
+      kind: "number", "probability" or "score".
+
+    >>> of = measures(np.array([1.0, 3.0]), np.array([1.0, 2.0]), kind="number")
+    >>> round(of["rmse"](np.ones(2)), 6), of["mae"](np.ones(2))
+    (0.707107, 0.5)
+    """
+    if kind == "number":
+        return _of_numbers(outputs, targets)
+    threshold = 0.5 if kind == "probability" else 0.0
+    positive = targets > 0
+    right = ((outputs > threshold) == positive).astype(np.float64)
+    found = {"auc": _auc(outputs, positive), "accuracy": _mean(right)}
+    if kind == "probability":
+        said = np.where(positive, outputs, 1.0 - outputs)
+        found["log_loss"] = _mean(-np.log(np.maximum(said, 1e-15)))
+        found["calibration_bias"] = _mean(outputs - positive)
+        found["calibration_error"] = _calibration_error(outputs, positive.astype(np.float64))
+    return found
+
+
+def _of_numbers(outputs: Vector, targets: Vector) -> dict[str, Measure]:
+    with np.errstate(over="ignore"):
+        errors = outputs - targets
+        squared = errors**2
+
+    def r2(weights: Vector) -> float:
+        mean = np.average(targets, weights=weights)
+        spread = np.average((targets - mean) ** 2, weights=weights)
+        if not SMALLEST_SPREAD < spread < math.inf:
+            return math.nan
+        return float(1.0 - np.average(squared, weights=weights) / spread)
+
+    def slope(weights: Vector) -> float:
+        at, mean = np.average(outputs, weights=weights), np.average(targets, weights=weights)
+        spread = np.average((outputs - at) ** 2, weights=weights)
+        if not SMALLEST_SPREAD < spread < math.inf:
+            return math.nan
+        return float(np.average((outputs - at) * (targets - mean), weights=weights) / spread)
+
+    return {
+        "rmse": lambda weights: float(np.sqrt(np.average(squared, weights=weights))),
+        "mae": _mean(np.abs(errors)),
+        "r2": r2,
+        "calibration_bias": _mean(errors),
+        "calibration_slope": slope,
+    }
+
+
+def _mean(values: Vector) -> Measure:
+    """The weighted mean of a value of each record."""
+    return lambda weights: float(np.average(values, weights=weights))
+
+
+def _auc(outputs: Vector, positive: Flags) -> Measure:
+    """Chance that a positive record is told before a negative one; equal ones count half."""
+    order = np.argsort(outputs, kind="stable")
+    ranked = outputs[order]
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    is_positive = positive[order]
+
+    def auc(weights: Vector) -> float:
+        its = weights[order]
+        ones = np.add.reduceat(np.where(is_positive, its, 0.0), starts)
+        zeros = np.add.reduceat(np.where(is_positive, 0.0, its), starts)
+        pairs = ones.sum() * zeros.sum()
+        if not pairs > 0:
+            return math.nan
+        below = np.cumsum(zeros) - zeros
+        return float(np.sum(ones * (below + 0.5 * zeros)) / pairs)
+
+    return auc
+
+
+def _places(outputs: Vector) -> Labels:
+    """The bin of each record: as many records in each, equal predictions in one, shape (n,)."""
+    edges = np.unique(np.quantile(outputs, np.linspace(0, 1, BINS + 1)[1:-1]))
+    return np.searchsorted(edges, outputs, side="left").astype(np.intp)
+
+
+def _calibration_error(outputs: Vector, observed: Vector) -> Measure:
+    """Mean over the bins of what prediction and share differ by."""
+    places = _places(outputs)
+
+    def error(weights: Vector) -> float:
+        off = np.bincount(places, weights=weights * (outputs - observed))
+        return float(np.abs(off).sum() / weights.sum())
+
+    return error
+
+
+def calibration(outputs: Vector, observed: Vector) -> tuple[Bin, ...]:
+    """What was predicted beside what was so, in bins of about as many records.
+
+    >>> calibration(np.array([1.0, 1.0]), np.array([0.0, 1.0]))
+    (Bin(count=2, predicted=1.0, observed=0.5),)
+    """
+    places = _places(outputs)
+    counts = np.bincount(places)
+    sums = np.bincount(places, weights=outputs), np.bincount(places, weights=observed)
+    return tuple(
+        Bin(count=int(n), predicted=float(a / n), observed=float(b / n))
+        for n, a, b in zip(counts, *sums, strict=True)
+        if n
+    )
+
+
+def estimates(
+    named: Mapping[str, Measure], num_records: int, *, rng: np.random.Generator
+) -> dict[str, Estimate]:
+    """Each measure of all records, with its interval.
+
+    Args:
+      named: The measures.
+      num_records: The number n of records.
+      rng: Where the draws come from.
+    """
+    whole = np.ones(num_records)
+    drawn: dict[str, list[float]] = {name: [] for name in named}
+    for _ in range(RESAMPLES if num_records > 1 else 0):
+        weights = _resampled(num_records, rng)
+        for name, measure in named.items():
+            drawn[name].append(measure(weights))
+    return {
+        name: _estimate(measure(whole), np.array(drawn[name])) for name, measure in named.items()
+    }
+
+
+def difference(
+    one: Measure, other: Measure, num_records: int, *, rng: np.random.Generator
+) -> Estimate:
+    """What two models' measure differs by on the same records, with its interval."""
+    both = {"difference": lambda weights: one(weights) - other(weights)}
+    return estimates(both, num_records, rng=rng)["difference"]
+
+
+def _resampled(num_records: int, rng: np.random.Generator) -> Vector:
+    """How often each record is drawn, shape (n,)."""
+    places = rng.integers(num_records, size=num_records)
+    return np.bincount(places, minlength=num_records).astype(np.float64)
+
+
+def _estimate(value: float, drawn: Vector) -> Estimate:
+    if not math.isfinite(value):
+        return Estimate(value=None)
+    known = drawn[np.isfinite(drawn)]
+    if not known.size:
+        return Estimate(value=value)
+    edge = (1.0 - COVERAGE) / 2.0
+    low, high = np.quantile(known, [edge, 1.0 - edge])
+    return Estimate(value=value, low=float(low), high=float(high))

@@ -1,0 +1,170 @@
+"""What is wrong with settings, one sentence for each key: what, where, and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from common.setting_keys import Key, keys_of
+from common.suggestions import did_you_mean, nearest
+from common.texts import printable
+
+__all__ = ["as_toml", "sentences"]
+
+LONGEST_VALUE = 80
+_PLAIN = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "path_type": "a path",
+}
+_TABLES = ("model_type", "model_attributes_type", "dict_type")
+
+
+def sentences(error: ValidationError, kind: type[BaseModel], *, where: str) -> list[str]:
+    """One sentence for each wrong key.
+
+    Args:
+      error: What the check of the settings raised.
+      kind: The settings' class.
+      where: What opens the sentences: the file.
+    """
+    details = error.errors()
+    wrong = [tuple(detail["loc"]) for detail in details]
+    meant = {_meant(place, kind) for place, d in zip(wrong, details, strict=True) if _unknown(d)}
+    return [
+        f"{where}: {_sentence(detail, kind)}"
+        for detail, place in zip(details, wrong, strict=True)
+        if not _follows(detail, place, wrong, meant)
+    ]
+
+
+def _unknown(detail: Mapping[str, Any]) -> bool:
+    return bool(detail["type"] == "extra_forbidden")
+
+
+def _follows(
+    detail: Mapping[str, Any],
+    place: tuple[Any, ...],
+    wrong: Sequence[tuple[Any, ...]],
+    meant: set[str],
+) -> bool:
+    """Whether a fault is none of its own: what it says follows from another one."""
+    if detail["type"] == "too_short":
+        # A list whose entries are wrong is also counted as too short.
+        return any(len(other) > len(place) and other[: len(place)] == place for other in wrong)
+    key = _without_numbers(place)
+    # What is missing stands there under a name that is misspelt.
+    return detail["type"] == "missing" and any(
+        key == one or key.startswith(f"{one}.") for one in meant if one
+    )
+
+
+def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    place, fault = detail["loc"], detail["type"]
+    key = ".".join(str(part) for part in place)
+    is_table = isinstance(detail["input"], dict | BaseModel)
+    got = "" if is_table else f"got {_shown(detail['input'])}, "
+    if fault == "extra_forbidden":
+        return f"{key} is not a known key{_nearest(place, kind)}"
+    if fault == "missing" and _repeats(place, kind):
+        return f"{key}: none is given; add a section [[{key}]] for each"
+    if fault == "missing":
+        return f"{key} is missing; add it{_example(place, kind)}"
+    if fault == "too_short" and _repeats(place, kind):
+        return f"{key}: none is given; add a section [[{key}]] for each"
+    if fault in _TABLES:
+        said = f"expected a table of settings, such as [{_without_numbers(place)}]"
+    elif fault in _PLAIN:
+        said = f"expected {_PLAIN[fault]}{_example(place, kind)}"
+    else:
+        said = detail["msg"].removeprefix("Value error, ")
+        said = said[:1].lower() + said[1:]
+        said = said.replace("input should be ", "expected ")
+    return f"{key}: {got}{said}" if key else said
+
+
+def _shown(value: object) -> str:
+    return printable(repr(value), LONGEST_VALUE)
+
+
+def _without_numbers(place: Sequence[Any]) -> str:
+    """The dotted key of a place: owners.0.name is owners.name."""
+    return ".".join(str(part) for part in place if not isinstance(part, int))
+
+
+def _key(place: Sequence[Any], kind: type[BaseModel]) -> Key | None:
+    wanted = _without_numbers(place)
+    return next((key for key in keys_of(kind) if key.path == wanted), None)
+
+
+def _repeats(place: Sequence[Any], kind: type[BaseModel]) -> bool:
+    key = _key(place, kind)
+    return key is not None and key.repeats and key.section is not None
+
+
+def _example(place: Sequence[Any], kind: type[BaseModel]) -> str:
+    """An example of the key's value, as the settings' class gives it."""
+    key = _key(place, kind)
+    if key is None or key.section is not None or not key.field.examples:
+        return ""
+    return f", such as {key.name} = {as_toml(key.field.examples[0])}"
+
+
+def as_toml(value: Any) -> str:
+    """A value as TOML writes it on one line.
+
+    >>> as_toml({"min": 18}), as_toml(("a", 1.5, True))
+    ('{ min = 18 }', '["a", 1.5, true]')
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            inside = ", ".join(f"{_toml_key(k)} = {as_toml(v)}" for k, v in value.items())
+            return f"{{ {inside} }}" if inside else "{}"
+        case list() | tuple():
+            return f"[{', '.join(map(as_toml, value))}]"
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _toml_key(name: str) -> str:
+    plain = name.replace("-", "").replace("_", "")
+    return name if plain.isascii() and plain.isalnum() else as_toml(str(name))
+
+
+def _meant(place: Sequence[Any], kind: type[BaseModel]) -> str:
+    """The known key of the same table that is nearest to an unknown one, or nothing."""
+    *table, name = [part for part in place if not isinstance(part, int)]
+    prefix = ".".join(map(str, table))
+    near = nearest(str(name), _beside(prefix, kind))
+    return f"{prefix}.{near}".lstrip(".") if near else ""
+
+
+def _beside(prefix: str, kind: type[BaseModel]) -> list[str]:
+    return [key.name for key in keys_of(kind) if key.path.rpartition(".")[0] == prefix]
+
+
+def _nearest(place: Sequence[Any], kind: type[BaseModel]) -> str:
+    """The key that was probably meant: of the same table, or of another one."""
+    *table, name = [part for part in place if not isinstance(part, int)]
+    beside = _beside(".".join(map(str, table)), kind)
+    near = did_you_mean(str(name), beside)
+    if near:
+        return near
+    elsewhere = [key.path for key in keys_of(kind) if key.name == str(name)]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]}?"
+    return f"; the keys there are {', '.join(beside)}" if beside else "; remove it"

@@ -1,0 +1,230 @@
+"""Where a table is: files of one kind, found by a path, a folder or a pattern; or a database."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pandas as pd
+
+from common.arrays import Flags
+from common.batches import Keep, RawTable
+from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
+from common.databases import Database, Postgres, database_file
+from common.errors import InputError
+from common.files import read_secret
+from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+
+__all__ = ["Source", "database_source", "file_source", "reading"]
+
+T = TypeVar("T")
+
+KINDS = "a CSV or Parquet file, a folder of them, a pattern such as stays/*.csv, or a database"
+_ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
+
+
+class Part(NamedTuple):
+    """One table of several.
+
+    Args:
+      title: What it is called in an error.
+      identity: What tells its rows from those of every other table; never shown.
+      table: The table.
+    """
+
+    title: str
+    identity: str
+    table: RawTable
+
+
+class Source:
+    """Tables one after the other, as one.
+
+    Args:
+      title: What they are called in an error.
+      parts: The tables, one at least.
+    """
+
+    def __init__(self, title: str, parts: Sequence[Part]) -> None:
+        self.title = title
+        self.parts = parts
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns' names, which all parts have.
+
+        Raises:
+          InputError: A part cannot be read, has a name twice, or lacks a column of the first.
+        """
+        names: list[str] = []
+        for title, _, table in self.parts:
+            theirs = reading(partial(_names_of, table), title)
+            names = names or theirs
+            twice = [name for name in theirs if theirs.count(name) > 1]
+            if twice:
+                raise InputError(f"{title}: the column name {twice[0]!r} occurs twice; rename one")
+            missing = [name for name in names if name not in theirs]
+            if missing:
+                raise InputError(
+                    f"{title}: no column {missing[0]!r}, which {self.parts[0].title} has; all "
+                    f"files of {self.title} need the same columns"
+                )
+        return names
+
+    @property
+    def header(self) -> list[str]:
+        """The first line of the first file, with a name twice where it is there twice."""
+        title, _, table = self.parts[0]
+        if isinstance(table, CsvFile):
+            return reading(lambda: table.header, title)
+        return self.names
+
+    @property
+    def num_bytes(self) -> int:
+        """About what all cells take in memory."""
+        return sum(reading(partial(_bytes_of, table), title) for title, _, table in self.parts)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(reading(table.count, title) for title, _, table in self.parts)
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns: only these are ever held, and one batch more.
+
+        Raises:
+          InputError: A part cannot be read.
+        """
+        return self.read_each(columns, keep)[0]
+
+    def read_each(self, columns: Sequence[str], keep: Keep) -> tuple[pd.DataFrame, list[int]]:
+        """As :meth:`read`, and where in all rows each part begins.
+
+        Raises:
+          InputError: A part cannot be read.
+        """
+        starts, frames = [0], []
+        for title, _, table in self.parts:
+            shifted = _From(keep, starts[-1])
+            frames.append(reading(partial(table.read, columns, shifted), title))
+            starts.append(starts[-1] + shifted.heard)
+        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), starts
+
+
+def _names_of(table: RawTable) -> list[str]:
+    return table.names
+
+
+def _bytes_of(table: RawTable) -> int:
+    return table.num_bytes
+
+
+class _From:
+    """A filter for a table that begins at a place of a larger one."""
+
+    def __init__(self, keep: Keep, start: int) -> None:
+        self._keep = keep
+        self._start = start
+        self.heard = 0
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that it must see."""
+        return self._keep.columns
+
+    def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
+        """Which of the rows from a place on count, shape (num_rows,)."""
+        self.heard = start + num_rows
+        return self._keep(self._start + start, num_rows, batch)
+
+
+def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
+    """The tables of a path: one file, all of a folder, or all that match a pattern.
+
+    Raises:
+      InputError: There is none, they are of no kind that is known, or a database lacks a query.
+    """
+    files = _files(path)
+    parts = [
+        Part(str(file), f"{file.resolve()} {query or ''}", _table(file, dialect, query))
+        for file in files
+    ]
+    if query is not None and not isinstance(parts[0].table, Database):
+        raise InputError(f"{path}: query is for databases, and this is none; remove query")
+    return Source(str(path), parts)
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of a path, sorted by name."""
+    if path.is_dir():
+        found = [file for file in path.iterdir() if _is_table(file)]
+    elif path.exists() or not glob.has_magic(str(path)):
+        found = [path]
+    else:
+        matching = glob.glob(str(path), recursive=True)
+        found = [Path(name) for name in matching if _is_table(Path(name))]
+    if not found:
+        raise InputError(f"{path}: no CSV or Parquet file there; give {KINDS}")
+    return sorted(found)
+
+
+def _is_table(path: Path) -> bool:
+    return path.name.lower().endswith(_ENDINGS) and path.is_file() and path.name[0] != "."
+
+
+def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
+    """The table of one file."""
+    name = path.name.lower()
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; give {KINDS}")
+    if name.endswith(PARQUET_ENDINGS):
+        return ParquetFile(path)
+    if name.endswith(CSV_ENDINGS):
+        return CsvFile(path, dialect)
+    database = reading(partial(database_file, path, query or ""), str(path))
+    if database is None:
+        raise InputError(
+            f"{path}: expected a table: a file ending in {', '.join(_ENDINGS)}, or a DuckDB or "
+            "SQLite file"
+        )
+    if query is None:
+        tables = reading(database.tables, str(path))
+        example = tables[0] if tables else "TABLE"
+        raise InputError(
+            f"{path}: a database needs query, such as 'select * from \"{example}\"'; it has the "  # noqa: S608
+            f"tables {', '.join(tables[:10]) or '(none)'}"
+        )
+    return database
+
+
+def database_source(place: str, query: str, *, base: Path) -> Source:
+    """What a query selects in the PostgreSQL database that "file:PATH" or "env:NAME" tells.
+
+    Raises:
+      InputError: Nothing is there, or it is no address of a database.
+    """
+    uri = read_secret(place, base=base, setting="database")
+    if not uri.startswith(("postgresql://", "postgres://")):
+        raise InputError(
+            f"database = {place!r}: expected postgresql://USER:PASSWORD@HOST/DATABASE there"
+        )
+    title = f"the database of {place}"
+    return Source(title, [Part(title, f"{uri} {query}", Postgres(uri, query))])
+
+
+def reading(read: Callable[[], T], title: str) -> T:
+    """What a reader makes of a table; whatever it says of a broken one is one sentence."""
+    try:
+        return read()
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # Libraries have many names for a file that is no table.
+        reason = str(error).strip().splitlines()
+        if isinstance(error, OSError) and error.errno:
+            reason = [os.strerror(error.errno)]
+        raise InputError(
+            f"{title}: cannot be read as a table: {reason[0] if reason else error!r}"
+        ) from None

@@ -1,0 +1,80 @@
+"""What was probably meant: the nearest of the names that there are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from common.errors import InputError
+from common.texts import printable
+
+__all__ = ["among_columns", "check_columns", "did_you_mean", "nearest"]
+
+NAMED = 8
+LONGEST_NAME = 60
+_SEPARATORS = ";\t|,"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest known one, or nothing.
+
+    >>> did_you_mean("epsylon", ["epsilon", "clip"]), did_you_mean("Age", ["age"])
+    ("; did you mean 'epsilon'?", "; did you mean 'age'?")
+    >>> did_you_mean("kappa", ["epsilon"])
+    ''
+    """
+    near = nearest(name, known)
+    return "" if near is None else f"; did you mean {printable(near, LONGEST_NAME)!r}?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is nearest to another, None if none is near."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else None
+
+
+def among_columns(name: str, columns: Iterable[str], *, listed: bool = True) -> str:
+    """As :func:`did_you_mean` for a column; where none is near, those that there are.
+
+    Args:
+      name: The column that is not there.
+      columns: Those that are.
+      listed: Whether they may be listed: not before it is known that they are no record.
+
+    >>> among_columns("nummm", ["num", "age"])
+    "; did you mean 'num'?"
+    >>> among_columns("site", ["age", "sex"])
+    '; the columns are age, sex'
+    >>> among_columns("site", ["site;age"])
+    "; only one column was found: is ';' the separator? set separator, or leave it to be found"
+    """
+    names = list(columns)
+    if len(names) == 1:
+        inside = [mark for mark in _SEPARATORS if mark in names[0]]
+        if inside:
+            return (
+                f"; only one column was found: is {inside[0]!r} the separator? set separator, or "
+                "leave it to be found"
+            )
+    near = did_you_mean(name, names)
+    if near or not listed:
+        return near
+    named = ", ".join(printable(one, LONGEST_NAME) for one in names[:NAMED])
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"; the columns are {named}{more}"
+
+
+def check_columns(needed: Iterable[str], columns: Iterable[str], *, where: str) -> None:
+    """Refuse a table without a column that the feature map needs.
+
+    Raises:
+      InputError: The sentence names the first that is not there, and what was probably meant.
+    """
+    names = list(columns)
+    for name in needed:
+        if name not in names:
+            raise InputError(
+                f"{where}: no column {name!r}, which the feature map needs"
+                f"{among_columns(name, names)}"
+            )

@@ -1,0 +1,114 @@
+"""The rule of the target, fitted on public records: a number, or the values of class +1."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from common.columns import category_key, category_keys, parse_numbers
+from common.errors import DoubtWarning, InputError
+from common.fitting import LARGEST_NUMBER, SMALLEST_SCALE, TargetRule, are_shares, tidy
+
+__all__ = ["fit_target"]
+
+# So many values are named in a sentence.
+NAMED_VALUES = 6
+
+
+def fit_target(
+    column: pd.Series,
+    *,
+    positive: str | float | tuple[str | float, ...] | None,
+    coverage: float,
+    where: str,
+) -> TargetRule:
+    """Centre, scale and bound of the public targets; or the class that counts as +1.
+
+    Args:
+      column: The public records' target.
+      positive: The value or values that are class +1; None for a number.
+      coverage: Share of the public targets within the bound.
+      where: What the records are called in an error.
+
+    Raises:
+      InputError: The targets are no numbers, all alike, or all of one class.
+    """
+    name = str(column.name)
+    if positive is not None:
+        return _fit_classes(column, positive, where=where)
+    shares = are_shares(column)
+    raw = parse_numbers(column, shares=shares)
+    raw = raw[np.abs(raw) <= LARGEST_NUMBER]
+    center, scale = (tidy(np.mean(raw)), tidy(np.std(raw))) if raw.size else (0.0, 0.0)
+    bound = tidy(np.quantile(np.abs(raw - center), coverage) / scale) if scale > 0 else 0.0
+    if not (scale >= SMALLEST_SCALE and bound > 0):
+        raise InputError(
+            f"{where}: target {name!r}: expected numbers that vary in the public records; for "
+            "classes set positive"
+        )
+    return TargetRule(name=name, shares=shares, center=center, scale=scale, bound=bound, fill=0.0)
+
+
+def _fit_classes(
+    column: pd.Series, positive: str | float | tuple[str | float, ...], *, where: str
+) -> TargetRule:
+    """The rule of a target with two classes, both of them among the public records.
+
+    Warns:
+      DoubtWarning: One value is named, and it is one of more than two.
+    """
+    given = positive if isinstance(positive, tuple) else (positive,)
+    keys = sorted({category_key(value) or "" for value in given})
+    rule = TargetRule(
+        name=str(column.name), positive=keys[0], also_positive=tuple(keys[1:]), bound=1.0, fill=-1.0
+    )
+    counts = _count_values(column)
+    missing = [key for key in keys if key not in counts]
+    if len(missing) == len(keys) or not counts.keys() - set(keys):
+        wrong = "no record is of class -1"
+        if len(missing) == len(keys):
+            wrong = f"no record equals {' or '.join(map(repr, missing))}"
+        few = f": positive = {min(counts, key=lambda k: counts[k])!r}?" if len(counts) == 2 else ""
+        raise InputError(
+            f"{where}: target {rule.name!r}: {wrong}; the column has "
+            f"{_in_words(counts)}; set features.positive to the values of class +1{few}"
+        )
+    if missing:
+        warnings.warn(
+            f"features.positive: no public record of {rule.name!r} equals "
+            f"{' or '.join(map(repr, missing))}; correct it, unless it is only rare",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    if not isinstance(positive, tuple) and len(counts) > 2:
+        others = {key: count for key, count in counts.items() if key != keys[0]}
+        warnings.warn(
+            f"features.positive = {positive!r} makes every other value of {rule.name!r} class -1: "
+            f"{_in_words(others)}; write positive = [{positive!r}] if that is meant, or list all "
+            "values of class +1",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    return rule
+
+
+def _count_values(column: pd.Series) -> dict[str, int]:
+    """How often each value stands in a column, the most frequent first."""
+    positions, keys = category_keys(column)
+    counts: dict[str, int] = {}
+    for key, count in zip(keys, np.bincount(positions[positions >= 0]), strict=False):
+        if key is not None:
+            counts[key] = counts.get(key, 0) + int(count)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    """Values and how often each is there."""
+    named = [f"{key[:40]!r} ({count:,})" for key, count in list(counts.items())[:NAMED_VALUES]]
+    more = len(counts) - len(named)
+    if more:
+        return f"{', '.join(named)} and {more} more"
+    return " and ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "no value"

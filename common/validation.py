@@ -1,0 +1,156 @@
+r"""What an owner tells of a finished model: its loss, by how much it beats another, and a table.
+
+A study asks each owner for it once, by a release of its own (``common.releases.Validation``). Of
+a record with margin z at the model and :math:`z_0` at a public *reference* model it counts
+
+.. math:: v = \min(\ell(z, y), L), \qquad
+          d = \operatorname{clip}(v - \min(\ell(z_0, y), L), \pm D),
+
+with public bounds L and D and, for classes, one of the cells (bin of z, class) of a calibration
+table. The response holds the means of v and d and the share of the records in each cell, each
+times a factor that gives it its part of epsilon (:func:`factors_of`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import Matrix, Vector
+from common.losses import Loss
+from common.terms import StudyTerms
+
+__all__ = ["Factors", "Told", "factors_of", "num_told", "tally", "told"]
+
+# How loss, difference and table share epsilon, as far as they are told. Both sides must know the
+# same: other numbers are another release.
+LOSS_PART, DIFFERENCE_PART, TABLE_PART = 2, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """What each part is multiplied by; 0 for one that is not told.
+
+    Args:
+      loss: Of the mean bounded loss.
+      difference: Of the mean bounded difference.
+      cell: Of each cell of the table.
+    """
+
+    loss: float
+    difference: float
+    cell: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A response in its own units, with the noise that is in it.
+
+    Args:
+      loss: Mean bounded loss.
+      difference: Mean bounded difference to the reference model; None where there is none.
+      table: Share of the records in each cell, shape (bins, 2), the classes -1 and +1 in this
+        order; None for numbers.
+    """
+
+    loss: float
+    difference: float | None = None
+    table: Matrix | None = None
+
+
+def factors_of(terms: StudyTerms) -> Factors:
+    r"""The factors by which a response holds its parts.
+
+    With the shares :math:`q_v + q_d + q_t = 1` of what is told,
+
+    .. math:: w_v = q_v / L, \qquad w_d = q_d / 2D, \qquad w_t = q_t / 2
+
+    so that one replaced record moves n_i times the response by at most
+    :math:`w_v L + 2 w_d D + 2 w_t = 1`.
+
+    >>> from fractions import Fraction
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="", horizon=1,
+    ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0,
+    ...     difference_bound=0.5, reference=(0.0,))
+    >>> factors_of(terms)
+    Factors(loss=0.16666666666666666, difference=0.3333333333333333, cell=0.0)
+    """
+    assert terms.loss_bound is not None  # noqa: S101 (the release has looked)
+    compares, counts = terms.difference_bound is not None, bool(terms.edges)
+    parts = LOSS_PART + DIFFERENCE_PART * compares + TABLE_PART * counts
+    return Factors(
+        loss=LOSS_PART / parts / terms.loss_bound,
+        difference=DIFFERENCE_PART / parts / (2.0 * (terms.difference_bound or 1.0)) * compares,
+        cell=TABLE_PART / parts / 2.0 * counts,
+    )
+
+
+def num_told(terms: StudyTerms) -> int:
+    """The number of coordinates of a response: loss, difference, two for each bin."""
+    cells = 2 * (len(terms.edges) + 1) if terms.edges else 0
+    return 1 + (terms.difference_bound is not None) + cells
+
+
+def tally(
+    margins: Vector, targets: Vector, reference: Vector | None, *, loss: Loss, terms: StudyTerms
+) -> Vector:
+    """The exact response for records of these margins, shape (:func:`num_told`,).
+
+    Whatever a record is, it counts for no more than the bounds: a loss that overflows, or is no
+    number, counts as L.
+
+    Args:
+      margins: Of each record at the model, shape (n,).
+      targets: Shape (n,).
+      reference: The margins at the reference model, shape (n,); None where there is none.
+      loss: The loss.
+      terms: The study's terms.
+
+    >>> from fractions import Fraction
+    >>> from common.losses import Squared
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="", horizon=1,
+    ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0)
+    >>> tally(np.array([1.0, 9.0]), np.zeros(2), None, loss=Squared(), terms=terms)
+    array([0.625])
+    """
+    factors = factors_of(terms)
+    values = _bounded(loss, margins, targets, terms)
+    parts = [np.array([factors.loss * values.mean()])]
+    if reference is not None and terms.difference_bound is not None:
+        other = _bounded(loss, reference, targets, terms)
+        differences = np.clip(values - other, -terms.difference_bound, terms.difference_bound)
+        parts.append(np.array([factors.difference * differences.mean()]))
+    if terms.edges:
+        # A margin that is no number lies beyond all edges.
+        bins = np.searchsorted(np.array(terms.edges), margins, side="left")
+        cells = np.bincount(2 * bins + (targets > 0), minlength=2 * (len(terms.edges) + 1))
+        parts.append(factors.cell * (cells / len(targets)))
+    return np.concatenate(parts)
+
+
+def told(response: Vector, terms: StudyTerms) -> Told:
+    """A response in its own units.
+
+    >>> from fractions import Fraction
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="", horizon=1,
+    ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0)
+    >>> told(np.array([0.625]), terms)
+    Told(loss=2.5, difference=None, table=None)
+    """
+    factors, compares = factors_of(terms), terms.difference_bound is not None
+    cells = response[1 + compares :]
+    return Told(
+        loss=float(response[0]) / factors.loss,
+        difference=float(response[1]) / factors.difference if compares else None,
+        table=cells.reshape(-1, 2) / factors.cell if terms.edges else None,
+    )
+
+
+def _bounded(loss: Loss, margins: Vector, targets: Vector, terms: StudyTerms) -> Vector:
+    """Each record's loss, at most L."""
+    assert terms.loss_bound is not None  # noqa: S101 (the release has looked)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = loss.values(margins, targets)
+        bounded: Vector = np.where(values < terms.loss_bound, values, terms.loss_bound)
+    return bounded

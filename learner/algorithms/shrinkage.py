@@ -1,0 +1,185 @@
+r"""One step from the public model, by noisy gradient and curvature whose noise is known.
+
+The public records have a model :math:`\theta_0` and say what the loss looks like around it. Owners
+tell a noisy gradient :math:`\hat g` and curvature :math:`\hat H` of theirs at :math:`\theta_0`; a
+step :math:`-\hat H^{-1} \hat g` would lead to their best model if it were not for the noise. Its
+variance is public, so what it does can be taken back, as far as it is expected to:
+
+1. In the coordinates where the public curvature is I, :math:`E = \hat H - I` is what owners differ
+   by and noise. Each entry is kept as far as it is expected to be real, and the eigenvalues stay
+   within a factor of 4.
+2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
+   kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance.
+
+What the clip of gradients does to their mean is seen on the public records and taken off. All of it
+is post-processing of what was released, so it costs no privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
+from common.losses import Regulariser
+from learner.algorithms.box_least_squares import box_least_squares
+
+__all__ = ["Around", "StepNoise", "shrunken_model", "whitening"]
+
+# Eigenvalues of the owners' curvature against the public one.
+LARGEST_RATIO = 4.0
+# Directions in which the public records hardly say anything are left where they are.
+SMALLEST_CURVATURE = 1e-9
+# Variances from the least to this many doublings of it are thought possible.
+DOUBLINGS = 40
+# The odds of each, 2 to minus this, and how much each value counts against them.
+ODDS, COUNTED = 1.5, 0.75
+SMALLEST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Around:
+    r"""The public model, and what public records say of the loss around it.
+
+    Args:
+      theta: The model :math:`\theta_0`, shape (p,).
+      curvature: Mean second derivative of the public records' loss there, under the clip,
+        without g, shape (p, p).
+      offset: What a gradient of the owners has too much there if their records are like the public
+        ones: what the clip does to the public mean gradient, less the gradient of g, shape (p,).
+      spread: Mean over directions of the variance of :math:`\theta_0` by chance, in coordinates
+        where the curvature, with g, is I.
+      curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
+    """
+
+    theta: Vector
+    curvature: Matrix
+    offset: Vector
+    spread: float
+    curvature_spread: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepNoise:
+    """The variance of what was released.
+
+    Args:
+      entry: Of one entry of the curvature.
+      gradient: Covariance of the gradient, shape (p, p).
+    """
+
+    entry: float
+    gradient: Matrix
+
+
+def shrunken_model(
+    around: Around,
+    curvature: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    noise: StepNoise,
+    *,
+    regulariser: Regulariser,
+    theta_max: float,
+) -> NDArray[np.float64]:
+    r"""The model one shrunken step from the public one, in the box, shape (..., p).
+
+    Args:
+      around: The public model and what is known around it.
+      curvature: The owners' noisy curvature there, without g, shape (..., p, p): many studies may
+        be solved at once.
+      gradient: Their noisy mean gradient there, without g's, shape (..., p).
+      noise: What the noise's variance is.
+      regulariser: The term g.
+      theta_max: Half the side of the box.
+
+    >>> around = Around(theta=np.zeros(1), curvature=2 * np.eye(1), offset=np.zeros(1), spread=1.0,
+    ...     curvature_spread=0.1)
+    >>> def model(variance):
+    ...     noise = StepNoise(entry=0.0, gradient=variance * np.eye(1))
+    ...     return shrunken_model(around, 2 * np.eye(1), np.array([-4.0]), noise,
+    ...         regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
+    >>> model(0.0), model(1e9).round(3)
+    (array([2.]), array([0.]))
+    """
+    ridge = regulariser.strong_convexity * np.eye(around.theta.size)
+    basis = whitening(around.curvature + ridge)
+    differs = basis.T @ (curvature - around.curvature) @ basis
+    lengths = np.sum(basis**2, axis=0)
+    # Entries beside the diagonal are sums of two products, those on it of one, twice.
+    variances = noise.entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
+    upper = np.triu_indices(len(lengths))
+    kept = np.ones_like(differs)
+    # In one order of memory, so that sums over many studies have the bits of each by itself.
+    entries = np.ascontiguousarray(differs[..., *upper])
+    kept[..., *upper] = _kept(entries, variances[upper], floor=around.curvature_spread)
+    kept = np.triu(kept) + np.triu(kept, 1).swapaxes(-1, -2)
+    blended = np.eye(len(lengths)) + kept * differs
+    values, vectors = np.linalg.eigh(blended)
+    values = np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO)
+    inverse = (vectors / values[..., None, :]) @ vectors.swapaxes(-1, -2)
+    step = _times(-inverse, _times(basis.T, gradient - around.offset))
+    covariance = inverse @ basis.T @ noise.gradient @ basis @ inverse
+    spreads, axes = np.linalg.eigh(covariance)
+    along = _times(axes.swapaxes(-1, -2), step)
+    along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
+    theta = around.theta + _times(basis, _times(axes, along))
+    for one in np.ndindex(theta.shape[:-1]):
+        if not np.all(np.abs(theta[one]) <= theta_max):
+            theta[one] = _in_box(around.curvature + ridge, theta[one], theta_max)
+    return theta
+
+
+def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Products of matrices (..., m, n) and vectors (..., n), shape (..., m)."""
+    product: NDArray[np.float64] = (matrix @ vector[..., None])[..., 0]
+    return product
+
+
+def whitening(curvature: Matrix) -> Matrix:
+    """A matrix B with B' H B = I in the directions that H says something of, shape (p, d)."""
+    values, vectors = np.linalg.eigh(curvature)
+    kept = values > values[-1] * SMALLEST_CURVATURE
+    basis: Matrix = vectors[:, kept] / np.sqrt(values[kept])
+    return basis
+
+
+def _kept(
+    values: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float
+) -> NDArray[np.float64]:
+    r"""How much of each noisy value is expected to be real, in [0, 1], shape of ``values``.
+
+    A value z is a true one of variance :math:`\tau^2` and noise of variance m, so Wiener's filter
+    keeps :math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known, but never less than
+    a floor. Before the values are seen, every doubling of it has odds of :math:`2^{-3/2}`, so large
+    noise is not believed where believing it would cost much. After that the odds are times
+
+    .. math:: \prod_z \Big(\frac{1}{\sqrt s}\big(1 + \tfrac{z^2}{2s}\big)^{-5/2}\Big)^{1/2},
+              \qquad s = m + \tau^2
+
+    where each factor is Student's t with 4 degrees of freedom and variance s: sums of a few Laplace
+    draws have tails as heavy as this. They count half, because one draw moves many values. What is
+    kept is the mean over all :math:`\tau^2`.
+
+    Args:
+      values: The noisy values of one study, or of many, shape (..., m).
+      noise: The variance of the noise of each.
+      floor: The least variance of the true values.
+    """
+    doublings = np.arange(DOUBLINGS)[:, None]
+    real = max(floor, SMALLEST_VARIANCE) * 2.0**doublings
+    whole = noise[..., None, :] + real
+    squares = (values**2)[..., None, :]
+    each = -0.5 * np.log(whole) - 2.5 * np.log1p(squares / (2.0 * whole))
+    odds = COUNTED * each.sum(axis=-1) - ODDS * doublings[:, 0] * np.log(2.0)
+    weights = np.exp(odds - odds.max(axis=-1, keepdims=True))
+    shares = weights / weights.sum(axis=-1, keepdims=True)
+    kept: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
+    return kept
+
+
+def _in_box(curvature: Matrix, theta: Vector, theta_max: float) -> Vector:
+    """The model of the box that loses least against one outside of it, shape (p,)."""
+    nearest = box_least_squares(curvature, curvature @ theta, theta_max=theta_max)
+    return np.clip(nearest, -theta_max, theta_max)

@@ -1,0 +1,127 @@
+"""``copriv check``: can every site take part? A table of sites by rules, and nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from common.errors import InputError
+from common.features import FeatureMap
+from common.findings import STYLES, Finding, State
+from common.tls import load_identity
+from learner.network.connections import remote_owners
+from learner.network.sites import look_at_sites
+from learner.planning.public_side import prepare_public_side
+from learner.planning.sections import LearnerSettings
+from learner.planning.settings import StudySettings
+from learner.training.agreement import RULES, Asked, findings
+
+__all__ = ["check_study"]
+
+
+def check_study(
+    settings: StudySettings, *, base: Path, insecure: bool, every: bool, console: Console
+) -> None:
+    """Look at all sites of a study at once, and say what fails and what to do about it.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      insecure: Whether plain text may leave this machine.
+      every: Whether to tell what passes, too.
+      console: Where to print.
+
+    Raises:
+      InputError: The study itself is wrong, or a rule fails at a site.
+    """
+    feature_map = prepare_public_side(settings, base=base).feature_map
+    found = _look(settings, feature_map, base=base, insecure=insecure, console=console)
+    names = list(found)
+    console.print(_table(names, list(found.values())))
+    for name in names:
+        for finding in found[name]:
+            if every or finding.state is not State.PASSES:
+                console.print(_sentence(name, finding), highlight=False, soft_wrap=True)
+    failed = [
+        finding for site in found.values() for finding in site if finding.state is State.FAILS
+    ]
+    if failed:
+        sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
+        raise InputError(
+            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, mend "
+            "them and check again"
+        )
+    console.print("nothing fails; nothing was spent", highlight=False)
+
+
+def _look(
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    *,
+    base: Path,
+    insecure: bool,
+    console: Console,
+) -> dict[str, tuple[Finding, ...]]:
+    """What was found of each site, by name; the learner's own records are no site."""
+    entries = tuple(entry for entry in settings.owners if entry.name != settings.learner.own)
+    remote = settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
+    comes = settings.algorithm.initiative == "owner"
+    identity = None
+    if settings.tls is not None:
+        identity = load_identity(settings.tls, base=base, side="server" if comes else "client")
+
+    def listening(port: int) -> None:
+        console.print(f"listening on port {port} for owners", highlight=False)
+
+    with remote_owners(
+        remote, feature_map, base=base, insecure=insecure, on_listening=listening
+    ) as connections:
+        seen = look_at_sites(
+            connections,
+            entries,
+            identity=None if comes else identity,
+            encrypted=identity is not None,
+            deadline=settings.network.deadline,
+        )
+    return {
+        entry.name: findings(
+            one,
+            Asked(
+                name=entry.name,
+                feature_map=feature_map,
+                loss=settings.model.loss,
+                epsilon=_epsilon(settings, entry.epsilon),
+            ),
+        )
+        for entry, one in zip(entries, seen, strict=True)
+    }
+
+
+def _epsilon(settings: StudySettings, own: Fraction | None) -> Fraction:
+    return settings.privacy.epsilon if own is None else own
+
+
+def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:
+    """Sites by rules."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("site")
+    for rule in RULES:
+        table.add_column(rule)
+    for name, site in zip(names, found, strict=True):
+        marks = [Text("-" if f.state is State.UNCHECKED else f.state.value) for f in site]
+        for mark, finding in zip(marks, site, strict=True):
+            mark.stylize(STYLES[finding.state])
+        table.add_row(Text(name), *marks)
+    return table
+
+
+def _sentence(name: str, finding: Finding) -> Text:
+    """One finding for people."""
+    verb = {State.PASSES: "passes:", State.FAILS: "FAILS:", State.UNCHECKED: "is not checked:"}
+    return Text(f"{name}: {finding.rule} {verb[finding.state]} {finding.words}")

@@ -1,0 +1,110 @@
+"""``copriv close``: the epsilon that a run did not spend goes back to the owners' budgets."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from common.errors import (
+    CoprivError,
+    InputError,
+    OrderError,
+    RefusedError,
+    UnreachableError,
+)
+from common.features import load_feature_map
+from learner.network.connections import remote_owners
+from learner.planning.sections import LearnerSettings
+from learner.planning.settings import StudySettings
+from learner.results.run_folder import run_of
+from learner.training.claims import check_description
+from learner.training.closing import close_validation, note_closed, open_promises
+from learner.training.journal import Journal
+from learner.training.owners import Owner
+
+__all__ = ["close_run"]
+
+
+def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) -> None:
+    """Close a run's study with every owner that may still hold epsilon for it.
+
+    Args:
+      folder: The run folder.
+      abandon: Whether to end a run that has not finished.
+      insecure: Whether plain text may leave this machine.
+      console: Where to print.
+
+    Raises:
+      InputError: The folder holds no run, or one that could still go on.
+      UnreachableError: An owner is away; the others are closed.
+      RefusedError: An owner refuses; the others are closed.
+    """
+    settings = run_of(folder, None, base=folder)
+    assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
+    if not abandon and not (folder / "summary.json").is_file():
+        raise InputError(
+            f"{folder}: the run has not finished, and once its study is closed it cannot go on; "
+            f"continue it with copriv train --resume {folder}, or give it up with --abandon"
+        )
+    with closing(Journal(folder / "journal.sqlite")) as journal:
+        study_id = journal.noted("study_id")
+        names = open_promises(_names(settings), journal) if study_id else []
+        names = [name for name in names if name != settings.learner.own]
+        if not names or study_id is None:
+            console.print(f"{folder}: no owner holds epsilon for this run", highlight=False)
+            return
+        feature_map = load_feature_map(folder / "features.json")
+        only = _only(settings, names, folder)
+        with remote_owners(only, feature_map, base=folder, insecure=insecure) as connections:
+            owners = connections.owners
+            with ThreadPoolExecutor(max_workers=len(owners)) as executor:
+                failures = list(executor.map(lambda owner: _close(owner, study_id), owners))
+        closed = [name for name, failure in zip(names, failures, strict=True) if not failure]
+        note_closed(journal, closed)
+    for name in closed:
+        console.print(f"{name}: closed; what it did not spend is its own again", highlight=False)
+    _raise_first([failure for failure in failures if failure], folder)
+
+
+def _names(settings: StudySettings) -> list[str]:
+    return [entry.name for entry in settings.owners]
+
+
+def _only(settings: StudySettings, names: list[str], folder: Path) -> StudySettings:
+    """The same study with only these owners, as far as they can be reached again."""
+    entries = tuple(entry for entry in settings.owners if entry.name in names)
+    listens = settings.algorithm.initiative == "owner" and settings.network.listen is not None
+    if not listens and not any(entry.address for entry in entries):
+        raise InputError(
+            f"{folder}: its owners were started here by copriv simulate and have ended; there is "
+            "nothing to close"
+        )
+    return settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
+
+
+def _close(owner: Owner, study_id: str) -> CoprivError | None:
+    """Close the study with one owner; why it did not work."""
+    try:
+        check_description(owner.describe(), name=owner.name)
+        # Where it was never enrolled it holds nothing.
+        with suppress(OrderError):
+            owner.close(study_id)
+        close_validation(owner, study_id)
+    except CoprivError as error:
+        return error
+    finally:
+        owner.disconnect(over=True)
+    return None
+
+
+def _raise_first(failures: list[CoprivError], folder: Path) -> None:
+    """One sentence for all owners that are not closed."""
+    if not failures:
+        return
+    told = "; ".join(str(failure) for failure in failures)
+    away = [failure for failure in failures if isinstance(failure, UnreachableError)]
+    kind = UnreachableError if away else RefusedError
+    raise kind(f"not closed: {told}; then type copriv close {folder} again")

@@ -1,0 +1,123 @@
+"""``copriv doctor``: is everything right on the learner's own machine? Nobody else is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from common.certificates import days_left, holder
+from common.errors import InputError
+from common.files import read_secret
+from common.findings import Finding, State, fails, found_by, passes, unchecked
+from common.machine import (
+    folder_finding,
+    machine_findings,
+    memory_finding,
+    mode_finding,
+    port_finding,
+    proxy_findings,
+)
+from common.tables import open_source, placed
+from common.texts import printable
+from common.tls import TlsSettings, load_identity, refuse_plain_text
+from learner.commands.options import load_study
+from learner.planning.public_side import prepare_public_side
+from learner.planning.settings import StudySettings
+
+__all__ = ["study_findings"]
+
+RUNS = Path("runs")
+LONGEST_NAME = 80
+
+
+def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
+    """What is right and wrong here for a study.
+
+    Args:
+      path: Its STUDY.toml.
+      overrides: Changes of its settings, as typed.
+    """
+    yield from machine_findings(path)
+    try:
+        settings = load_study(path, overrides, None)
+    except InputError as error:
+        yield fails("settings", str(error))
+        yield unchecked("all else", "the settings say where it is; mend them first")
+        return
+    base = path.parent
+    yield passes("settings", f"{path}: study {settings.name}, {len(settings.owners)} owners")
+    yield found_by("certificate", lambda: _certificate(settings, base))
+    if settings.tls is not None:
+        yield mode_finding("key", base / settings.tls.key)
+    yield from _tokens(settings, base)
+    for rule, address in (
+        ("listen", settings.network.listen),
+        ("metrics", settings.network.metrics),
+    ):
+        if address is not None:
+            yield port_finding(rule, address)
+    yield from proxy_findings(_addresses(settings))
+    yield folder_finding("runs", RUNS.absolute())
+    yield from _public_side(settings, base)
+
+
+def _addresses(settings: StudySettings) -> list[str]:
+    return [entry.address for entry in settings.owners if entry.address is not None]
+
+
+def _certificate(settings: StudySettings, base: Path) -> str:
+    """Whose it is and how long it lasts; without one, whether one is needed."""
+    if settings.tls is not None:
+        return _holder(settings.tls, base, listens=settings.network.listen is not None)
+    ways = [(f"owner {one.name}", one.address) for one in settings.owners if one.address]
+    if settings.network.listen is not None:
+        ways.append(("network.listen", settings.network.listen))
+    for where, address in ways:
+        refuse_plain_text(where, address, tls=False, insecure=False)
+    return "none is needed: nothing leaves this machine"
+
+
+def _holder(tls: TlsSettings, base: Path, *, listens: bool) -> str:
+    identity = load_identity(tls, base=base, side="server" if listens else "client")
+    own = holder(identity.certificate)
+    return f"certificate of {printable(own.name, LONGEST_NAME)}, {days_left(own)}"
+
+
+def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:
+    """Whether each token is where the settings say; none is shown."""
+    places = {"network.token": settings.network.token}
+    places |= {f"token of owner {one.name}": one.token for one in settings.owners}
+    for setting, place in places.items():
+        if place is not None:
+            yield found_by("token", partial(_token, place, setting, base))
+
+
+def _token(place: str, setting: str, base: Path) -> str:
+    read_secret(place, base=base, setting=setting)
+    return f"{setting} is there"
+
+
+def _public_side(settings: StudySettings, base: Path) -> Iterator[Finding]:
+    """The public records and the feature map, as every command about the study reads them."""
+    public = settings.features.public
+    if public is not None:
+        chosen = placed(public, settings.data)
+        if chosen.database is not None:
+            yield unchecked("public side", "a database serves its records; copriv check asks it")
+            return
+        try:
+            memory = memory_finding(open_source(chosen, base=base).num_bytes, chosen)
+        except InputError as error:
+            yield fails("public side", str(error))
+            return
+        yield memory
+        if memory.state is State.FAILS:
+            return
+    yield found_by("public side", lambda: _features(settings, base))
+
+
+def _features(settings: StudySettings, base: Path) -> str:
+    side = prepare_public_side(settings, base=base)
+    records = "no" if side.records is None else f"{len(side.records):,}"
+    return f"{records} public records, a feature map of {side.feature_map.num_features} features"

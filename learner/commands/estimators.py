@@ -1,0 +1,344 @@
+"""Estimators in scikit-learn's manner over several owners: ``FederatedRegressor``, ``-Classifier``.
+
+``fit(X, y, owners=labels)`` trains over shards in memory, as a simulation: the noise is that of the
+study, no ledger is charged, nothing is protected (``charged_`` is False). With ``study=PATH``,
+``fit()`` runs that study: owners with files as ``copriv simulate``, owners with addresses as
+``copriv train``, which spends their budgets (``charged_`` is True).
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import joblib
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from common.arrays import Flags, Labels, Vector
+from common.errors import CoprivError
+from common.model import Model
+from learner.commands.in_memory import TARGET, dealt, train_in_memory
+from learner.commands.runs import Run, is_elsewhere, simulate, study_settings, train
+from learner.results.coefficients import coefficients
+
+__all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes", "estimator_of"]
+
+# More public records than this do not make a better map of a few columns.
+SPARE_PUBLIC_RECORDS = 2
+
+
+class _Federated(BaseEstimator):
+    """What both estimators do."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        public: tuple[Any, Any] | None = None,
+        public_share: float = 1 / 3,
+        settings: Mapping[str, Any] | None = None,
+        study: str | Path | None = None,
+        out: str | Path | None = None,
+        guard: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.public = public
+        self.public_share = public_share
+        self.settings = settings
+        self.study = study
+        self.out = out
+        self.guard = guard
+        self.random_state = random_state
+
+    def fit(self, X: Any = None, y: Any = None, *, owners: Any = None) -> Self:
+        """Train one model over the owners.
+
+        Args:
+          X: Raw records, an array or a data frame with texts, numbers, dates and gaps.
+          y: Their targets.
+          owners: Whose each record is; None for one owner. With ``study``, X, y and owners are
+            left out.
+
+        Raises:
+          ValueError: The records or settings cannot be used.
+        """
+        try:
+            return self._run_study() if self.study is not None else self._fit_here(X, y, owners)
+        except CoprivError as error:
+            raise ValueError(str(error)) from error
+
+    def _run_study(self) -> Self:
+        """Run the study of a file, with owners wherever it says."""
+        study = Path(str(self.study))
+        self.charged_ = is_elsewhere(study_settings(study))
+        run = (train if self.charged_ else simulate)(study, out=self.out)
+        self.run_: Run = run
+        self.way_ = run.summary.way or run.summary.algorithm
+        self._take(run.model, run.owners)
+        return self
+
+    def _fit_here(self, X: Any, y: Any, owners: Any) -> Self:
+        """Train over shards in memory."""
+        table, targets = self._checked(X, y)
+        labels, names = dealt(owners, len(table))
+        seed, kept = self._seed(), np.ones(len(table), dtype=bool)
+        if self.public is None:
+            kept = ~self._given_away(labels, targets, table.shape[1], seed)
+            public = table[~kept].assign(**{TARGET: targets[~kept]})
+        else:
+            public = self._table(self.public[0]).assign(**{TARGET: self._public_targets()})
+        self.public_records_ = len(public)
+        trained = train_in_memory(
+            table[kept].assign(**{TARGET: targets[kept]}),
+            public,
+            labels=labels[kept],
+            names=names,
+            settings=self._sections(),
+            guard=self.guard,
+            seed=seed,
+        )
+        self.charged_ = False
+        self.way_ = trained.way
+        self._take(trained.model, trained.owners, keep_columns=True)
+        return self
+
+    def _given_away(self, labels: Labels, targets: Any, num_columns: int, seed: int) -> Flags:
+        """Which records count as public where no public ones are given: as many of each owner."""
+        if not 0 < self.public_share < 1:
+            raise ValueError(f"public_share: got {self.public_share}, expected a share of 1")
+        n = len(labels)
+        count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(self.public_share * n))
+        owners = len(np.unique(labels))
+        if count + owners > n:
+            raise ValueError(
+                f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
+                "would be public records; give more, or public=(X, y)"
+            )
+        # Spread over owners and, within them, over targets.
+        order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
+        chosen = np.zeros(n, dtype=bool)
+        chosen[order[np.arange(count) * n // count]] = True
+        return chosen
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return secrets.randbits(32)
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _sections(self) -> dict[str, Any]:
+        """The study's sections: those that were given over the estimator's own."""
+        given = dict(self.settings or {})
+        own: dict[str, Any] = {
+            # Whoever fits has the records: ``score`` tells more than a noisy answer would.
+            "privacy": {"epsilon": self.epsilon, "validation": 0},
+            "model": {"loss": self._loss, "theta_max": 1.0},
+        }
+        for key, values in own.items():
+            given[key] = values | dict(given.get(key, {}))
+        if self._positive is not None:
+            given["features"] = dict(given.get("features", {})) | {"positive": self._positive}
+        return given
+
+    def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
+        """The attributes of a fitted estimator."""
+        self.model_ = model
+        self.owners_ = owners
+        self.epsilon_spent_ = dict(zip(owners["name"], owners["epsilon_spent"], strict=True))
+        if not keep_columns:
+            names = [rule.name for rule in model.feature_map.columns]
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+        found = {one.column: one for one in coefficients(model)}
+        columns = self._columns()
+        values = [found[name].value if name in found else 0.0 for name in columns]
+        noise = [found[name].noise_standard_error if name in found else 0.0 for name in columns]
+        self.intercept_ = coefficients(model)[-1].value
+        self.coef_ = np.array(values)
+        self.coef_noise_ = np.array(noise, dtype=np.float64)
+
+    def _columns(self) -> list[str]:
+        """The names of the input columns, in their order."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return [f"x{j}" for j in range(self.n_features_in_)]
+        return [str(name) for name in names]
+
+    def _checked(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
+        """Raw records and targets, checked as scikit-learn checks them."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        table = self._table(X, reset=True)
+        given = column_or_1d(y, warn=True)
+        assert_all_finite(given, input_name="y")
+        targets = self._targets(given)
+        if len(targets) != len(table):
+            raise ValueError(
+                f"inconsistent numbers of samples: {len(table)} in X, {len(targets)} in y"
+            )
+        return table, targets
+
+    def _table(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
+        """Raw records as a data frame with the names that the map knows."""
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if len(X) == 0:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return X.rename(columns=str).reset_index(drop=True)
+        values = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        table = pd.DataFrame(values, columns=self._columns())
+        return table.infer_objects() if values.dtype == object else table
+
+    def _margins(self, X: Any) -> Vector:
+        """The margins of raw records."""
+        check_is_fitted(self)
+        features = self.model_.feature_map.features_of(self._table(X), where="X")
+        return self.model_.margins(features)
+
+    def __sklearn_tags__(self) -> Any:
+        """Gaps and texts are welcome; the result has noise."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class FederatedRegressor(RegressorMixin, _Federated):
+    """A linear model of a number, trained over several owners under a privacy budget.
+
+    Args:
+      epsilon: Each owner's budget for the whole study.
+      public: Public records (X, y), which the feature map and all that is chosen come from.
+      public_share: Without ``public``: the share of the records that is given away as public. It
+        is not trained on, and nothing protects it.
+      settings: Sections of a study (docs/design.md), such as
+        ``{"algorithm": {"name": "moments"}, "model": {"loss": "huber", "delta": "auto"}}``.
+      study: A STUDY.toml to run in place of records in memory.
+      out: The run folder of that study.
+      guard: Whether to refuse to fit what is forecast to be no better than the model of the public
+        records. A ``study`` has its own setting.
+      random_state: Seed of clocks and noise; None for new ones.
+
+    Attributes:
+      coef_: Change of the prediction for one more unit of each raw column (of a category: of its
+        code), valid within the public bounds.
+      coef_noise_: Standard errors of these from the owners' noise; NaN where unknown.
+      intercept_: The prediction where all raw columns are 0.
+      epsilon_spent_: What each owner spent, by its name.
+      owners_: A data frame of the owners.
+      charged_: Whether real budgets were charged.
+      way_: How it was learnt, such as "newton": what ``algorithm.name = "auto"`` has chosen.
+      model_: The model with its feature map.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 1, 300)[:, None]
+    >>> model = FederatedRegressor(epsilon=1e6, random_state=1,
+    ...     settings={"algorithm": {"name": "moments"}}).fit(x, 3 * x[:, 0] + 1)
+    >>> model.predict([[0.5]]).round(1), model.charged_
+    (array([2.5]), False)
+    """
+
+    _loss = "squared"
+    _positive = None
+
+    def predict(self, X: Any) -> Vector:
+        """Predictions in the target's own units, shape (n,)."""
+        margins = self._margins(X)
+        return self.model_.outputs(margins)
+
+    def _targets(self, y: Any) -> Any:
+        if (
+            type_of_target(y) in {"unknown", "binary", "multiclass"}
+            and np.asarray(y).dtype == object
+        ):
+            return pd.Series(y, dtype=object).to_numpy()
+        return check_array(y, ensure_2d=False, dtype=np.float64)
+
+    def _public_targets(self) -> Any:
+        assert self.public is not None  # noqa: S101 (asked only where there are some)
+        return self._targets(column_or_1d(self.public[1]))
+
+
+class FederatedClassifier(ClassifierMixin, _Federated):
+    """A linear model of two classes, by logistic loss; arguments as of :class:`FederatedRegressor`.
+
+    Attributes:
+      classes_: The two classes; probabilities are of the second.
+    """
+
+    _loss = "logistic"
+    _positive = "1"
+
+    def predict(self, X: Any) -> Any:
+        """The class of each record, shape (n,)."""
+        is_second = self._margins(X) > 0
+        return self.classes_[is_second.astype(np.intp)]
+
+    def decision_function(self, X: Any) -> Vector:
+        """The margins, shape (n,)."""
+        return self._margins(X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of each class, shape (n, 2)."""
+        check_is_fitted(self)
+        if not self.model_.has_probabilities:
+            raise ValueError(f"{self.model_.loss.name} loss knows no probabilities; use predict")
+        of_second = self.model_.outputs(self._margins(X))
+        return np.stack([1.0 - of_second, of_second], axis=1)
+
+    def _targets(self, y: Any) -> Any:
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {classes}")
+        if len(classes) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}."
+            )
+        self.classes_ = classes
+        return (y == classes[1]).astype(np.int64)
+
+    def _public_targets(self) -> Any:
+        assert self.public is not None  # noqa: S101 (asked only where there are some)
+        return (column_or_1d(self.public[1]) == self.classes_[1]).astype(np.int64)
+
+    def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
+        super()._take(model, owners, keep_columns=keep_columns)
+        if not keep_columns:
+            self.classes_ = np.array([0, 1])
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def estimator_of(model: Model, owners: pd.DataFrame | None = None) -> _Federated:
+    """A fitted estimator of a model: of classes, 1 is the map's positive value."""
+    none = pd.DataFrame({"name": [], "records": [], "epsilon": [], "epsilon_spent": []})
+    made = FederatedClassifier() if model.has_classes else FederatedRegressor()
+    made.charged_ = False
+    made._take(model, none if owners is None else owners)
+    return made
+
+
+def estimator_bytes(model: Model) -> bytes:
+    """A fitted estimator as the bytes of a joblib file."""
+    with io.BytesIO() as made:
+        joblib.dump(estimator_of(model), made)
+        return made.getvalue()

@@ -1,0 +1,185 @@
+"""A study of shards in memory: owners in this process, for experiments on records that are here.
+
+The algorithm, the noise's scale and the budgets are those of any study. Nothing is protected and no
+ledger is charged: whoever runs this has the records.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from common.arrays import Labels
+from common.config import check_settings
+from common.errors import InputError
+from common.features import FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.model import Model
+from common.names import check_name
+from common.tables import TableSource
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.planning.ways import way_of
+from learner.results.made_model import model_of
+from learner.training.journal import Journal
+from learner.training.memory_owner import MemoryOwner
+from learner.training.study import Outcome, train
+
+__all__ = ["Trained", "train_in_memory"]
+
+TARGET = "copriv target"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trained:
+    """A model of shards in memory, and what its owners would have spent.
+
+    Args:
+      model: The model.
+      owners: One row for each owner: name, records, epsilon, responses, noise_scale.
+      way: How it was learnt.
+    """
+
+    model: Model
+    owners: pd.DataFrame
+    way: str
+
+
+def train_in_memory(
+    records: pd.DataFrame,
+    public: pd.DataFrame,
+    *,
+    labels: Labels,
+    names: Sequence[str],
+    settings: Mapping[str, Any],
+    guard: bool,
+    seed: int,
+) -> Trained:
+    """Train over owners in this process.
+
+    Args:
+      records: All owners' raw records, with a column ``TARGET``.
+      public: The public records, with the same columns.
+      labels: Whose each record is, shape (n,).
+      names: The owners' names.
+      settings: The study's sections, as STUDY.toml has them; owners and target are filled in.
+      guard: Whether to stop where the study is forecast to be no better than what is free.
+      seed: Seed of the clocks and, per owner, of the noise.
+
+    Raises:
+      InputError: The settings or the records cannot be used, or the guard stops it.
+    """
+    known_as = _valid(names)
+    study = _study(settings, known_as, guard=guard, seed=seed)
+    feature_map = fit_feature_map(public, study.features, source="public")
+    side = PublicSide(
+        feature_map=feature_map, records=feature_map.apply(public, where="the public records")
+    )
+    owners = [
+        MemoryOwner(
+            name, feature_map.apply(records[labels == i], where=name), seed=(seed + i) % 2**63
+        )
+        for i, name in enumerate(known_as)
+    ]
+    with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
+        journal = Journal(Path(folder) / "journal.sqlite")
+        try:
+            outcome = train(study, side, owners, journal=journal)
+        finally:
+            journal.close()
+    settled = outcome.plan.settings
+    return Trained(
+        model=model_of(outcome, side),
+        owners=_owners(outcome, names),
+        way=way_of(settled),
+    )
+
+
+def _valid(names: Sequence[str]) -> Sequence[str]:
+    """The names that a study knows its owners by: their own, unless one is no name.
+
+    >>> _valid(["north", "south"]), _valid(["Mount Sinai Hospital", "south"])
+    (['north', 'south'], ['owner-1', 'owner-2'])
+    """
+    try:
+        return [check_name(name) for name in names]
+    except ValueError:
+        return [f"owner-{i}" for i in range(1, len(names) + 1)]
+
+
+def _study(
+    settings: Mapping[str, Any], names: Sequence[str], *, guard: bool, seed: int
+) -> StudySettings:
+    """The settings of the study."""
+    given = {key: dict(value) for key, value in settings.items() if isinstance(value, Mapping)}
+    fixed = {"owners", "data", "network", "tls", "learner", "seed", "name", "guard"}
+    taken = fixed & set(settings)
+    if taken or len(given) != len(settings):
+        wrong = min(taken or set(settings) - set(given))
+        raise InputError(
+            f"settings: {wrong!r} cannot be set here; expected sections of STUDY.toml such as "
+            "model, algorithm, privacy and features"
+        )
+    features = {"public": TableSource(), "target": TARGET} | given.pop("features", {})
+    return check_settings(
+        StudySettings,
+        given
+        | {
+            "name": "memory",
+            "seed": seed,
+            "guard": guard,
+            "features": FeatureSettings.model_validate(features),
+            "owners": [{"name": name} for name in names],
+        },
+        where="settings",
+    )
+
+
+def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
+    """What each owner promised and spent, on the training and on telling how good the model is."""
+    validated = outcome.validated
+    answers = validated.answers if validated else (None,) * len(names)
+    rows = [
+        {
+            "name": name,
+            "records": enrollment.num_records,
+            "epsilon": float(enrollment.epsilon + (answer.epsilon if answer else 0)),
+            "responses": given,
+            "epsilon_spent": float(
+                enrollment.epsilon * Fraction(given, max(enrollment.responses, 1))
+                + (answer.epsilon_spent if answer else 0)
+            ),
+            "noise_scale": enrollment.noise_scale,
+        }
+        for name, enrollment, given, answer in zip(
+            names, outcome.enrollments, outcome.responses, answers, strict=True
+        )
+    ]
+    return pd.DataFrame(rows)
+
+
+def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
+    """Whose each record is, and the owners' names, from one label for each record.
+
+    Raises:
+      ValueError: There is not one label for each record, or one is missing.
+
+    >>> dealt(["b", "a", "b"], 3)
+    (array([1, 0, 1]), ['a', 'b'])
+    """
+    if owners is None:
+        return np.zeros(num_records, dtype=np.intp), ["owner"]
+    column = pd.Series(np.asarray(owners).ravel())
+    if len(column) != num_records:
+        raise ValueError(f"owners: got {len(column)} labels for {num_records} records")
+    if column.isna().any():
+        raise ValueError("owners: a record has no owner; give each record a label")
+    codes, distinct = pd.factorize(column, sort=True)
+    return codes.astype(np.intp), [str(name) for name in distinct]

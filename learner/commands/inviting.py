@@ -1,0 +1,175 @@
+"""``copriv invite`` and ``copriv admit``: the sites of a study get their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from common.certificates import holder
+from common.errors import InputError
+from common.files import write_whole
+from common.joining import Invitation, fingerprint, read_request, write_invitation
+from common.tls import Identity, host_and_port, load_identity
+from learner.network.admission import Guest, admit, read_guests, write_guests
+from learner.network.certificates import Party, make_certificates
+from learner.planning.public_side import prepare_public_side
+from learner.planning.sections import OwnerEntry
+from learner.planning.settings import StudySettings
+
+__all__ = ["admit_requests", "invite_owners"]
+
+DAYS, CA_DAYS = 365, 3650
+
+
+def invite_owners(
+    settings: StudySettings,
+    *,
+    base: Path,
+    certs: Path,
+    out: Path,
+    learner: str,
+    reached_at: str | None,
+    console: Console,
+) -> None:
+    """Write one invitation for each owner, and the study's CA and the learner's files if missing.
+
+    Args:
+      settings: The study.
+      base: The folder of its file.
+      certs: The folder of CA and learner.
+      out: Where the invitations go.
+      learner: The learner's name.
+      reached_at: HOST:PORT under which owners reach the learner, where they come to it.
+      console: Where to print.
+
+    Raises:
+      InputError: An address or ``[tls]`` is missing, or a file cannot be written.
+    """
+    addresses = _addresses(settings, reached_at)
+    feature_map = prepare_public_side(settings, base=base).feature_map
+    identity = _identity(settings, base, certs, learner, reached_at)
+    guests = {}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for entry in settings.owners:
+            if entry.name not in addresses:
+                continue
+            address = addresses[entry.name]
+            invitation = _invitation(settings, entry, address, identity)
+            text, digest = write_invitation(invitation, feature_map)
+            path = out / f"{entry.name}.invitation"
+            write_whole(path, text)
+            hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
+            guests[entry.name] = Guest(hosts=hosts, invitation=digest)
+            console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
+        write_guests(certs, settings.name, guests)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: cannot be written ({error.strerror}); give another --out"
+        ) from None
+    console.print(
+        "Send each owner its file; nothing in it is secret. When its request comes back: "
+        "copriv admit REQUEST",
+        highlight=False,
+    )
+
+
+def _addresses(settings: StudySettings, reached_at: str | None) -> dict[str, str]:
+    """The port of each owner's line; the learner's own records need none."""
+    comes = settings.algorithm.initiative == "owner"
+    if comes and reached_at is None:
+        raise InputError(
+            "invite: the owners come to the learner; give --address HOST:PORT, where they reach it"
+        )
+    found = {}
+    for entry in settings.owners:
+        address = reached_at if comes else entry.address
+        if entry.name == settings.learner.own:
+            continue
+        if address is None:
+            raise InputError(
+                f"owners: {entry.name} has no address; give address = HOST:PORT, where it will "
+                "be reached"
+            )
+        found[entry.name] = address
+    return found
+
+
+def _identity(
+    settings: StudySettings, base: Path, certs: Path, learner: str, reached_at: str | None
+) -> Identity:
+    """The learner's certificate, which is made with the CA where they are missing."""
+    if settings.tls is None:
+        folder = certs / learner
+        raise InputError(
+            f'invite: [tls] is missing in the study; add ca = "{folder}/ca.pem", certificate = '
+            f'"{folder}/certificate.pem" and key = "{folder}/key.pem", which are made here'
+        )
+    comes = settings.algorithm.initiative == "owner"
+    hosts = (host_and_port(reached_at)[0],) if comes and reached_at else ()
+    make_certificates(
+        certs,
+        [Party(name=learner, role="learner", hosts=hosts)],
+        study=settings.name,
+        days=DAYS,
+        ca_days=CA_DAYS,
+        renew=False,
+    )
+    return load_identity(settings.tls, base=base, side="server" if comes else "client")
+
+
+def _invitation(
+    settings: StudySettings, entry: OwnerEntry, address: str, identity: Identity
+) -> Invitation:
+    """What one owner is asked."""
+    epsilon = settings.privacy.epsilon if entry.epsilon is None else entry.epsilon
+    return Invitation(
+        study=settings.name,
+        owner=entry.name,
+        learner=holder(identity.certificate).name,
+        way="attach" if settings.algorithm.initiative == "owner" else "serve",
+        address=address,
+        ca=identity.ca.decode("ascii"),
+        loss=settings.model.loss,
+        theta_max=settings.model.theta_max,
+        epsilon=epsilon,
+        kappa=settings.privacy.kappa,
+    )
+
+
+def admit_requests(
+    paths: Sequence[Path],
+    *,
+    certs: Path,
+    days: int,
+    agree: Callable[[str], bool],
+    console: Console,
+) -> None:
+    """Sign the requests of owners that were invited; each certificate goes beside its request.
+
+    Args:
+      paths: The requests.
+      certs: The folder of the study's certificates.
+      days: How long a certificate is valid.
+      agree: Whether the owner reads the same fingerprint; asked with a question.
+      console: Where to print.
+
+    Raises:
+      InputError: A request is none, or of nobody who was invited; the ones before it are signed.
+    """
+    guests = read_guests(certs)
+    for path in paths:
+        request = read_request(path)
+        key, certificate = admit(guests, request, where=str(path), certs=certs, days=days)
+        said = fingerprint(request.invitation, key)
+        console.print(f"{request.owner}: fingerprint {said}", highlight=False)
+        if not agree(f"Does {request.owner} read the same to you?"):
+            raise InputError(f"{path}: not admitted: the fingerprints must be the same")
+        target = path.with_name(f"{request.owner}.certificate.pem")
+        try:
+            write_whole(target, certificate, mode=0o644)
+        except OSError as error:
+            raise InputError(f"{target}: cannot be written ({error.strerror})") from None
+        console.print(f"{target}: send it back to {request.owner}", highlight=False)

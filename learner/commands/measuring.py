@@ -1,0 +1,79 @@
+"""What a simulation's run is compared with: the best model of the union of the records.
+
+It never takes longer than the training: relative fitness along the way is told from moments where
+the loss allows, and else from a sample around the optimum; the run without noise is left out where
+it would be long, unless it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from common.arrays import Vector
+from common.terms import Records
+from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.planning.validation import public_theta
+from learner.results.run_folder import Trace
+from learner.results.summary import Evaluated
+from learner.simulated.evaluation import Evaluation
+from learner.training.study import Outcome, noiseless_model
+
+__all__ = ["Evaluate", "evaluate_with"]
+
+Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
+"""The trace and the outcome of a run -> what they come to, and psi after each communication."""
+
+# Records that the run without noise looks at where nobody has asked for it: less than a second.
+NOISELESS_RECORDS = 20_000_000
+
+
+def evaluate_with(
+    settings: StudySettings,
+    public: PublicSide,
+    shards: Sequence[Records],
+    *,
+    noiseless: bool = False,
+) -> Evaluate:
+    """What a simulation compares a run with.
+
+    Args:
+      settings: The study.
+      public: The feature map and the public records.
+      shards: All owners' records.
+      noiseless: Whether the run without noise is made however long it takes.
+    """
+
+    def evaluate(trace: Trace, outcome: Outcome) -> tuple[Evaluated, Vector]:
+        evaluation = Evaluation(shards=shards, problem=problem_of(settings, outcome.plan.loss))
+        psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
+        silent = None
+        if noiseless or _is_cheap(outcome.plan, shards):
+            theta = noiseless_model(
+                settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
+            )
+            silent = float(evaluation.relative_fitness(theta[None, :])[0])
+        free = public_theta(outcome.plan, public)
+        evaluated = Evaluated(
+            relative_fitness_public=None
+            if free is None
+            else float(evaluation.relative_fitness(free[None, :])[0]),
+            fitness=evaluation.fitness(outcome.theta),
+            fitness_optimal=evaluation.fitness_optimal,
+            relative_fitness=float(evaluation.relative_fitness(outcome.theta[None, :])[0]),
+            relative_fitness_noiseless=silent,
+            relative_fitness_alone=tuple(evaluation.relative_fitness_alone.tolist()),
+            models_alone=evaluation.models_alone,
+        )
+        return evaluated, psi
+
+    return evaluate
+
+
+def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
+    """Whether the run without noise takes a second at most, as far as the records go."""
+    from_moments = plan.loss.is_quadratic and plan.decision.clip is None
+    asked = sum(m * len(own) for m, own in zip(plan.responses, shards, strict=True))
+    return from_moments or asked <= NOISELESS_RECORDS

@@ -1,0 +1,116 @@
+"""The commands about finished runs: ``copriv predict``, ``evaluate``, ``export``, ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from common.command import console
+
+__all__ = ["evaluate", "export", "predict", "report"]
+
+FORMS = ("onnx", "sklearn", "json", "sql")
+
+run_argument = click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="TABLE",
+    help="A raw table, CSV or Parquet, with the columns that the model was trained on.",
+)
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="The file to write.",
+)
+
+
+@click.command()
+@run_argument
+@data_option
+@out_option
+def predict(run: Path, data: Path, out: Path) -> None:
+    """Write TABLE with a column prediction, by the model of RUN (a run folder or a model file).
+
+    Predictions are in the target's own units; of classes the column is 1 where the target is
+    expected to be the positive value, beside a column probability or score. The name of the
+    file says whether it is CSV or Parquet.
+
+    Example: copriv predict runs/spring --data stays.csv --out predicted.csv
+    """
+    from learner.commands.use import predict_table  # noqa: PLC0415 (keeps --help quick)
+
+    click.echo(f"{out}: {predict_table(run, data, out):,} records")
+
+
+@click.command()
+@run_argument
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+def evaluate(run: Path, data: Path, *, as_json: bool) -> None:
+    """Say how good the model of RUN is on TABLE, which has the target, in the target's own units.
+
+    Beside it stands the model of the public records alone, which needs nobody's answer, and what
+    clamping to the public bounds costs by itself. Intervals are of 95 %, by bootstrap.
+
+    Example: copriv evaluate runs/spring --data stays.csv
+    """
+    from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.use import evaluate_model  # noqa: PLC0415 (as above)
+
+    show_judged(evaluate_model(run, data), console(width=120), as_json=as_json)
+
+
+@click.command()
+@run_argument
+@click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form to write.")
+@out_option
+def export(run: Path, form: str, out: Path) -> None:
+    """Write the model of RUN with its whole pipeline, from raw columns to predictions.
+
+    onnx: a graph that runs without copriv. sklearn: a fitted estimator (joblib; loading such a
+    file runs what is in it, so load your own only). json: the steps and numbers, with rows to
+    check a program by. sql: one query that adds the prediction to a table.
+
+    Example: copriv export runs/spring --to onnx --out spring.onnx
+    """
+    from learner.commands.use import export_model  # noqa: PLC0415 (as above)
+
+    export_model(run, form, out)
+    click.echo(f"{form}: {out}")
+
+
+@click.command()
+@click.argument(
+    "runs",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("comparison.html"),
+    show_default=True,
+    metavar="FILE",
+    help="The page that compares several runs.",
+)
+def report(runs: tuple[Path, ...], out: Path) -> None:
+    """Print the table of a finished run, and write its report.html again; or compare several.
+
+    Example: copriv report runs/spring runs/autumn
+    """
+    from learner.commands.study import compare_runs, report_run  # noqa: PLC0415 (keeps --help quick)
+
+    wide = console(width=120)
+    page = (
+        report_run(runs[0], console=wide)
+        if len(runs) == 1
+        else compare_runs(runs, out=out, console=wide)
+    )
+    click.echo(f"report: {page}")

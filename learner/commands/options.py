@@ -1,0 +1,134 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.config import load_settings
+
+if TYPE_CHECKING:
+    from learner.planning.settings import StudySettings
+
+__all__ = [
+    "cluster_option",
+    "data_option",
+    "jobs_option",
+    "load_study",
+    "overrides_option",
+    "simulation_options",
+    "study_argument",
+    "study_options",
+    "table_options",
+    "yes_option",
+]
+
+study_argument = click.argument(
+    "study", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one setting, such as privacy.epsilon=1; may be repeated.",
+)
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The table to use instead of data.path.",
+)
+
+
+def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command about a study with a run folder has."""
+    out = click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="The run folder; the default is runs/NAME-DATE-TIME.",
+    )
+    for option in (overrides_option, data_option, out):
+        command = option(command)
+    return command
+
+
+def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a simulation alone."""
+    for option in (
+        click.option(
+            "--insecure-noise-seed",
+            type=int,
+            metavar="SEED",
+            help="INSECURE: repeatable noise that protects nobody; only for experiments on public "
+            "records.",
+        ),
+        click.option(
+            "--allow-private-bounds",
+            is_flag=True,
+            help="Let owners serve a feature map fitted on their records, where those are public "
+            "anyway.",
+        ),
+        click.option(
+            "--in-memory",
+            is_flag=True,
+            help="INSECURE: owners as parts of this process, for thousands of them: no sockets, no "
+            "ledgers, seeded noise.",
+        ),
+        click.option(
+            "--noiseless",
+            is_flag=True,
+            help="Make the same run without noise too, where it is long enough to be left out.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+yes_option = click.option(
+    "--yes",
+    is_flag=True,
+    help="Go on even if the study is forecast to be no better than what is free (guard = false).",
+)
+
+
+jobs_option = click.option(
+    "--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores."
+)
+
+
+cluster_option = click.option(
+    "--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead."
+)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The public tables that the papers' figures need."""
+    for name, what in (
+        ("cards", "creditcard.csv of ULB and Worldline."),
+        ("facilities", "New York's hospital stays (SPARCS) with the column Facility Name."),
+        ("loans", "Lending Club's table of accepted loans."),
+    ):
+        path = click.Path(path_type=Path)
+        command = click.option(f"--{name}", type=path, metavar="FILE", help=what)(command)
+    return command
+
+
+def load_study(
+    study: Path, overrides: tuple[str, ...], data: Path | None, *, yes: bool = False
+) -> StudySettings:
+    """The study of a file, with what was typed in place of its settings."""
+    from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
+
+    values: dict[str, Any] = {} if data is None else {"data.path": data.resolve()}
+    if yes:
+        values["guard"] = False
+    return load_settings(StudySettings, study, overrides=overrides, values=values)

@@ -1,0 +1,325 @@
+"""Studies and runs from Python: what the command line types, as functions, and a finished run."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from rich.console import Console
+
+from common.config import load_settings
+from common.errors import InputError
+from common.judging import Judged, judge, sample_of
+from common.model import Model, read_model
+from learner.planning.settings import StudySettings
+from learner.results.coefficients import coefficients
+from learner.results.summary import Summary, read_summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Run", "forecast", "is_elsewhere", "simulate", "study_settings", "sweep", "train"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A finished run: its folder, what it says of itself, and its model.
+
+    >>> Run.load("nowhere")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    common.errors.InputError: nowhere: holds no summary.json that can be read; ...
+    """
+
+    folder: Path
+    summary: Summary
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """The run of a folder.
+
+        Raises:
+          InputError: It holds no finished run, or a damaged one.
+        """
+        return cls(folder=Path(folder), summary=read_summary(Path(folder)))
+
+    @cached_property
+    def model(self) -> Model:
+        """The model with its feature map."""
+        return read_model(self.folder)
+
+    @cached_property
+    def owners(self) -> pd.DataFrame:
+        """One row for each owner: records, epsilon, what it spent, and what a simulation knows."""
+        rows = [owner.model_dump(exclude_none=True) for owner in self.summary.owners]
+        table = pd.DataFrame(rows)
+        for column in ("epsilon", "epsilon_spent"):
+            table[column] = [_as_float(text) for text in table[column]]
+        return table
+
+    @cached_property
+    def trace(self) -> pd.DataFrame:
+        """One row for each response: k, time, owner, sequence, wall seconds, model.
+
+        Raises:
+          InputError: The folder holds no trace that can be read.
+        """
+        path = self.folder / "trace.parquet"
+        try:
+            return pd.read_parquet(path)
+        except Exception as error:  # Libraries have many names for a file that is no table.
+            raise InputError(
+                f"{path}: cannot be read as a trace ({type(error).__name__})"
+            ) from None
+
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """The model in raw units: column, kind, value, noise_standard_error; the intercept last."""
+        return pd.DataFrame([asdict(one) for one in coefficients(self.model)])
+
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+        """What the model predicts for raw records, with the index of the table.
+
+        Raises:
+          InputError: A column is missing.
+        """
+        return pd.DataFrame(self.model.predictions(table, where="table"), index=table.index)
+
+    def evaluate(self, table: pd.DataFrame) -> Judged:
+        """How good the model is on raw records with a target, beside the public records' model.
+
+        Raises:
+          InputError: A column is missing, or no record has a readable target.
+        """
+        sample = sample_of(self.model, table, where="table")
+        features = sample.records.features
+        margins = {"common": self.model.margins(features)}
+        if self.model.public_theta is not None:
+            margins["public"] = self.model.margins(features, self.model.public_theta)
+        return judge(sample, margins)
+
+    def plot(self) -> Figure:
+        """Relative fitness against communications; of a trained run, who spoke when.
+
+        Raises:
+          ModuleNotFoundError: matplotlib is not installed; it comes with ``copriv[lab]``.
+        """
+        from learner.results.plots import run_figure  # noqa: PLC0415 (an extra)
+
+        return run_figure(self.trace, self.summary)
+
+
+def _as_float(text: str) -> float:
+    """An exact rational as a number, infinite for the learner's own shard."""
+    above, _, below = text.partition("/")
+    return float(above) / float(below or 1)
+
+
+def study_settings(
+    study: str | Path,
+    *,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+) -> StudySettings:
+    """The settings of a study's file.
+
+    Args:
+      study: STUDY.toml.
+      overrides: Changes: a mapping of dotted keys, or texts KEY=VALUE as they are typed.
+      data: The table to use instead of data.path.
+
+    Raises:
+      InputError: The file, a key or a value is wrong.
+    """
+    values: dict[str, object] = {} if data is None else {"data.path": Path(data).resolve()}
+    typed: Sequence[str] = ()
+    if isinstance(overrides, Mapping):
+        values |= overrides
+    else:
+        typed = tuple(overrides)
+    return load_settings(StudySettings, Path(study), overrides=typed, values=values)
+
+
+def is_elsewhere(settings: StudySettings) -> bool:
+    """Whether the owners serve elsewhere, so that training spends what they hold."""
+    return any(owner.address is not None for owner in settings.owners)
+
+
+def simulate(
+    study: str | Path,
+    *,
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    insecure_noise_seed: int | None = None,
+    console: Console | None = None,
+) -> Run:
+    """What ``copriv simulate STUDY.toml`` does: owners as processes here, and the finished run.
+
+    Args:
+      study: STUDY.toml.
+      out: The run folder; None for runs/NAME-DATE-TIME.
+      overrides: Changes of settings, such as ``{"privacy.epsilon": 1}``.
+      data: The table to use instead of data.path.
+      insecure_noise_seed: Repeatable noise that protects nobody.
+      console: Where to print; None for nowhere.
+
+    Raises:
+      CoprivError: Bad input, the study's guard stops it, or an owner does not start.
+    """
+    from learner.commands.study import run_simulation  # noqa: PLC0415 (import learner stays quick)
+    from learner.network.warm_parent import warm_parent  # noqa: PLC0415
+
+    with warm_parent() as parent:
+        folder = run_simulation(
+            study_settings(study, overrides=overrides, data=data),
+            base=Path(study).parent,
+            out=None if out is None else Path(out),
+            parent=parent,
+            insecure_noise_seed=insecure_noise_seed,
+            allow_private_bounds=False,
+            console=console or _nowhere(),
+        )
+    return Run.load(folder)
+
+
+def train(
+    study: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    insecure: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """What ``copriv train STUDY.toml`` does: owners that serve elsewhere, whose budgets it spends.
+
+    Args:
+      study: STUDY.toml; None continues ``resume``.
+      out: The run folder; None for runs/NAME-DATE-TIME.
+      resume: The folder of a run to continue.
+      overrides: As for :func:`simulate`.
+      data: As for :func:`simulate`.
+      insecure: Plain text to owners on other machines.
+      console: Where to print; None for nowhere.
+
+    Raises:
+      CoprivError: Bad input, the study's guard stops it, or an owner refuses or is not reached.
+    """
+    from learner.commands.study import run_training  # noqa: PLC0415 (import learner stays quick)
+
+    settings = None if study is None else study_settings(study, overrides=overrides, data=data)
+    if settings is None and resume is None:
+        raise InputError("train: give a study, or resume = the folder of a run")
+    folder = run_training(
+        settings,
+        base=Path() if study is None else Path(study).parent,
+        out=None if out is None else Path(out),
+        resume=None if resume is None else Path(resume),
+        insecure=insecure,
+        console=console or _nowhere(),
+    )
+    return Run.load(folder)
+
+
+def forecast(
+    study: str | Path,
+    *,
+    public: str | Path | None = None,
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    compare: Sequence[str] = (),
+    quick: bool = True,
+    jobs: int = -1,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """What ``copriv forecast STUDY.toml`` says, from public records alone: what forecast.json has.
+
+    Args:
+      study: STUDY.toml.
+      public: A table of public records instead of features.public.
+      out: The forecast's folder; None for runs/NAME-forecast-DATE-TIME.
+      overrides: As for :func:`simulate`.
+      data: As for :func:`simulate`.
+      compare: Names of other algorithms.
+      quick: Only the verdict, without curves.
+      jobs: Processes; -1 for one on each core.
+      console: Where to print; None for nowhere.
+
+    Raises:
+      InputError: The settings or the public records do not allow a forecast.
+    """
+    from learner.commands.forecast import run_forecast  # noqa: PLC0415 (as above)
+
+    folder = run_forecast(
+        study_settings(study, overrides=overrides, data=data),
+        base=Path(study).parent,
+        public=None if public is None else Path(public),
+        out=None if out is None else Path(out),
+        compare=compare,
+        curves=not quick,
+        jobs=jobs,
+        cluster=None,
+        console=console or _nowhere(),
+    )
+    told: dict[str, Any] = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
+    return told
+
+
+def sweep(
+    study: str | Path,
+    grid: Mapping[str, Sequence[object]],
+    *,
+    seeds: int = 20,
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    data: str | Path | None = None,
+    jobs: int = -1,
+    cluster: str | None = None,
+    console: Console | None = None,
+) -> pd.DataFrame:
+    """What ``copriv sweep STUDY.toml`` computes: one row for each point of a grid and seed.
+
+    Args:
+      study: STUDY.toml.
+      grid: Values of settings by dotted keys, such as ``{"privacy.epsilon": [1, 10]}``; the key
+        ``owners`` is a number, so many of the study's owners take part.
+      seeds: Runs at each point, at the seeds 1, 2, 3, ...
+      out: The folder; None for runs/NAME-sweep-DATE-TIME.
+      overrides: As for :func:`simulate`.
+      data: As for :func:`simulate`.
+      jobs: Processes; -1 for one on each core.
+      cluster: Address of a Dask scheduler that computes instead.
+      console: Where to print; None for nowhere.
+
+    Raises:
+      InputError: The settings, the grid or the records cannot be used.
+    """
+    from learner.commands.sweep import run_study_sweep  # noqa: PLC0415 (as above)
+
+    values: dict[str, object] = {} if data is None else {"data.path": Path(data).resolve()}
+    if isinstance(overrides, Mapping):
+        values |= overrides
+    folder = run_study_sweep(
+        Path(study),
+        grid=grid,
+        seeds=seeds,
+        overrides=() if isinstance(overrides, Mapping) else tuple(overrides),
+        values=values,
+        out=None if out is None else Path(out),
+        jobs=jobs,
+        cluster=cluster,
+        console=console or _nowhere(),
+    )
+    return pd.read_parquet(folder / "sweep.parquet")
+
+
+def _nowhere() -> Console:
+    return Console(file=io.StringIO(), quiet=True)

@@ -1,0 +1,179 @@
+"""The command ``copriv init``: its options, and its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.command import console
+from common.errors import InputError
+from common.names import check_name
+
+if TYPE_CHECKING:
+    from learner.commands.init import Choices, Session
+
+__all__ = ["init"]
+
+EPSILON = "1"
+NAMED = 40
+
+
+def choices(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that answer a question each."""
+    for option in (
+        click.option("--target", metavar="COLUMN", help="The column to predict."),
+        click.option(
+            "--positive",
+            multiple=True,
+            metavar="VALUE",
+            help="A value of class +1, where the target is no number; may be repeated.",
+        ),
+        click.option(
+            "--owners",
+            metavar="COLUMN|N",
+            help="The column that says whose a record is, or N equal parts.",
+        ),
+        click.option(
+            "--public",
+            metavar="ROWS",
+            help="How many rows are public, or a range; the default is a tenth, 5,000 at most.",
+        ),
+        click.option("--epsilon", metavar="NUMBER", help="Each owner's privacy budget; 1."),
+        click.option("--drop", multiple=True, metavar="COLUMN", help="No input; may be repeated."),
+        click.option("--most", type=click.IntRange(1, 1000), default=12, show_default=True),
+        click.option(
+            "--split/--no-split",
+            default=None,
+            help="Write each owner's records, and public ones dealt evenly, into files.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def reading(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How the table is read."""
+    for option in (
+        click.option("--query", metavar="SELECT", help="What to read of a database."),
+        click.option("--separator", metavar="CHARACTER", help="Of a CSV file; else found."),
+        click.option("--decimal", type=click.Choice([".", ","]), help="Of a CSV file's numbers."),
+        click.option("--encoding", metavar="NAME", help="Of a CSV file; else found."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("table", metavar="TABLE")
+@choices
+@reading
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="The new study's folder; the default is the table's name.",
+)
+@click.option("--yes", is_flag=True, help="Ask nothing: what is not typed is chosen.")
+def init(
+    *,
+    table: str,
+    query: str | None,
+    separator: str | None,
+    decimal: str | None,
+    encoding: str | None,
+    out: Path | None,
+    yes: bool,
+    **typed: Any,
+) -> None:
+    """Make a study of TABLE that runs: a CSV or Parquet file, a folder of them, a database.
+
+    Looks at the columns, asks what it is not told, and writes study.toml with a comment on
+    every key. It warns of identifiers, of columns that tell the target, of heavy tails, missing
+    targets and dates. TABLE is a path, or env:NAME of a PostgreSQL address with --query.
+
+    Example: copriv init stays.csv --target los --owners Hospital.County --yes
+    """
+    from learner.commands.init import Choices, open_session  # noqa: PLC0415 (keeps --help quick)
+
+    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
+    told = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
+    session = open_session(place | {key: value for key, value in told.items() if value})
+    folder = out or Path(_name(table))
+    click.echo(f"{table}: {session.look.num_records:,} records, {_columns(session)}")
+    chosen = _asked(session, Choices(**typed), yes=yes)
+    path = session.write(chosen, folder, name=_name(folder.name), console=console(width=120))
+    click.echo(f"next: copriv simulate {path}")
+
+
+def _name(text: str) -> str:
+    """A study's name from a path."""
+    stem = Path(text).name.split(".")[0].removeprefix("env:").removeprefix("file:")
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
+    try:
+        return check_name(plain.strip("-")[:60] or "study")
+    except ValueError:
+        return "study"
+
+
+def _columns(session: Session) -> str:
+    names = [f"{c.name} ({c.kind})" for c in session.look.columns.values()]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"columns {', '.join(names[:NAMED])}{more}"
+
+
+def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
+    """The choices with what was open asked, or chosen.
+
+    Raises:
+      InputError: Something that cannot be chosen is open, and nothing may be asked.
+    """
+    choices = _asked_target(session, choices, yes=yes)
+    if choices.owners is None:
+        likely = [name for name in session.likely_owners if name != choices.target]
+        owners = likely[0] if likely else "3"
+        if not yes:
+            click.echo(f"Columns that may say whose a record is: {', '.join(likely) or 'none'}")
+            owners = click.prompt("Whose is a record (a column, or a number)", default=owners)
+        choices = replace(choices, owners=owners)
+    if choices.public is None and not yes:
+        number = session.public_rows(None).strip("-:")
+        choices = replace(choices, public=click.prompt("How many rows are public", default=number))
+    if choices.epsilon is None:
+        epsilon = EPSILON
+        if not yes:
+            click.echo("epsilon: nobody's odds of being recognised grow by more than e^epsilon")
+            epsilon = click.prompt("Each owner's epsilon", default=EPSILON)
+        choices = replace(choices, epsilon=epsilon)
+    if choices.split is None:
+        split = session.needs_files(choices)
+        if not yes:
+            split = click.confirm("Write each owner's records into a file of its own", split)
+        choices = replace(choices, split=split)
+    return choices
+
+
+def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
+    """The choices with a target and, where it is of words, the values of class +1.
+
+    Raises:
+      InputError: There is no target, and nothing may be asked.
+    """
+    if choices.target is None:
+        if yes:
+            raise InputError(
+                f"init: the target cannot be chosen for you; give --target COLUMN, one of "
+                f"{', '.join(list(session.look.columns)[:NAMED])}"
+            )
+        choices = replace(choices, target=click.prompt("Which column is to be predicted"))
+    if yes or choices.positive:
+        return choices
+    classes = session.classes_to_choose_from(choices.target or "")
+    if classes:
+        click.echo(f"{choices.target} is {', '.join(classes[:NAMED])}")
+        typed = click.prompt("Which of them are class +1 (with | between several)")
+        choices = replace(choices, positive=tuple(value.strip() for value in typed.split("|")))
+    return choices

@@ -1,0 +1,318 @@
+"""``copriv sweep``: a study over a grid of settings and many seeds, on records that are here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from common.arrays import Matrix, Vector
+from common.errors import InputError
+from learner.commands.study import read_shards
+from learner.planning.decision import Decision
+from learner.planning.grid import Grid, Point, points_of
+from learner.planning.public_side import PublicSide, prepare_public_side
+from learner.planning.roles import own_index
+from learner.results.progress import progress
+from learner.results.run_folder import create_run_folder, write_json, write_settings
+from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
+from learner.simulated.evaluation import union
+from learner.simulated.sweeps import Failure, Sweep, run_sweep
+from learner.training.points import (
+    Deciding,
+    Repeating,
+    blocks_of,
+    decide_point,
+    fingerprint,
+    records_digest,
+    repeat_point,
+)
+
+__all__ = ["run_study_sweep"]
+
+MOST_TOLD = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ground:
+    """What is the same for points that read the same tables in the same way.
+
+    Args:
+      public: What is public.
+      counts: The n_i of all owners.
+      features: Their records, one owner after the other, shape (n, p).
+      targets: Their targets, shape (n,).
+    """
+
+    public: PublicSide
+    counts: tuple[int, ...]
+    features: Matrix
+    targets: Vector
+
+    def digest(self, owners: int) -> str:
+        """A text that tells the public records, and those of the first so many owners."""
+        if owners not in self._digests:
+            n, public = sum(self.counts[:owners]), self.public.records
+            parts = [] if public is None else [public.features, public.targets]
+            parts += [self.features[:n], self.targets[:n]]
+            self._digests[owners] = records_digest(*parts)
+        return self._digests[owners]
+
+    @cached_property
+    def _digests(self) -> dict[int, str]:
+        """Those that were made."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class How:
+    """Where a sweep computes, and what it tells."""
+
+    folder: Path
+    jobs: int
+    cluster: str | None
+    console: Console
+
+    def run(self, what: str, work: Any, points: Mapping[str, tuple[Any, ...]]) -> Sweep:
+        """Compute these points, or read those that are there."""
+        with progress(self.console, what, total=len(points)) as advance:
+            return run_sweep(
+                work,
+                points,
+                folder=self.folder / "points",
+                jobs=self.jobs,
+                cluster=self.cluster,
+                fingerprint=fingerprint,
+                on_done=advance,
+            )
+
+    @property
+    def workers(self) -> str:
+        """Whose time an estimate is of."""
+        if self.cluster is not None:
+            return "of one core's work"
+        count = joblib.effective_n_jobs(self.jobs)
+        return f"on {count} process{'es' if count > 1 else ''}"
+
+
+def run_study_sweep(
+    study: Path,
+    *,
+    grid: Grid,
+    seeds: int,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, object] | None = None,
+    out: Path | None,
+    jobs: int,
+    cluster: str | None,
+    console: Console,
+) -> Path:
+    """Run a study at every point of a grid and at seeds 1 to ``seeds``; returns the folder.
+
+    Args:
+      study: STUDY.toml.
+      grid: Keys of its settings and their values; see :func:`learner.planning.grid.points_of`.
+      seeds: How many.
+      overrides: Changes as ``--set`` takes them.
+      values: More changes by their dotted keys.
+      out: The folder; a sweep of the same study and grid that was stopped there is continued.
+      jobs: Processes; -1 for one on each core.
+      cluster: Address of a Dask scheduler, or None.
+      console: Where to print.
+
+    Raises:
+      InputError: A point is no study, the tables cannot be read, or nothing could be computed.
+    """
+    points = points_of(grid, study, seeds=seeds, overrides=overrides, values=values)
+    base = study.parent
+    studies = len(points) * seeds
+    console.print(
+        f"points {len(points):,} x seeds {seeds:,} = {studies:,} studies", highlight=False
+    )
+    grounds = _grounds(points, base=base)
+    folder = _folder(out, points, grid, base=base)
+    how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
+    decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds))
+    told = {int(name[-5:]): result for name, result in decided.results.items()}
+    failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
+    if told:
+        _tell_time(told, seeds, how)
+    to_repeat = _to_repeat(points, grounds, told, seeds)
+    repeated = how.run("seeds", repeat_point, to_repeat) if told else Sweep()
+    failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
+    for sentence in list(dict.fromkeys(failures))[:MOST_TOLD]:
+        console.print(f"left out: {sentence}", highlight=False, markup=False)
+    rows = _rows(points, told, repeated, to_repeat)
+    if rows.empty:
+        raise InputError(failures[0])
+    _leave(folder, rows, points[0].settings.name, list(grid), console)
+    return folder
+
+
+def _grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
+    """What each point stands on; tables that are read alike are read once, for all owners."""
+    largest = max((point.settings for point in points), key=lambda its: len(its.owners))
+    found: dict[str, Ground] = {}
+    grounds = []
+    for point in points:
+        whole = point.settings.model_copy(update={"owners": largest.owners})
+        parts = {"features", "data", "forecast", "owners", "network"}
+        key = whole.model_dump_json(include=parts) + whole.model.loss
+        if key not in found:
+            public = prepare_public_side(whole, base=base)
+            shards = read_shards(whole, public, base=base)
+            records = union(shards)
+            found[key] = Ground(
+                public=public,
+                counts=tuple(map(len, shards)),
+                features=records.features,
+                targets=records.targets,
+            )
+        grounds.append(found[key])
+    return grounds
+
+
+def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path) -> Path:
+    """A new folder, or the one of the same sweep, which may have had fewer seeds."""
+    settings = points[0].settings
+    texts = [point.settings.model_dump_json() for point in points]
+    options = {key: list(values) for key, values in grid.items()}
+    mine = json.loads(json.dumps({"grid": options, "points": joblib.hash(texts)}, default=str))
+    if out is not None and (out / "grid.json").is_file():
+        try:
+            is_mine = json.loads((out / "grid.json").read_text(encoding="utf-8")) == mine
+        except (ValueError, RecursionError, OSError):
+            is_mine = False
+        if not is_mine:
+            raise InputError(
+                f"{out}: holds the points of another sweep, of other settings or another grid; "
+                "give another folder with --out"
+            )
+        return out
+    folder = create_run_folder(out, name=f"{settings.name}-sweep")
+    write_settings(folder / "study.toml", settings, base=base)
+    write_json(folder / "grid.json", mine)
+    return folder
+
+
+def _to_decide(
+    points: Sequence[Point], grounds: Sequence[Ground], seeds: int
+) -> dict[str, tuple[Any, ...]]:
+    """The calls that decide what each point leaves open."""
+    calls: dict[str, tuple[Any, ...]] = {}
+    for number, (point, ground) in enumerate(zip(points, grounds, strict=True)):
+        owners = len(point.settings.owners)
+        what = Deciding(
+            settings=point.settings,
+            public=ground.public,
+            num_records=ground.counts[:owners],
+            records=ground.digest(owners),
+            seeds=seeds,
+        )
+        calls[f"point-{number:05d}"] = (what, ground.features, ground.targets)
+    return calls
+
+
+def _to_repeat(
+    points: Sequence[Point],
+    grounds: Sequence[Ground],
+    told: Mapping[int, Mapping[str, Any]],
+    seeds: int,
+) -> dict[str, tuple[Any, ...]]:
+    """The calls that run each point that is decided at blocks of seeds."""
+    calls: dict[str, tuple[Any, ...]] = {}
+    for number, its in told.items():
+        point, ground = points[number], grounds[number]
+        for block in blocks_of(seeds, its["horizon"]):
+            what = Repeating(
+                settings=point.settings,
+                feature_map=ground.public.feature_map,
+                decision=Decision.from_json(its["decision"]),
+                records=ground.digest(len(point.settings.owners)),
+                seeds=block,
+            )
+            name = f"point-{number:05d}-seeds-{block[0]:06d}-{block[-1]:06d}"
+            calls[name] = (what, ground.features, ground.targets)
+    return calls
+
+
+def _tell_time(told: Mapping[int, Mapping[str, Any]], seeds: int, how: How) -> None:
+    """About how long all seeds take, from what a few ticks of each point took."""
+    work = sum(its["seconds"] * len(blocks_of(seeds, its["horizon"])) for its in told.values())
+    if how.cluster is None:
+        work /= joblib.effective_n_jobs(how.jobs)
+    minutes = f"{work / 60:,.0f} minutes" if work > 120 else f"{max(work, 1):.0f} s"
+    how.console.print(f"all seeds take about {minutes} {how.workers}", highlight=False)
+
+
+def _failed(point: Point, failure: Failure) -> str:
+    """The sentence about a point that could not be computed."""
+    said = failure.error.removeprefix("InputError: ")
+    return f"{point.words}: {said}" if point.words else said
+
+
+def _rows(
+    points: Sequence[Point],
+    told: Mapping[int, Mapping[str, Any]],
+    repeated: Sweep,
+    calls: Mapping[str, tuple[Any, ...]],
+) -> pd.DataFrame:
+    """One row for each study, points and seeds in their order."""
+    parts = []
+    for name, result in repeated.results.items():
+        number, seeds = int(name[6:11]), calls[name][0].seeds
+        point, its = points[number], told[number]
+        alone, free = np.array(its["alone"]), its["public"]
+        psi = np.array(result["relative_fitness"])
+        beaten = np.minimum(alone, np.inf if free is None else free)
+        own = own_index(point.settings)
+        # A model that stays with the owner that learnt it is of no use to the others.
+        beaten = beaten if own is None else beaten[own : own + 1]
+        columns = {"point": number} | {key: _cell(value) for key, value in point.place.items()}
+        columns |= {"seed": np.array(seeds), "way": its["way"], "horizon": its["horizon"]}
+        columns |= {
+            "num_owners": len(alone),
+            "relative_fitness": psi,
+            "relative_fitness_public": np.nan if free is None else free,
+            "relative_fitness_alone": alone.mean(),
+            "gains": (psi[:, None] < beaten).sum(axis=1),
+        }
+        parts.append(pd.DataFrame(columns))
+    if not parts:
+        return pd.DataFrame()
+    rows = pd.concat(parts, ignore_index=True)
+    for key in points[0].place:
+        if rows[key].dtype == object:  # numbers beside words: words are what all can be
+            rows[key] = rows[key].astype(str)
+    return rows
+
+
+def _cell(value: object) -> object:
+    """A value of the grid as a table holds it."""
+    is_plain = isinstance(value, str | int | float)
+    return value if is_plain else json.dumps(value, default=str)
+
+
+def _leave(
+    folder: Path, rows: pd.DataFrame, name: str, keys: Sequence[str], console: Console
+) -> None:
+    """The rows, their table and the page."""
+    draft = folder / ".sweep.parquet.part"
+    try:
+        rows.to_parquet(draft, index=False)
+        draft.replace(folder / "sweep.parquet")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written ({error.strerror}); check the disk's space"
+        ) from None
+    summary = sweep_summary(rows, keys)
+    console.print(sweep_table(summary, keys))
+    write_sweep_page(folder, f"{name}: sweep of {len(rows):,} studies", summary, keys)

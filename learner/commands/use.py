@@ -1,0 +1,123 @@
+"""``copriv predict``, ``evaluate`` and ``export``: what a finished run is for."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common.errors import InputError
+from common.files import write_whole
+from common.judging import Judged, judge, sample_of
+from common.model import Model, read_model
+from common.tables import TableSource, read_table
+
+__all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
+
+
+def predict_table(run: Path, data: Path, out: Path) -> int:
+    """Write a raw table with the columns of the prediction; how many records it has.
+
+    Raises:
+      InputError: The model or the table cannot be used, or the file cannot be written.
+    """
+    write = _writer(out)
+    model = read_model(run)
+    table = read_table(TableSource(path=data), base=Path())
+    columns = model.predictions(table, where=str(data))
+    for name in columns:
+        if name in table.columns:
+            raise InputError(f"{data}: has a column {name!r} already; rename it")
+    _write(out, write(table.assign(**columns)))
+    return len(table)
+
+
+def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
+    """What makes the bytes of a table, by the file's name."""
+    if out.name.endswith(".csv"):
+        return lambda table: table.to_csv(index=False).encode("utf-8", "surrogatepass")
+    if out.name.endswith((".parquet", ".pq")):
+        return _parquet
+    raise InputError(f"--out {out}: expected a file ending in .csv or .parquet")
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    made = io.BytesIO()
+    table.to_parquet(made, index=False)
+    return made.getvalue()
+
+
+def _write(out: Path, content: str | bytes) -> None:
+    try:
+        write_whole(out, content)
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written ({error.strerror}); give another path with --out"
+        ) from None
+
+
+def evaluate_model(run: Path, data: Path) -> Judged:
+    """The quality of a run's model on a table, beside that of the public records' model.
+
+    Raises:
+      InputError: The model or the table cannot be used.
+    """
+    model = read_model(run)
+    sample = sample_of(model, read_table(TableSource(path=data), base=Path()), where=str(data))
+    features = sample.records.features
+    margins = {"common": model.margins(features)}
+    if model.public_theta is not None:
+        margins["public"] = model.margins(features, model.public_theta)
+    return judge(sample, margins)
+
+
+def export_model(run: Path, form: str, out: Path) -> None:
+    """Write a run's model with its whole pipeline in another form.
+
+    Raises:
+      InputError: The model cannot be used, a package is missing, or the file cannot be written.
+    """
+    model = read_model(run)
+    try:
+        content = EXPORTS[form](model)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--to {form}: needs the package {error.name}; pip install 'copriv[export]'"
+        ) from None
+    _write(out, content)
+
+
+def _onnx(model: Model) -> bytes:
+    from learner.results.export_onnx import onnx_bytes  # noqa: PLC0415 (an extra)
+
+    return onnx_bytes(model)
+
+
+def _sklearn(model: Model) -> bytes:
+    from learner.commands.estimators import estimator_bytes  # noqa: PLC0415 (an extra)
+
+    return estimator_bytes(model)
+
+
+def _json(model: Model) -> str:
+    from learner.results.export_json import json_text  # noqa: PLC0415 (as the others)
+
+    return json_text(model)
+
+
+def _sql(model: Model) -> str:
+    from learner.results.export_sql import sql_query  # noqa: PLC0415 (as the others)
+
+    return sql_query(model)
+
+
+EXPORTS: Mapping[str, Callable[[Model], Any]] = {
+    "onnx": _onnx,
+    "sklearn": _sklearn,
+    "json": _json,
+    "sql": _sql,
+}
+"""What a model can be exported to, by the name that is typed."""

@@ -1,0 +1,163 @@
+"""A study with everything public that its forecast needs, and the studies that it could also be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from learner.algorithms.table import ALGORITHMS
+from learner.planning.plan import kind_of
+from learner.planning.privacy_settings import PROMISED
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide, known_groups, public_groups
+from learner.planning.sections import LearnerSettings, filled
+from learner.planning.settings import StudySettings, with_own_rate
+from learner.planning.ways import WAYS, as_way, ways_of
+from learner.simulated.groups import PublicGroups
+
+__all__ = ["COMPARED", "Candidate"]
+
+COMPARED = (*WAYS, "published", "synchronous-1", "synchronous-2")
+PUBLISHED_HORIZON, PUBLISHED_ROUNDS = 1000, 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A study with everything public that its forecast needs.
+
+    Args:
+      settings: The study.
+      public: The feature map, the public records, and the groups that owners are known to be.
+      num_records: Each owner's n_i.
+    """
+
+    settings: StudySettings
+    public: PublicSide
+    num_records: tuple[int, ...]
+
+    @property
+    def known(self) -> tuple[int | None, ...]:
+        """The group that each owner is known to be, or None."""
+        return known_groups(self.public, self.settings)
+
+    @cached_property
+    def groups(self) -> PublicGroups:
+        """The public records in groups.
+
+        Raises:
+          InputError: There are no public records, or fewer than features.
+        """
+        return public_groups(
+            self.public, problem_of(self.settings, self.public.loss(self.settings.model))
+        )
+
+    def with_owners(self, kept: Sequence[int]) -> Candidate:
+        """The study of some of its owners, each as often as it is named."""
+        entries, given = [], self.settings.forecast
+        availability: dict[str, float] = {}
+        for place, owner in enumerate(kept):
+            entry = self.settings.owners[owner]
+            again = place >= len(self.settings.owners)
+            # A copy of an owner is another one of the kind, not the same group once more.
+            name = f"{entry.name[:56]}-{place}" if again else entry.name
+            entries.append(entry.model_copy(update={"name": name}))
+            availability[name] = given.availability_of.get(entry.name, given.availability)
+        names = {entry.name for entry in entries}
+        groups = (tuple(n for n in group if n in names) for group in self.settings.groups)
+        changes: dict[str, Any] = {
+            "owners": tuple(entries),
+            "groups": tuple(group for group in groups if group),
+            "forecast": given.model_copy(update={"availability_of": availability}),
+        }
+        if self.settings.learner.own not in names:
+            changes["learner"] = LearnerSettings()
+        return replace(
+            self,
+            settings=self.settings.model_copy(update=changes),
+            num_records=tuple(self.num_records[owner] for owner in kept),
+        )
+
+    def with_epsilon(self, factors: Sequence[float], more: Sequence[float] = ()) -> Candidate:
+        """Every budget times its factor, plus so much more."""
+        added = more or (0.0,) * len(factors)
+        entries = []
+        for entry, factor, extra in zip(self.settings.owners, factors, added, strict=True):
+            epsilon = entry.epsilon or self.settings.privacy.epsilon
+            changed = float(epsilon) * factor + extra
+            entries.append(entry.model_copy(update={"epsilon": type(epsilon)(f"{changed:.9g}")}))
+        return replace(self, settings=self.settings.model_copy(update={"owners": tuple(entries)}))
+
+    def with_sizes(self, factor: float) -> Candidate:
+        """Every shard times a factor."""
+        sizes = tuple(max(1, round(n_i * factor)) for n_i in self.num_records)
+        return replace(self, num_records=sizes)
+
+    def with_algorithm(self, name: str) -> Candidate:
+        """The same owners and budgets by another of ``COMPARED``."""
+        if name in WAYS:
+            return replace(self, settings=as_way(self.settings, name))
+        algorithm = {"name": name, "horizon": PUBLISHED_ROUNDS, "step": "auto"}
+        if name == "published":
+            algorithm = {"name": "asynchronous", "horizon": PUBLISHED_HORIZON, "step": "auto"}
+        return self._changed(profile="published", algorithm=algorithm)
+
+    @property
+    def ways(self) -> list[str]:
+        """The ways in which it can be learnt."""
+        return [] if self.settings.groups else ways_of(self.settings)
+
+    def with_design(
+        self, *, horizon: int | None = None, clip: str | None = None, split: str | None = None
+    ) -> Candidate:
+        """The same study with another horizon, clip or split, and the step that goes with it."""
+        given, asked = self.settings.algorithm, self.settings.privacy
+        keys: dict[str, Any] = {"name": given.name, "step": "auto"}
+        keys["horizon"] = horizon or given.horizon
+        kind = kind_of(self.settings)
+        if "average" in kind.uses:
+            keys["average"] = given.average
+        if given.rule is not None:
+            keys["rule"] = given.rule
+        if "start" in kind.uses:
+            keys["start"] = given.start
+        privacy = asked.model_dump(exclude_none=True)
+        if clip is not None:
+            privacy.pop("clip", None)
+            privacy["sensitivity"] = "domain" if clip == "domain" else "clip"
+            privacy |= {"clip": "auto"} if clip == "auto" else {}
+        if split is not None:
+            privacy["split"] = split
+        if kind.is_schedulable and privacy["split"] != asked.split:
+            own_rates = bool(with_own_rate(self.settings))
+            keys, privacy = filled(keys, privacy, own_rates=own_rates)
+        else:
+            keys |= {key: getattr(given, key) for key in {"clocks", "correction"} & kind.uses}
+        return self._changed(profile="published", algorithm=keys, privacy=privacy)
+
+    def is_like(self, other: Candidate) -> bool:
+        """Whether both are the same study, whatever filled its settings."""
+        tables = [
+            which.settings.model_dump(exclude={"profile", "forecast"}) for which in (self, other)
+        ]
+        return tables[0] == tables[1] and self.num_records == other.num_records
+
+    def _changed(
+        self,
+        *,
+        profile: str,
+        algorithm: Mapping[str, Any],
+        privacy: Mapping[str, Any] | None = None,
+    ) -> Candidate:
+        table = self.settings.model_dump(exclude_none=True)
+        kept = self.settings.privacy.model_dump(include=PROMISED)
+        if "groups" not in ALGORITHMS[algorithm["name"]].uses:
+            table.pop("groups", None)
+        table |= {
+            "profile": profile,
+            "features": self.settings.features,
+            "algorithm": dict(algorithm),
+            "privacy": dict(privacy or {}) | kept,
+        }
+        return replace(self, settings=StudySettings.model_validate(table))

@@ -1,0 +1,252 @@
+"""Questions about a study, and the twin's answers.
+
+Each question has a name: the study as proposed, the study without one owner, at other budgets, with
+other sizes, with more owners, by other algorithms. What the study leaves to "auto" is decided for
+each as the study would decide it. Names of the same question make one *point*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from learner.forecasting.candidate import Candidate
+from learner.planning.deciding import decide_quietly, expect
+from learner.planning.decision import Decision
+from learner.planning.plan import kind_of
+from learner.planning.settings import StudySettings
+from learner.planning.ways import WAYS, resolved
+from learner.simulated.twin import Forecast
+
+__all__ = [
+    "FACTORS",
+    "OWNERS",
+    "WAY_FACTORS",
+    "Answer",
+    "Question",
+    "answers_of",
+    "ask",
+    "ask_together",
+    "fingerprint",
+    "points_of",
+    "questions",
+]
+
+FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+# Those at which every way of learning is compared with the public model.
+WAY_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
+OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
+# Fewer than that say nothing of a shard.
+FEWEST_RECORDS = 10
+HORIZONS = (30, 100, 300, 1000, 3000)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """One question.
+
+    Args:
+      candidate: The study in question.
+      taking_part: The owners who take part, where the forecast judges more; None for all.
+      decision: What was decided before; None to decide what is open.
+    """
+
+    candidate: Candidate
+    taking_part: tuple[int, ...] | None = None
+    decision: Decision | None = None
+
+    @property
+    def part(self) -> Candidate:
+        """The study of those who take part."""
+        whole = self.candidate
+        return whole if self.taking_part is None else whole.with_owners(self.taking_part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the twin says of one question.
+
+    Args:
+      relative_fitness: Expected relative fitness of the study's model.
+      low: Nine runs in ten are above it,
+      high: and below that.
+      alone: Relative fitness of each owner's own model, on the same union.
+      public: Relative fitness of the model of the public records, on the same union.
+      horizon: The horizon that was simulated.
+      clip: The clip, or None for the domain's bound.
+      constant: The step's constant.
+      split: How the budget was split.
+      algorithm: The algorithm.
+    """
+
+    relative_fitness: float
+    low: float
+    high: float
+    alone: Sequence[float]
+    public: float
+    horizon: int
+    clip: float | None
+    constant: float
+    split: str
+    algorithm: str
+
+
+def questions(
+    candidate: Candidate, *, compare: Sequence[str], curves: bool, base: Decision
+) -> dict[str, Question]:
+    """Every question that the verdict puts together, the study itself first.
+
+    Args:
+      candidate: The study as proposed.
+      compare: Names of other algorithms.
+      curves: Whether to look for the smallest epsilon, n_i and N, and the best T.
+      base: What the study leaves open, decided.
+    """
+    N = len(candidate.num_records)
+    study = Question(candidate=candidate, decision=base)
+    asked = {"study": study}
+    for i in range(N):
+        rest = tuple(j for j in range(N) if j != i)
+        if rest:
+            asked[f"without-{i}"] = Question(candidate=candidate, taking_part=rest)
+        more = [float(i == j) for j in range(N)]
+        asked[f"unit-{i}"] = Question(
+            candidate=candidate.with_epsilon([1.0] * N, more), decision=base
+        )
+    for name in compare:
+        if name in candidate.ways or name not in WAYS:
+            asked[f"by-{name}"] = Question(candidate=candidate.with_algorithm(name))
+    asked |= _ways(candidate, asked) if curves else {}
+    asked |= _budgets_and_sizes(candidate, study) if curves else {}
+    asked |= _owners_and_designs(candidate) if curves else {}
+    return {
+        name: study if question.taking_part is None and question.candidate.is_like(candidate)
+        else question
+        for name, question in asked.items()
+    }  # fmt: skip
+
+
+def _ways(candidate: Candidate, asked: Mapping[str, Question]) -> dict[str, Question]:
+    """Every way of learning that is compared, at several epsilons."""
+    N, found = len(candidate.num_records), {}
+    for way in candidate.ways:
+        if f"by-{way}" not in asked:
+            continue
+        for factor in WAY_FACTORS:
+            at = candidate.with_algorithm(way).with_epsilon([factor] * N)
+            same = asked[f"by-{way}"] if factor == 1.0 else Question(candidate=at)
+            found[f"way {way}-{factor:g}"] = same
+    return found
+
+
+def _budgets_and_sizes(candidate: Candidate, study: Question) -> dict[str, Question]:
+    """Every epsilon, and every n_i, times a factor."""
+    N = len(candidate.num_records)
+    asked = {}
+    for factor in FACTORS:
+        scaled = Question(candidate=candidate.with_epsilon([factor] * N))
+        asked[f"epsilon-{factor:g}"] = study if factor == 1.0 else scaled
+        if min(candidate.num_records) * factor >= FEWEST_RECORDS:
+            asked[f"size-{factor:g}"] = Question(candidate=candidate.with_sizes(factor))
+    return asked
+
+
+def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
+    """Other numbers of owners, horizons, splits and clips."""
+    N = len(candidate.num_records)
+    asked = {}
+    for count in OWNERS:
+        kept = [place % N for place in range(count)]
+        asked[f"owners-{count}"] = Question(candidate=candidate.with_owners(kept))
+    if kind_of(candidate.settings).constant is None:
+        return asked
+    for horizon in HORIZONS:
+        asked[f"horizon-{horizon}"] = Question(candidate=candidate.with_design(horizon=horizon))
+    for clip in ("domain", "auto"):
+        asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
+    if kind_of(candidate.settings).is_schedulable:
+        for split in ("horizon", "schedule"):
+            asked[f"split-{split}"] = Question(candidate=candidate.with_design(split=split))
+    return asked
+
+
+def points_of(asked: Mapping[str, Question]) -> dict[str, dict[str, Question]]:
+    """The questions in points, each by the first of its names."""
+    points: dict[str, dict[str, Question]] = {}
+    first: dict[int, str] = {}
+    for name, question in asked.items():
+        points.setdefault(first.setdefault(id(question), name), {})[name] = question
+    return points
+
+
+def answers_of(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
+    """The answer of each question, from the points' results."""
+    return {
+        name: Answer(**answer) for result in results.values() for name, answer in result.items()
+    }
+
+
+def fingerprint(asked: Mapping[str, Question]) -> str:
+    """A text that is equal for points with equal answers."""
+    digest = hashlib.sha256()
+    for name, question in asked.items():
+        whole = question.candidate
+        records = whole.groups.records
+        for text in (
+            name,
+            whole.settings.model_dump_json(),
+            whole.public.feature_map.digest,
+            repr((whole.num_records, whole.known, question.taking_part)),
+            repr(question.decision),
+        ):
+            digest.update(text.encode("utf-8") + b"\0")
+        for array in (records.features, records.targets, whole.groups.labels):
+            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def ask_together(asked: Mapping[str, Question]) -> dict[str, Any]:
+    """The answers of one point as JSON holds them, by the question's names."""
+    answer = asdict(ask(next(iter(asked.values()))))
+    return dict.fromkeys(asked, answer)
+
+
+def ask(question: Question) -> Answer:
+    """The answer of one question."""
+    whole, part = question.candidate, question.part
+    seed = whole.settings.seed or 0
+    decision = question.decision or decide_quietly(
+        part.settings, part.public, num_records=part.num_records, seed=seed
+    )
+    forecasted = expect(
+        part.settings,
+        part.public,
+        decision,
+        seed=seed,
+        num_records=whole.num_records,
+        taking_part=question.taking_part,
+        known=whole.known,
+        groups=whole.groups,
+    )
+    return _answer(forecasted, decision, part.settings)
+
+
+def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:
+    low, high = forecasted.interval()
+    settings = resolved(settings, decision)
+    return Answer(
+        relative_fitness=forecasted.expected,
+        low=low,
+        high=high,
+        alone=forecasted.alone.tolist(),
+        public=forecasted.public,
+        horizon=decision.horizon,
+        clip=decision.clip,
+        constant=decision.constant,
+        split=settings.privacy.split,
+        algorithm=settings.algorithm.name,
+    )

@@ -1,0 +1,280 @@
+r"""Who gains, who harms, and where collaboration begins to pay: the answers put together.
+
+Relative fitness is always that on the union of the owners whom the study would have.
+
+* Owner i *gains* where the common model is expected to be better on the union than its own, and
+  than that of the public records, which costs nobody anything.
+* Owner i *harms* where the others' model is better without it, by more than ``NOTICEABLE``.
+* One more unit of epsilon from owner i is worth what it lowers the expected relative fitness by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from learner.forecasting.candidate import COMPARED, Candidate
+from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
+from learner.simulated.groups import NOTABLE_DRIFT, drift
+
+__all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
+
+# A change of expected relative fitness below this share does not count as harm.
+NOTICEABLE = 0.1
+CURVES = ("epsilon", "size", "owners", "horizon", "clip", "split")
+
+Answers = Mapping[str, Answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerVerdict:
+    """What the forecast says of one owner; what is not known is not a number.
+
+    Args:
+      name: Its name.
+      records: Its n_i.
+      epsilon: Its budget, as the settings give it.
+      relative_fitness_alone: That of its own model, on the union.
+      gains: Whether the common model is expected to be better than that and than the public one.
+      one_more_epsilon_is_worth: By how much one more unit lowers expected relative fitness.
+      smallest_epsilon_factor: The smallest factor on all budgets at which it gains; None if none.
+      relative_fitness_without: What the others are expected to reach without it; None if it was
+        not asked, as for the only owner of a study.
+      harms: Whether that is noticeably better; None as above.
+      gain_without: Who would gain then; None as above.
+    """
+
+    name: str
+    records: int
+    epsilon: str
+    relative_fitness_alone: float
+    gains: bool
+    one_more_epsilon_is_worth: float
+    smallest_epsilon_factor: float | None
+    relative_fitness_without: float | None = None
+    harms: bool | None = None
+    gain_without: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smallest:
+    """Where half of the owners gain, in the study's middle; None where nothing tried is enough.
+
+    ``epsilon_of_ways`` is the epsilon at which each way of learning begins to beat the public
+    model.
+    """
+
+    epsilon: float | None
+    records: float | None
+    owners: float | None
+    epsilon_of_ways: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answers put together, as ``forecast.json`` holds them.
+
+    Args:
+      study: The study's name.
+      relative_fitness: The expected relative fitness.
+      interval_90: Between these are nine runs in ten.
+      relative_fitness_public: That of the model of the public records, which is free.
+      design: Algorithm, horizon, clip and split of the study.
+      public_records: How many public records it was forecast from.
+      drift: How far the public records change along their table.
+      warnings: What the public records themselves say against the forecast.
+      owners: What it comes to for each owner.
+      smallest: Where collaboration begins to pay.
+      algorithms: The answers for other algorithms, by name.
+      curves: The answers along one quantity: its name, then its values.
+      failures: Why a point could not be computed, by the point's name.
+    """
+
+    study: str
+    relative_fitness: float
+    interval_90: tuple[float, float]
+    relative_fitness_public: float
+    design: Mapping[str, object]
+    public_records: int
+    drift: float
+    warnings: tuple[str, ...]
+    owners: tuple[OwnerVerdict, ...]
+    smallest: Smallest
+    algorithms: Answers
+    curves: Mapping[str, Answers]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The verdict in plain values; what was not asked of an owner is left out."""
+        plain = asdict(self)
+        for owner in plain["owners"]:
+            if owner["relative_fitness_without"] is None:
+                for key in ("relative_fitness_without", "harms", "gain_without"):
+                    del owner[key]
+        return plain
+
+
+def verdict(
+    candidate: Candidate, answers: Answers, failures: Mapping[str, str] | None = None
+) -> Verdict:
+    """The answers put together.
+
+    Args:
+      candidate: The study.
+      answers: The answers by the questions' names; that of "study" must be there.
+      failures: Why points could not be computed, by their names.
+    """
+    study = answers["study"]
+    change = drift(candidate.groups)
+    return Verdict(
+        study=candidate.settings.name,
+        relative_fitness=study.relative_fitness,
+        interval_90=(study.low, study.high),
+        relative_fitness_public=study.public,
+        design={
+            "algorithm": study.algorithm,
+            "horizon": study.horizon,
+            "clip": study.clip,
+            "split": study.split,
+        },
+        public_records=len(candidate.groups.records),
+        drift=change,
+        warnings=tuple(_warnings(candidate, change)),
+        owners=tuple(_owner(candidate, answers, i) for i in range(len(candidate.num_records))),
+        smallest=_smallest(candidate, answers),
+        algorithms={name: answers[f"by-{name}"] for name in COMPARED if f"by-{name}" in answers},
+        curves={
+            kind: {
+                key.removeprefix(f"{kind}-"): answer
+                for key, answer in answers.items()
+                if key.startswith(f"{kind}-")
+            }
+            for kind in CURVES
+        },
+        failures=failures or {},
+    )
+
+
+def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
+    """The verdict on one owner."""
+    study, entries = answers["study"], candidate.settings.owners
+    psi, alone = study.relative_fitness, study.alone[i]
+    without = answers.get(f"without-{i}")
+    return OwnerVerdict(
+        name=entries[i].name,
+        records=candidate.num_records[i],
+        epsilon=str(entries[i].epsilon or candidate.settings.privacy.epsilon),
+        relative_fitness_alone=alone,
+        gains=psi < min(alone, study.public),
+        one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
+        smallest_epsilon_factor=_smallest_factor(
+            answers, "epsilon", FACTORS, min(alone, study.public)
+        ),
+        relative_fitness_without=None if without is None else without.relative_fitness,
+        harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
+        gain_without=None
+        if without is None
+        else tuple(
+            entry.name
+            for j, entry in enumerate(entries)
+            if j != i and without.relative_fitness < min(study.alone[j], study.public)
+        ),
+    )
+
+
+def _psi(answers: Answers, key: str) -> float:
+    """The expected relative fitness of a point; NaN where it failed."""
+    return answers[key].relative_fitness if key in answers else float("nan")
+
+
+def _smallest_factor(
+    answers: Answers, kind: str, factors: Sequence[float], alone: float
+) -> float | None:
+    """The smallest factor at which the common model is as good as ``alone``; None if at none."""
+    points = [(f, _psi(answers, f"{kind}-{f:g}")) for f in factors if f"{kind}-{f:g}" in answers]
+    return _crossing([(f, psi / alone) for f, psi in points])
+
+
+def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
+    """Where a ratio that falls with x reaches 1, between two points on logarithmic scales."""
+    for place, (x, ratio) in enumerate(points):
+        if ratio <= 1.0:
+            if place == 0:
+                return x
+            before, above = points[place - 1]
+            share = np.log(above) / (np.log(above) - np.log(max(ratio, 1e-12)))
+            return float(before * (x / before) ** share)
+    return None
+
+
+def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
+    """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle."""
+    epsilons = [
+        float(entry.epsilon or candidate.settings.privacy.epsilon)
+        for entry in candidate.settings.owners
+    ]
+
+    def ratio(key: str) -> float:
+        answer = answers[key]
+        return float(answer.relative_fitness / min(np.median(answer.alone), answer.public))
+
+    by_epsilon = [(f, ratio(k)) for f in FACTORS if (k := f"epsilon-{f:g}") in answers]
+    by_size = [(f, ratio(k)) for f in FACTORS if (k := f"size-{f:g}") in answers]
+    by_owners = [(float(c), ratio(k)) for c in OWNERS if c > 1 and (k := f"owners-{c}") in answers]
+    epsilon, size = _crossing(by_epsilon), _crossing(by_size)
+    paying = [count for count, value in by_owners if value <= 1.0]
+    return Smallest(
+        epsilon=None if epsilon is None else epsilon * float(np.median(epsilons)),
+        records=None if size is None else size * float(np.median(candidate.num_records)),
+        owners=paying[0] if paying else None,
+        epsilon_of_ways=_smallest_of_ways(candidate, answers, float(np.median(epsilons))),
+    )
+
+
+def _smallest_of_ways(
+    candidate: Candidate, answers: Answers, epsilon: float
+) -> dict[str, float | None]:
+    """The epsilon at which each way of learning begins to beat the public model."""
+    found = {}
+    for way in candidate.ways:
+        points = [(f, answers.get(f"way {way}-{f:g}")) for f in WAY_FACTORS]
+        known = [(f, its.relative_fitness / its.public) for f, its in points if its is not None]
+        if known:
+            factor = _crossing(known)
+            found[way] = None if factor is None else factor * epsilon
+    return found
+
+
+def _warnings(candidate: Candidate, change: float) -> list[str]:
+    """What the public records themselves say against the forecast."""
+    groups, warnings = candidate.groups, []
+    if change > NOTABLE_DRIFT:
+        warnings.append(
+            f"the public records change along their table: a model of its first third loses "
+            f"{change:.0%} on its last; if the owners' records are of another time, the forecast "
+            "may be off by a factor of two"
+        )
+    if groups.labels is not None:
+        unknown = [
+            entry.name
+            for entry, group in zip(candidate.settings.owners, candidate.known, strict=True)
+            if group not in groups.usable
+        ]
+        if unknown:
+            warnings.append(
+                f"no public group stands for {', '.join(unknown)}: groups at random play them"
+            )
+    if groups.labels is not None and len(groups.usable) < 2 <= len(candidate.num_records):
+        warnings.append(
+            "the public records are of one group only, so nothing tells how owners differ; the "
+            "true outcome may be far from this, own models and the public one above all"
+        )
+    if len(groups.records) < 20 * groups.records.features.shape[1]:
+        warnings.append(
+            f"{len(groups.records)} public records for {groups.records.features.shape[1]} "
+            "features are few; expect a rough forecast"
+        )
+    return warnings

@@ -1,0 +1,72 @@
+"""A look at the sites of a study from outside: nothing is enrolled, nothing is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from common.diagnosis import identify
+from common.errors import CoprivError
+from common.tls import Identity
+from learner.network.connections import Connections
+from learner.planning.sections import OwnerEntry
+from learner.training.agreement import Seen
+from learner.training.owners import Owner
+
+__all__ = ["look_at_sites"]
+
+HANDSHAKE_SECONDS = 10.0
+
+
+def look_at_sites(
+    connections: Connections,
+    entries: Sequence[OwnerEntry],
+    *,
+    identity: Identity | None,
+    encrypted: bool,
+    deadline: float,
+) -> list[Seen]:
+    """What is seen of all sites, which are looked at together.
+
+    Args:
+      connections: The lines to the owners.
+      entries: The same owners in the study's settings.
+      identity: Our certificate where we go to them; None for plain text, or where they come.
+      encrypted: Whether certificates are used.
+      deadline: Seconds that one answer may take.
+    """
+
+    def look(owner: Owner, entry: OwnerEntry) -> Seen:
+        comes = connections.requests is not None
+        where = f"{entry.address}" if entry.address and not comes else "the line that it opened"
+        seen = Seen(where=where, encrypted=encrypted)
+        try:
+            if identity is not None and entry.address is not None:
+                timeout = min(deadline, HANDSHAKE_SECONDS)
+                peer = identify(
+                    entry.address, identity, far="owner", name=entry.name, timeout=timeout
+                )
+                seen = replace(seen, peer=peer)
+                if peer.name != entry.name:
+                    return seen
+            return _described(owner, seen)
+        except CoprivError as error:
+            return replace(seen, failure=error)
+        finally:
+            # It is not over: an owner that came to us comes back for the study.
+            owner.disconnect()
+
+    with ThreadPoolExecutor(max_workers=max(1, len(entries))) as executor:
+        return list(executor.map(look, connections.owners, entries))
+
+
+def _described(owner: Owner, seen: Seen) -> Seen:
+    """The owner's words, and its clock against the time they took."""
+    asked = time.time()
+    description = owner.describe()
+    heard, clock = time.time(), description.clock_ms / 1000
+    # Whatever lies between question and answer may be right.
+    skew = min(clock - asked, 0.0) if clock < heard else clock - heard
+    return replace(seen, description=description, skew_seconds=skew if clock else None)

@@ -1,0 +1,147 @@
+"""What a study leaves to "auto", decided: numbers that a journal keeps for a resumed run.
+
+They come from public records, n_i, budgets and clocks only (:mod:`learner.planning.deciding`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Vector
+from common.moments import unpack_moments
+from learner.algorithms.shrinkage import Around
+
+__all__ = ["Decision", "Expected", "NotedAround"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotedAround:
+    """:class:`learner.algorithms.shrinkage.Around` without its model, as the journal holds it.
+
+    Args:
+      curvature: The upper triangle of the curvature, row by row.
+      offset: The offset.
+      spread: The spread.
+      curvature_spread: The curvature's spread.
+      curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+    """
+
+    curvature: tuple[float, ...]
+    offset: tuple[float, ...]
+    spread: float
+    curvature_spread: float
+    curvature_scale: float = 0.0
+
+    @classmethod
+    def of(cls, around: Around, *, curvature_scale: float = 0.0) -> NotedAround:
+        """What is noted of it."""
+        return cls(
+            curvature=tuple(around.curvature[np.triu_indices(around.theta.size)].tolist()),
+            offset=tuple(around.offset.tolist()),
+            spread=around.spread,
+            curvature_spread=around.curvature_spread,
+            curvature_scale=curvature_scale,
+        )
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> NotedAround:
+        """What JSON has made of it."""
+        lists = {key: tuple(table[key]) for key in ("curvature", "offset")}
+        return cls(**dict(table) | lists)
+
+    def around(self, theta: Vector) -> Around:
+        """The whole again."""
+        offset = np.array(self.offset)
+        packed = np.concatenate([self.curvature, offset])
+        curvature, _ = unpack_moments(packed, theta.size)
+        return Around(
+            theta=theta,
+            curvature=curvature,
+            offset=offset,
+            spread=self.spread,
+            curvature_spread=self.curvature_spread,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a way of learning is expected to come to.
+
+    Args:
+      relative_fitness: The expected relative fitness.
+      low: Nine runs in ten are above it,
+      high: and below that.
+    """
+
+    relative_fitness: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The numbers that a plan needs beside the settings.
+
+    Args:
+      num_records: Each owner's n_i, as it described itself.
+      horizon: The number T of communications or rounds; N for moments.
+      clip: The clip C, or None for the domain's bound.
+      constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
+      parameters: The loss's parameters by name; none for most losses.
+      forecast: Forecast relative fitness of what was chosen; None where nothing was.
+      largest_stable: The constant of the largest stable step; None where no step was chosen.
+      asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
+      start: The public model that all models begin at, or that a step is taken from; None for 0.
+      around: What public records say around it, where a step is taken from it.
+      scales: Scale of each owner's noise, where the algorithm takes it into account.
+      way: Which of the ways of learning this is, where they were compared; None otherwise.
+      ways: What each of them is expected to come to, by name.
+      public: The expected relative fitness of the public model, where it was forecast.
+      alone: That of each owner's own model, as ``public``.
+      validation: The share of epsilon that is kept for validation, an exact rational; runs of
+        before it was asked for have none.
+      validated_by: Whether each owner tells how good the model is, as it described itself.
+    """
+
+    num_records: tuple[int, ...]
+    horizon: int
+    clip: float | None
+    constant: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    forecast: float | None = None
+    largest_stable: float | None = None
+    asks_everyone: bool = False
+    start: tuple[float, ...] | None = None
+    around: NotedAround | None = None
+    scales: tuple[float, ...] = ()
+    way: str | None = None
+    ways: Mapping[str, Expected] = field(default_factory=dict)
+    public: float | None = None
+    alone: tuple[float, ...] = ()
+    validation: str = "0"
+    validated_by: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """The decision as text, for the journal.
+
+        >>> made = Decision(num_records=(3, 4), horizon=9, clip=None, constant=0.1)
+        >>> Decision.from_json(made.to_json()) == made
+        True
+        """
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Decision:
+        """The decision of :meth:`to_json`."""
+        values = json.loads(text)
+        for key in {"num_records", "start", "scales", "alone", "validated_by"} & set(values):
+            values[key] = None if values[key] is None else tuple(values[key])
+        if values.get("around") is not None:
+            values["around"] = NotedAround.from_table(values["around"])
+        values["ways"] = {way: Expected(**each) for way, each in values.get("ways", {}).items()}
+        return cls(**values)

@@ -1,0 +1,236 @@
+"""One way of learning, designed: what its settings leave to "auto" is chosen by simulation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import islice
+
+import numpy as np
+
+from common.errors import InputError
+from common.releases import NEWTON, curvature_scale
+from learner.algorithms.asynchronous import Asynchronous
+from learner.algorithms.clocks import LEAST_TICKS, slots_of
+from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.planning.choice import HORIZONS, Given, choose
+from learner.planning.decision import Decision, NotedAround
+from learner.planning.ground import Ground
+from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of
+from learner.planning.proposal import attendance_of, outline, problem_of, unit_scales
+from learner.planning.public_side import PublicSide
+from learner.planning.roles import clock_rates, epsilons_of, groups_of
+from learner.planning.settings import StudySettings
+from learner.planning.split import SHARES, Split, around_public, choose_split
+from learner.simulated.stability import largest_stable_step
+from learner.simulated.studies import Proposal
+
+__all__ = ["decided", "left_open", "require_records"]
+
+# A schedule is held in memory.
+LONGEST_SCHEDULE = 1_000_000
+
+
+def decided(settings: StudySettings, ground: Ground) -> Decision:
+    """What one way of learning leaves open, decided."""
+    kind = kind_of(settings)
+    fixed = _given(settings, ground)
+    if kind.release is NEWTON:
+        return _newton(settings, ground, fixed)
+    if kind.constant is None:
+        if fixed.start is None:
+            return fixed
+        noted = NotedAround.of(around_public(ground.groups, None))
+        return _with_scales(settings, ground, replace(fixed, around=noted))
+    is_open = left_open(settings)
+    if not is_open:
+        return fixed
+    require_records(ground.public, is_open[0])
+    return _chosen(settings, ground, fixed)
+
+
+def _given(settings: StudySettings, ground: Ground) -> Decision:
+    """What the settings say, and where models begin."""
+    given, at_once = settings.algorithm, kind_of(settings).constant is None
+    fixed = Decision(
+        num_records=ground.num_records,
+        horizon=given.horizon if isinstance(given.horizon, int) else 0,
+        clip=settings.privacy.clip if isinstance(settings.privacy.clip, float) else None,
+        constant=given.constant or 0.0,
+        parameters=asdict(ground.public.loss(settings.model)),
+        asks_everyone=is_scheduled(settings),
+        start=_start(settings, ground),
+        validation=str(settings.privacy.validation),
+    )
+    if at_once:
+        return replace(fixed, horizon=len(ground.num_records))
+    _check_schedule(settings, fixed.horizon)
+    return fixed
+
+
+def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
+    """The public model where models begin there; None for 0."""
+    if settings.algorithm.start == "zero" and kind_of(settings).release is not NEWTON:
+        return None
+    records = ground.public.records
+    if records is None or len(records) == 0:
+        raise InputError(
+            f"algorithm.{'name' if kind_of(settings).release is NEWTON else 'start'}: the public "
+            'model needs public records; give features.public, or start = "zero" with asynchronous'
+        )
+    if not ground.can_forecast:
+        problem = problem_of(settings, ground.public.loss(settings.model))
+        return tuple(problem.optimum(records).tolist())
+    return tuple(ground.groups.theta_optimal.tolist())
+
+
+def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
+    """Newton's clip and share, given or chosen, and what is known around the public model."""
+    problem, domain = ground.groups.problem, ground.public.feature_map.domain
+    share = settings.algorithm.curvature_share
+    split = Split(clip=fixed.clip, share=share if isinstance(share, float) else 0.0)
+    if left_open(settings):
+        split = choose_split(
+            ground.groups,
+            ground.choice_worlds,
+            domain=domain,
+            units=1.0 / (ground.sizes * epsilons_of(settings)),
+            clips=None if settings.privacy.clip == "auto" else [fixed.clip],
+            shares=[share] if isinstance(share, float) else SHARES,
+        )
+    bound = problem.gradient_bound(domain)
+    bound = bound if split.clip is None else min(bound, split.clip)
+    noted = NotedAround.of(
+        around_public(ground.groups, split.clip),
+        curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
+    )
+    return _with_scales(settings, ground, replace(fixed, clip=split.clip, around=noted))
+
+
+def _with_scales(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
+    """The decision with the scale of each owner's noise."""
+    # Terms do not depend on it; an algorithm is not made before it is there.
+    plan = _plan(settings, ground, decision)
+    scales = unit_scales(plan, ground.public.feature_map)
+    return replace(decision, scales=tuple(scales.tolist()))
+
+
+def _plan(settings: StudySettings, ground: Ground, decision: Decision) -> Plan:
+    p = ground.public.feature_map.num_features
+    return Plan(settings=settings, num_features=p, decision=decision, seed=ground.seed)
+
+
+def require_records(public: PublicSide, key: str) -> None:
+    """Refuse "auto" without public records.
+
+    Raises:
+      InputError: There are none.
+    """
+    if public.records is None:
+        raise InputError(
+            f'{key} = "auto" needs public records; give features.public, or say what it is'
+        )
+    if len(public.records) == 0:
+        raise InputError('"auto": there are no public records to choose from; give numbers instead')
+
+
+def left_open(settings: StudySettings) -> list[str]:
+    """The keys that are left to "auto"."""
+    given, kind = settings.algorithm, kind_of(settings)
+    is_open = {
+        "algorithm.horizon": kind.constant is not None and not isinstance(given.horizon, int),
+        "algorithm.step": kind.constant is not None and not given.constant,
+        "algorithm.curvature_share": kind.release is NEWTON and given.curvature_share == "auto",
+        "privacy.clip": settings.privacy.clip == "auto",
+    }
+    return [key for key, value in is_open.items() if value]
+
+
+def _chosen(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
+    """The open numbers, by simulation on the public records."""
+    unit = _unit(settings, ground, fixed)
+    algorithm = unit.algorithm
+    assert isinstance(algorithm, Asynchronous | SynchronousAverage | SynchronousDescent)  # noqa: S101
+    choice = choose(
+        unit,
+        ground.groups,
+        Given(
+            horizon=fixed.horizon or None,
+            clip=fixed.clip,
+            chooses_clip=settings.privacy.clip == "auto",
+            step=fixed.constant * step_of_unit(algorithm, fixed.horizon) or None,
+            shortest=_shortest(settings, fixed, seed=ground.seed),
+        ),
+        bound=ground.groups.problem.gradient_bound(ground.public.feature_map.domain),
+        worlds=ground.choice_worlds,
+    )
+    unit_step = step_of_unit(algorithm, choice.horizon)
+    chosen = replace(
+        fixed,
+        horizon=choice.horizon,
+        clip=choice.clip,
+        constant=fixed.constant or choice.step / unit_step,
+    )
+    if not isinstance(algorithm, Asynchronous):
+        return chosen
+    limit = _largest_stable(settings, ground, chosen) / unit_step
+    constant = fixed.constant or min(chosen.constant, limit)
+    return replace(chosen, constant=constant, largest_stable=limit)
+
+
+def _unit(settings: StudySettings, ground: Ground, fixed: Decision) -> Proposal:
+    """The study with what is open at 1: horizon, step, and the bound of the noise."""
+    return outline(
+        settings,
+        ground.public.feature_map,
+        replace(fixed, horizon=1, clip=None, constant=1.0),
+        2.0 / (ground.sizes * epsilons_of(settings)),
+        attendance=attendance_of(settings),
+    )
+
+
+def _shortest(settings: StudySettings, fixed: Decision, *, seed: int) -> int:
+    """The shortest horizon that asks everyone."""
+    groups = groups_of(settings)
+    if not kind_of(settings).is_schedulable:
+        return 1
+    if is_scheduled(settings) or settings.algorithm.initiative != "learner":
+        return LEAST_TICKS * len(groups)
+    ticks = islice(clocks_of(settings, fixed.num_records, seed=seed), HORIZONS[-1])
+    slots = slots_of(ticks, groups)
+    first = [int(np.argmax(slots == slot)) + 1 for slot in np.unique(slots)]
+    return max(LEAST_TICKS * len(groups), *first)
+
+
+def _largest_stable(settings: StudySettings, ground: Ground, chosen: Decision) -> float:
+    """The largest stable step on the schedule that will run."""
+    algorithm = _plan(settings, ground, chosen).algorithm
+    assert isinstance(algorithm, Asynchronous)  # noqa: S101 (the only one with a largest step)
+    if algorithm.counted:
+        known = clock_rates(settings, chosen.num_records)
+        algorithm = replace(algorithm, counted=False, frequency=known)
+    return largest_stable_step(
+        algorithm,
+        ground.groups.records,
+        loss=ground.groups.problem.loss,
+        counts=ground.groups.unclipped(chosen.clip),
+    )
+
+
+def step_of_unit(
+    unit: Asynchronous | SynchronousAverage | SynchronousDescent, horizon: int
+) -> float:
+    """The step that a constant of 1 makes: of a local copy, or of the first round."""
+    if isinstance(unit, Asynchronous):
+        return replace(unit, horizon=horizon, rho=1.0).alpha if horizon else 0.0
+    if isinstance(unit, SynchronousDescent):
+        return 1.0 / horizon**2 if horizon else 0.0
+    return 1.0
+
+
+def _check_schedule(settings: StudySettings, horizon: int) -> None:
+    """Refuse a schedule that cannot be held."""
+    if is_scheduled(settings) and horizon > LONGEST_SCHEDULE:
+        raise InputError(
+            f'privacy.split = "schedule" draws the ticks ahead, at most {LONGEST_SCHEDULE:,}; '
+            'give a shorter horizon or split = "horizon"'
+        )

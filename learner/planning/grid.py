@@ -1,0 +1,145 @@
+"""The grid of a sweep: settings keys with their values, and the study at each of its points."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.config import load_settings, parse_values
+from common.errors import InputError
+from learner.planning.sections import is_owner_requested
+from learner.planning.settings import StudySettings
+
+__all__ = ["MOST_POINTS", "MOST_STUDIES", "OWNERS", "Grid", "Point", "parse_grid", "points_of"]
+
+OWNERS = "owners"
+# More are a mistake, or several sweeps.
+MOST_POINTS = 10_000
+MOST_STUDIES = 999_999
+
+Grid = Mapping[str, Sequence[object]]
+"""The values of each key, in the order in which they were typed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A point of a grid.
+
+    Args:
+      place: The value of each key of the grid.
+      settings: The study there.
+    """
+
+    place: Mapping[str, object]
+    settings: StudySettings
+
+    @property
+    def words(self) -> str:
+        """The point for people; nothing for that of an empty grid."""
+        return ", ".join(f"{key}={_text(value)}" for key, value in self.place.items())
+
+
+def parse_grid(typed: Sequence[str]) -> Grid:
+    """The grid that texts KEY=VALUE,VALUE,... mean; each value is read as one of ``--set``.
+
+    Raises:
+      InputError: A text is none of these, or a key or a value stands twice.
+
+    >>> parse_grid(["privacy.epsilon=0.1,1/3", "owners=2,3"])
+    {'privacy.epsilon': [0.1, '1/3'], 'owners': [2, 3]}
+    """
+    grid: dict[str, list[object]] = {}
+    for text in typed:
+        key, equals, values = text.partition("=")
+        key = key.strip()
+        found = parse_values(values) if values.strip() else []
+        if not equals or not key or not found or "" in found:
+            raise InputError(
+                f"--grid {text}: expected KEY=VALUE,VALUE,..., such as privacy.epsilon=0.1,1,10"
+            )
+        if key == "seed":
+            raise InputError(
+                f"--grid {text}: seeds are not of the grid; give their number, --seeds"
+            )
+        if key in grid:
+            raise InputError(f"--grid {text}: {key} stands twice; give all its values at once")
+        for i, value in enumerate(found):
+            if value in found[:i]:
+                raise InputError(
+                    f"--grid {text}: {_text(value)} stands twice; give each value once"
+                )
+        grid[key] = found
+    return grid
+
+
+def points_of(
+    grid: Grid,
+    study: Path,
+    *,
+    seeds: int,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, object] | None = None,
+) -> list[Point]:
+    """The study at every point of a grid, each checked as a study of its own.
+
+    Args:
+      grid: The grid; the key ``owners`` is a number, so many of the study's owners take part, the
+        first of its file.
+      study: STUDY.toml.
+      seeds: How many seeds there are for each point.
+      overrides: Changes as ``--set`` takes them.
+      values: More changes by their dotted keys.
+
+    Raises:
+      InputError: There are too many points, or one of them is no study that can be repeated.
+    """
+    count = 1
+    for options in grid.values():
+        count *= len(options)
+    if count > MOST_POINTS or count * seeds > MOST_STUDIES:
+        raise InputError(
+            f"--grid, --seeds: {count:,} points x {seeds:,} seeds = {count * seeds:,} studies; "
+            f"expected at most {MOST_POINTS:,} points and {MOST_STUDIES:,} studies; "
+            "give fewer values or seeds, or several sweeps"
+        )
+    whole = load_settings(StudySettings, study, overrides=overrides, values=values or {})
+    tables = [entry.model_dump(exclude_unset=True) for entry in whole.owners]
+    for taking_part in grid.get(OWNERS, ()):
+        _check_owners(taking_part, len(tables))
+    points = []
+    for choice in itertools.product(*grid.values()):
+        place = dict(zip(grid, choice, strict=True))
+        changes: dict[str, Any] = dict(values or {}) | place
+        if OWNERS in place:
+            changes[OWNERS] = tables[: changes[OWNERS]]
+        settings = load_settings(StudySettings, study, overrides=overrides, values=changes)
+        if is_owner_requested(settings.algorithm):
+            raise InputError(
+                f'{study}: algorithm.initiative = "{settings.algorithm.initiative}" cannot be '
+                "repeated by seeds, because owners that run have a say in who is asked; "
+                'set algorithm.initiative = "learner"'
+            )
+        points.append(Point(place=place, settings=settings))
+    return points
+
+
+def _check_owners(count: object, there: int) -> None:
+    """A number of owners that the study has."""
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= there:
+        raise InputError(
+            f"--grid owners: got {_text(count)}, expected whole numbers from 1 to {there}, the "
+            "owners of this study; the first so many take part"
+        )
+
+
+def _text(value: object) -> str:
+    """A value as it would be typed.
+
+    >>> _text("auto"), _text(0.1), _text(["a"])
+    ('auto', '0.1', '["a"]')
+    """
+    return value if isinstance(value, str) else json.dumps(value, default=str)

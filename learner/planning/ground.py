@@ -1,0 +1,97 @@
+"""What all ways of learning a study are decided and forecast on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from common.arrays import Vector
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide, known_groups, public_groups
+from learner.planning.settings import StudySettings
+from learner.simulated.groups import PublicGroups
+from learner.simulated.playing import worlds_to_choose_in
+from learner.simulated.twin import deal
+from learner.simulated.world import World
+
+__all__ = ["FORECAST_SEED", "Ground"]
+
+FORECAST_SEED = 0
+# Records of the rarer class for each feature, so that a model of classes is worth something.
+RECORDS_PER_FEATURE = 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ground:
+    """What all ways of learning a study are decided and forecast on, computed once.
+
+    Args:
+      settings: The study; of its algorithm nothing is looked at.
+      public: The feature map and the public records.
+      num_records: Each owner's n_i.
+      seed: The clocks' seed.
+    """
+
+    settings: StudySettings
+    public: PublicSide
+    num_records: tuple[int, ...]
+    seed: int
+
+    @cached_property
+    def groups(self) -> PublicGroups:
+        """The public records in groups.
+
+        Raises:
+          InputError: There are none, or fewer than features.
+        """
+        problem = problem_of(self.settings, self.public.loss(self.settings.model))
+        return public_groups(self.public, problem)
+
+    @property
+    def sizes(self) -> Vector:
+        """Each owner's n_i, shape (N,)."""
+        return np.array(self.num_records, dtype=np.float64)
+
+    @property
+    def known(self) -> tuple[int | None, ...]:
+        """The group of public records that each owner is known to be."""
+        return known_groups(self.public, self.settings)
+
+    @cached_property
+    def choice_worlds(self) -> list[World]:
+        """Where designs are compared."""
+        return worlds_to_choose_in(self.groups, self.sizes, self.known)
+
+    @cached_property
+    def forecast_worlds(self) -> list[World]:
+        """Where a study is forecast."""
+        return deal(
+            self.groups,
+            self.sizes,
+            known=self.known,
+            worlds=self.settings.forecast.worlds,
+            rng=np.random.default_rng(FORECAST_SEED),
+        )
+
+    @property
+    def trusts_public_model(self) -> bool:
+        """Whether the public records are enough for a model to take one step from.
+
+        A model of classes needs ten records of the rarer class for each feature, or it fits these
+        records and no others, and forecasts from them know it no better.
+
+        References: Peduzzi et al. (1996), on events per variable in logistic regression.
+        """
+        records = self.public.records
+        if records is None or not self.settings.loss_has_classes:
+            return records is not None
+        rarer = min(int(np.sum(records.targets > 0)), int(np.sum(records.targets <= 0)))
+        return rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features
+
+    @property
+    def can_forecast(self) -> bool:
+        """Whether there are public records enough."""
+        records = self.public.records
+        return records is not None and len(records) >= self.public.feature_map.num_features

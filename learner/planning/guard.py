@@ -1,0 +1,67 @@
+"""The guard: nobody spends anything on a model that is forecast to be worse than a free one."""
+
+from __future__ import annotations
+
+from common.errors import InputError
+from learner.planning.decision import Decision
+from learner.planning.settings import StudySettings
+
+__all__ = ["check_guard", "told_ways"]
+
+HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
+# A way that is not forecast to be better than another by this share is not worth a line.
+NOTABLE = 0.1
+
+
+def told_ways(decision: Decision, *, own: str) -> str | None:
+    """What each way of learning is forecast to come to, in one line; None if nothing was.
+
+    Args:
+      decision: What was decided.
+      own: The way that the study is learnt.
+
+    >>> from learner.planning.decision import Expected
+    >>> expected = {"newton": Expected(relative_fitness=0.002, low=0.001, high=0.003),
+    ...     "ticks": Expected(relative_fitness=0.01, low=0.008, high=0.02)}
+    >>> told_ways(Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, ways=expected,
+    ...     public=0.0046), own="newton")
+    'newton: forecast 0.002, ticks 0.01, public model 0.0046'
+    """
+    if decision.public is None or own not in decision.ways:
+        return None
+    others = [
+        f"{way} {its.relative_fitness:.3g}" for way, its in decision.ways.items() if way != own
+    ]
+    first = f"{own}: forecast {decision.ways[own].relative_fitness:.3g}"
+    line = ", ".join([first, *others, f"public model {decision.public:.3g}"])
+    best = min(decision.ways, key=lambda way: decision.ways[way].relative_fitness)
+    better, reached = (decision.ways[way].relative_fitness for way in (best, own))
+    if reached >= decision.public:
+        line += "; the public model, which is free, is no worse"
+    if decision.way is None and better < reached * (1.0 - NOTABLE):
+        line += f'; algorithm.name = "auto" would take {best}'
+    return line
+
+
+def check_guard(settings: StudySettings, decision: Decision) -> None:
+    """Refuse a study that no way of learning is forecast to make better than what is free.
+
+    Raises:
+      InputError: None is forecast to be better than the public model, or than most owners' own.
+    """
+    public = decision.public
+    if not settings.is_guarded or public is None or not decision.ways:
+        return
+    expected = min(its.relative_fitness for its in decision.ways.values())
+    if expected >= public:
+        raise InputError(
+            f"no way of learning is forecast to beat the model of the public records: "
+            f"{expected:.3g} against {public:.3g} in relative fitness, and that one costs nobody "
+            f"anything; {HOW_TO_GO_ON}"
+        )
+    better = sum(own <= expected for own in decision.alone)
+    if 2 * better > len(decision.alone):
+        raise InputError(
+            f"no way of learning is forecast to beat most owners' own models: {better} of "
+            f"{len(decision.alone)} are forecast at {expected:.3g} or better; {HOW_TO_GO_ON}"
+        )

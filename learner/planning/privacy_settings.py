@@ -1,0 +1,59 @@
+"""The table ``[privacy]`` of STUDY.toml: what owners are asked to spend, and on what."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from common.config import Epsilon, Settings, ValidationShare
+
+__all__ = ["PROMISED", "PrivacySettings", "amount"]
+
+# Keys that say nothing of how a study is learnt.
+PROMISED = {"epsilon", "kappa", "validation"}
+
+
+def amount(value: object) -> object:
+    """A positive number, "auto" or nothing; one sentence for all else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or value == "auto":
+        return value
+    if is_number and 0 < float(str(value)) < math.inf:
+        return float(str(value))
+    raise ValueError('expected a finite number greater than 0, or "auto"')
+
+
+class PrivacySettings(Settings):
+    """What owners are asked to spend.
+
+    Args:
+      epsilon: Each owner's budget for the whole study, unless its own entry says otherwise.
+      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down.
+      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records.
+      split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
+        clocks ahead and promises each owner exactly its own number of ticks.
+      kappa: In how many shards one record may be.
+      validation: The share of each owner's epsilon with which it tells once how good the finished
+        model is on its records; the training has the rest. 0 asks for nothing; the recommended
+        profile keeps a tenth.
+    """
+
+    EXAMPLES = MappingProxyType({"epsilon": "1/3", "clip": "auto", "validation": "1/10"})
+
+    epsilon: Epsilon
+    sensitivity: Literal["domain", "clip"] = "domain"
+    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(amount)] = None
+    split: Literal["horizon", "schedule"] = "horizon"
+    kappa: Annotated[int, Field(ge=1)] = 1
+    validation: ValidationShare = Fraction(0)
+
+    @model_validator(mode="after")
+    def _clip_when_clipping(self) -> PrivacySettings:
+        """A clip exactly when it is used."""
+        if (self.sensitivity == "clip") != (self.clip is not None):
+            raise ValueError('expected clip = NUMBER or "auto" together with sensitivity = "clip"')
+        return self

@@ -1,0 +1,183 @@
+r"""How Newton's step clips, and splits epsilon between curvature and gradient.
+
+As for the ticks (:mod:`learner.planning.choice`), studies of many clips C and shares q are run in
+the worlds of :mod:`learner.simulated.playing`, where public records play the owners and differ as
+they will, under the noise that each would add; the smallest mean relative fitness wins. A small
+clip needs little noise and shows a little of each record; a small share leaves most of epsilon to
+the gradient, and takes the curvature from the public records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from common.arrays import Matrix, Vector
+from common.domain import Domain
+from common.moments import pack_moments, packed_length
+from common.releases import curvature_scale
+from learner.algorithms.newton import NewtonStep
+from learner.algorithms.shrinkage import Around, whitening
+from learner.simulated.groups import PublicGroups
+from learner.simulated.studies import summed_noise
+from learner.simulated.world import World, middle
+
+__all__ = ["Split", "around_public", "choose_split", "largest_gradient"]
+
+# Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
+QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
+SHARES = (0.7, 0.5, 0.3, 0.15, 0.05)
+# Runs in each world for all candidates, and for so many of the best.
+COARSE, FINE, BEST = 2, 8, 6
+SPLIT_SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One candidate.
+
+    Args:
+      clip: The clip C, in gradient units; None for the domain's bound.
+      share: The share q of epsilon that the curvature has.
+    """
+
+    clip: float | None
+    share: float
+
+
+def around_public(public: PublicGroups, clip: float | None) -> Around:
+    """What the public records say of the loss around their model, under a clip."""
+    problem, records, theta = public.problem, public.records, public.theta_optimal
+    x, n = records.features, len(records)
+    each = problem.curvatures(theta, records, clip)
+    curvature = (x * each[:, None]).T @ x / n
+    clipped = problem.slopes(theta, records, clip) @ x / n
+    whole = problem.slopes(theta, records, None) @ x / n
+    ridge = problem.regulariser.strong_convexity * np.eye(theta.size)
+    root = public.whitening @ public.scores.T / np.sqrt(n * max(n - theta.size, 1))
+    basis = whitening(curvature + ridge)
+    d = basis.shape[1]
+    squares = each * np.sum((x @ basis) ** 2, axis=1)
+    return Around(
+        theta=theta,
+        curvature=curvature,
+        offset=clipped - whole - problem.regulariser.gradient(theta),
+        # tr(H Cov theta_0) over the directions there are, and the mean variance of B'HB.
+        spread=float(np.sum(root * ((curvature + ridge) @ root))) / d,
+        curvature_spread=max(float(np.mean(squares**2)) - d, 0.0) / (d * d * n),
+    )
+
+
+def largest_gradient(public: PublicGroups, domain: Domain) -> float:
+    """The largest L1 norm of an admissible record's gradient at the public model."""
+    loss, theta, B = public.problem.loss, np.abs(public.theta_optimal), domain.feature_l1_bound
+    margin = min(float(theta @ domain.feature_bound), float(theta.max()) * B)
+    target = domain.target_bound if loss.targets is None else max(map(abs, loss.targets))
+    return loss.slope_bound(margin, target) * B
+
+
+def choose_split(
+    public: PublicGroups,
+    worlds: Sequence[World],
+    *,
+    domain: Domain,
+    units: Vector,
+    clips: Sequence[float | None] | None = None,
+    shares: Sequence[float] = SHARES,
+) -> Split:
+    """The best clip and share; equal arguments choose equally.
+
+    Args:
+      public: The public records in groups.
+      worlds: Where candidates are compared.
+      domain: The public bounds that every record keeps.
+      units: Scale of each owner's noise for a response that one record moves by 1/n_i, shape (N,).
+      clips: Clips to try; None for some from the typical public gradient to the largest.
+      shares: Shares to try.
+    """
+    search = _Search(public, worlds, domain, units)
+    tried = [
+        Split(clip=clip, share=share)
+        for clip in (search.clips if clips is None else clips)
+        for share in shares
+    ]
+    coarse = sorted(tried, key=lambda split: search.mean(split, slice(0, COARSE)))
+    return min(coarse[:BEST], key=lambda split: search.mean(split, slice(0, FINE)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    public: PublicGroups
+    worlds: Sequence[World]
+    domain: Domain
+    units: Vector
+
+    @cached_property
+    def clips(self) -> list[float]:
+        """Clips from the typical gradient of the public records to one that clips nothing."""
+        norms = np.abs(self.public.gradients).sum(axis=1)
+        largest = largest_gradient(self.public, self.domain)
+        tried = {float(value) for value in np.quantile(norms, QUANTILES)}
+        return sorted({min(clip, largest) for clip in tried if clip > 0} | {largest})
+
+    def mean(self, split: Split, runs: slice) -> float:
+        """The mean relative fitness of a candidate over all worlds."""
+        return middle(np.stack(list(self._outcomes(split, runs))))
+
+    def _outcomes(self, split: Split, runs: slice) -> Iterator[Vector]:
+        problem = self.public.problem
+        bound = problem.gradient_bound(self.domain)
+        bound = bound if split.clip is None else min(bound, split.clip)
+        scale = 2.0 * bound / (1.0 - split.share)
+        newton = NewtonStep(
+            weights=self.worlds[0].weights,
+            around=self._around(split.clip),
+            curvature_scale=curvature_scale(
+                problem.loss, self.domain, bound=bound, share=split.share
+            ),
+            scales=self.units * scale,
+            theta_max=problem.theta_max,
+            regulariser=problem.regulariser,
+        )
+        scales = newton.weights * newton.scales
+        variance = 2.0 * float(scales @ scales)
+        for place, world in enumerate(self.worlds):
+            gradient, curvature = self._exact(place, split.clip)
+            packed = pack_moments(newton.curvature_scale * curvature, gradient)
+            told = packed + scale * self._noise[place][runs]
+            yield world.evaluation.relative_fitness(newton.solve(told, variance))
+
+    def _around(self, clip: float | None) -> Around:
+        if clip not in self._known:
+            self._known[clip] = around_public(self.public, clip)
+        return self._known[clip]
+
+    def _exact(self, place: int, clip: float | None) -> tuple[Vector, Matrix]:
+        """What the owners of a world would tell without noise."""
+        if (place, clip) not in self._answers:
+            world, theta = self.worlds[place], self.public.theta_optimal
+            self._answers[place, clip] = (
+                world.gradient(theta, clip),
+                world.curvature(theta, clip),
+            )
+        return self._answers[place, clip]
+
+    @cached_property
+    def _noise(self) -> list[Matrix]:
+        """Noise of the mean response of each world's runs, the same for all candidates."""
+        rng = np.random.default_rng(SPLIT_SEED)
+        scales = self.worlds[0].weights * self.units
+        size = packed_length(self.domain.num_features)
+        draw = summed_noise(scales, size, rng=rng)
+        return [draw(np.zeros(FINE, dtype=np.intp)) for _ in self.worlds]
+
+    @cached_property
+    def _known(self) -> dict[float | None, Around]:
+        return {}
+
+    @cached_property
+    def _answers(self) -> dict[tuple[int, float | None], tuple[Vector, Matrix]]:
+        return {}

@@ -1,0 +1,237 @@
+r"""With what bounds owners are asked how good a finished model is.
+
+All of it comes from the public records under the finished model, from n_i and from epsilon. A bound
+cuts off what lies beyond it, and the noise grows with it. With losses v_j of public records, the
+bound L of the loss is the largest of them with which the noise of all owners together stays small
+beside the mean,
+
+.. math:: L = \max\Big\{v_j : L h \le \tfrac{1}{25}\, \frac1m\sum_j\min(v_j, L)\Big\}
+
+with the half-width h of the noise for each unit of the bound, but not below their 90 % quantile.
+The bound D of a difference is where what is cut off and the noise's deviation u are smallest
+together,
+
+.. math:: D = \arg\min_{D} \Big(\frac1m \sum_j (|d_j| - D)_+\Big)^2 + (D u)^2.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from common.arrays import Vector
+from common.features import FeatureMap
+from common.terms import StudyTerms
+from common.validation import Factors, factors_of
+from learner.planning.noise_width import half_width
+from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide
+
+__all__ = [
+    "Questions",
+    "public_theta",
+    "questions_for",
+    "validation_study",
+    "validation_terms",
+]
+
+# What the name of a study of its own ends with.
+SUFFIX = ":validation"
+# Below this quantile of the public losses no bound is looked for: it would cut most of them.
+LOWEST_QUANTILE = 0.9
+CANDIDATES = 60
+# Bins of the calibration table; the margin 0 is always between two of them.
+BINS = 8
+# The noise's half-width beside the mean loss: a twentieth, with room for owners whose records are
+# told better than the public ones.
+PRECISION = 0.04
+# Without public records a loss counts as at most so many times that of predicting 0, which is the
+# squared distance of two opposite targets.
+WORST = 4.0
+# Smaller bounds than this part of the usual ones would bound rounding.
+SMALLEST_PART = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """What each owner is asked of a finished model; numbers that the journal keeps.
+
+    Args:
+      loss_bound: The bound L.
+      difference_bound: The bound D; None without public records.
+      reference: The model of the public records; empty without them.
+      edges: Margins between the bins of the calibration table; empty for numbers.
+      loss_mean: Mean of the public records' bounded loss; None without them.
+      loss_spread: Its deviation from record to record.
+      difference_spread: That of the bounded difference.
+      cut_off: Share of the public records' mean loss that lies beyond the bound.
+    """
+
+    loss_bound: float
+    difference_bound: float | None = None
+    reference: tuple[float, ...] = ()
+    edges: tuple[float, ...] = ()
+    loss_mean: float | None = None
+    loss_spread: float | None = None
+    difference_spread: float | None = None
+    cut_off: float | None = None
+
+    def to_json(self) -> str:
+        """The text for the journal.
+
+        >>> asked = Questions(loss_bound=4.0, edges=(0.0,))
+        >>> Questions.from_json(asked.to_json()) == asked
+        True
+        """
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Questions:
+        """The questions of :meth:`to_json`."""
+        values = json.loads(text)
+        return cls(**values | {key: tuple(values[key]) for key in ("reference", "edges")})
+
+
+def validation_study(study_id: str) -> str:
+    """The name of the study in which owners say how good the model of a study is.
+
+    >>> validation_study("spring-1")
+    'spring-1:validation'
+    """
+    return study_id + SUFFIX
+
+
+def public_theta(plan: Plan, public: PublicSide) -> Vector | None:
+    """The best model of the public records, which anybody has without a study; None for none."""
+    if public.records is None or len(public.records) < plan.num_features:
+        return None
+    return problem_of(plan.settings, plan.loss).optimum(public.records)
+
+
+def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
+    """What owners are asked of a finished model.
+
+    Args:
+      plan: What ran.
+      public: The feature map and the public records.
+      theta: The model, shape (p,).
+    """
+    loss, box = plan.loss, plan.settings.model.theta_max
+    edges = _edges(None)
+    records, other = public.records, public_theta(plan, public)
+    worst = WORST * float(
+        loss.values(np.zeros(1), np.array([public.feature_map.domain.target_bound]))[0]
+    )
+    classes = plan.settings.loss_has_classes
+    if records is None or other is None:
+        return Questions(loss_bound=worst, edges=edges if classes else ())
+    other = np.clip(other, -box, box)
+    margins = records.features @ theta
+    values = loss.values(margins, records.targets)
+    others = loss.values(records.features @ other, records.targets)
+    asked = Questions(
+        loss_bound=worst,
+        difference_bound=worst,
+        reference=tuple(other.tolist()),
+        edges=_edges(margins) if classes else (),
+    )
+    scales, factors = _noise(plan, asked)
+    bound = _precise(values, half_width(scales / factors.loss, 0.0), worst)
+    values, others, whole = np.minimum(values, bound), np.minimum(others, bound), values.mean()
+    differences = values - others
+    deviation = math.sqrt(2.0 * float(np.sum(scales**2))) / factors.difference
+    within = min(_balanced(np.abs(differences), deviation, bound), bound)
+    return replace(
+        asked,
+        loss_bound=bound,
+        difference_bound=within,
+        loss_mean=float(values.mean()),
+        loss_spread=float(values.std()),
+        difference_spread=float(np.clip(differences, -within, within).std()),
+        cut_off=float(1.0 - values.mean() / whole) if whole > 0 else 0.0,
+    )
+
+
+def validation_terms(
+    plan: Plan, feature_map: FeatureMap, asked: Questions, *, study_id: str
+) -> list[StudyTerms]:
+    """What each owner is asked to agree to, in the order of the settings."""
+    settings, text = plan.settings, feature_map.to_json()
+    return [
+        StudyTerms(
+            study_id=validation_study(study_id),
+            **plan.loss.as_terms(),
+            theta_max=settings.model.theta_max,
+            feature_map=text,
+            horizon=1,
+            responses=1,
+            epsilon=settings.for_validation(entry),
+            kappa=settings.privacy.kappa,
+            release="validation",
+            loss_bound=asked.loss_bound,
+            difference_bound=asked.difference_bound,
+            reference=asked.reference,
+            edges=asked.edges,
+        )
+        for entry in settings.owners
+    ]
+
+
+def _noise(plan: Plan, asked: Questions) -> tuple[Vector, Factors]:
+    """Scales of the owners' noise in the mean of all responses, and its factors for bounds of 1."""
+    settings = plan.settings
+    epsilons = np.array([float(settings.for_validation(entry)) for entry in settings.owners])
+    unit = StudyTerms(
+        study_id="unit",
+        loss=plan.loss.name,
+        theta_max=1.0,
+        feature_map="",
+        horizon=1,
+        responses=1,
+        epsilon=settings.for_validation(settings.owners[0]),
+        loss_bound=1.0,
+        difference_bound=1.0,
+        reference=asked.reference,
+        edges=asked.edges,
+    )
+    scales = settings.privacy.kappa / epsilons / sum(plan.decision.num_records)
+    return scales, factors_of(unit)
+
+
+def _candidates(values: Vector, otherwise: float) -> Vector:
+    """Quantiles of public values that can be bounds, ascending; maybe none."""
+    tried = np.unique(np.quantile(values, np.linspace(LOWEST_QUANTILE, 1.0, CANDIDATES)))
+    kept: Vector = tried[tried > SMALLEST_PART * otherwise]
+    return kept
+
+
+def _precise(values: Vector, half: float, otherwise: float) -> float:
+    """The largest bound with a small noise beside the mean, else the smallest that is tried."""
+    tried = _candidates(values, otherwise)
+    if not tried.size:
+        return otherwise
+    means = np.array([np.minimum(values, bound).mean() for bound in tried])
+    precise = tried[tried * half <= PRECISION * means]
+    return float(precise[-1] if precise.size else tried[0])
+
+
+def _balanced(values: Vector, deviation: float, otherwise: float) -> float:
+    """The bound that loses least to what it cuts off and to noise."""
+    tried = _candidates(values, otherwise)
+    if not tried.size:
+        return otherwise
+    cut = np.array([np.maximum(values - bound, 0.0).mean() for bound in tried])
+    return float(tried[np.argmin(cut**2 + (tried * deviation) ** 2)])
+
+
+def _edges(margins: Vector | None) -> tuple[float, ...]:
+    """Edges between which about as many public records lie; even odds without them."""
+    if margins is None:
+        shares = np.arange(1, BINS) / BINS
+        return tuple(np.log(shares / (1.0 - shares)).tolist())
+    inner = np.quantile(margins, np.arange(1, BINS) / BINS)
+    return tuple(np.unique(np.append(inner, 0.0)).tolist())

@@ -1,0 +1,182 @@
+"""``MODEL_CARD.md``: what a model is, for people who sign for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from common.errors import InputError
+from common.files import write_whole
+from common.model import Model, read_model
+from learner.results.privacy_words import as_number, meaning, strength
+from learner.results.quality_words import quality_lines
+from learner.results.summary import OwnerSummary, Summary
+from learner.results.validation_words import validation_lines
+
+__all__ = ["write_card"]
+
+NAMED_COLUMNS = 30
+
+
+def write_card(folder: Path, summary: Summary) -> Path:
+    """Write the card of a finished run, from its summary and its model.
+
+    Raises:
+      InputError: The model cannot be read, or the card cannot be written.
+    """
+    path = folder / "MODEL_CARD.md"
+    try:
+        write_whole(path, card_text(summary, read_model(folder)))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); make room") from None
+    return path
+
+
+def card_text(summary: Summary, model: Model) -> str:
+    """The card."""
+    parts = [f"# Model card: {summary.study}", *_warnings(summary)]
+    parts += ["## Purpose", *_purpose(summary, model)]
+    parts += ["## Records and owners", *_owners(summary, model)]
+    parts += ["## Privacy", *_privacy(summary)]
+    parts += ["## Quality", *_quality(summary)]
+    parts += ["## Limits", _listed(_limits(summary, model))]
+    parts += ["## How it was made", _how(summary)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _warnings(summary: Summary) -> list[str]:
+    lines = []
+    if summary.insecure_noise:
+        lines.append("> **INSECURE**: the noise came from a seed and protected nobody.")
+    if summary.own is not None:
+        lines.append(
+            f"> **UNPROTECTED**: made from the raw records of {summary.own}; it must not leave "
+            f"{summary.own} unless something else protects it."
+        )
+    return lines
+
+
+def _purpose(summary: Summary, model: Model) -> list[str]:
+    feature_map = model.feature_map
+    names = [_plain(rule.name) for rule in feature_map.columns]
+    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
+    what = _plain(feature_map.target_name)
+    if feature_map.target.positive is not None:
+        what = f"whether {what} is {_plain(feature_map.target.positive)}"
+    return [
+        f"It predicts {what} from {', '.join(names[:NAMED_COLUMNS])}{more}: a linear model by "
+        f"{summary.loss} loss. It was trained by {summary.algorithm} over {len(summary.owners)} "
+        "owners who did not show each other, or the learner, a record.",
+        "What it is to be used for, and who answers for that use, its operator adds here.",
+    ]
+
+
+def _owners(summary: Summary, model: Model) -> list[str]:
+    total = sum(owner.records for owner in summary.owners)
+    rows = [
+        "| owner | records | epsilon promised | epsilon spent | answers |",
+        "|---|---:|---:|---:|---:|",
+        *map(_owner_row, summary.owners),
+    ]
+    public = model.feature_map
+    return [
+        f"{total:,} records of {len(summary.owners)} owners. The feature map, with all bounds, was "
+        f"fitted on {public.num_public_records:,} {public.source_kind} records of "
+        f"{_plain(public.source) or 'a table'}.",
+        "\n".join(rows),
+    ]
+
+
+def _owner_row(owner: OwnerSummary) -> str:
+    if owner.epsilon == "inf":
+        return f"| {owner.name} | {owner.records:,} | own records | - | {owner.responses:,} |"
+    promised, spent = as_number(owner.epsilon), as_number(owner.epsilon_spent)
+    return f"| {owner.name} | {owner.records:,} | {promised:g} | {spent:g} | {owner.responses:,} |"
+
+
+def _privacy(summary: Summary) -> list[str]:
+    if summary.insecure_noise:
+        return ["Nothing is promised: the noise came from a seed."]
+    by_epsilon: dict[str, list[str]] = {}
+    for owner in summary.owners:
+        by_epsilon.setdefault(owner.epsilon_spent if owner.epsilon != "inf" else "inf", []).append(
+            owner.name
+        )
+    amounts = sorted((as_number(text), names) for text, names in by_epsilon.items())
+    lines = [
+        f"For {', '.join(names)}, who spent epsilon {spent:g} ({strength(spent)} protection): "
+        f"{meaning(spent)}."
+        for spent, names in amounts
+    ]
+    return [
+        "Each owner computed its own noise, and charged it to a ledger of its own before an answer "
+        "left. What that comes to:",
+        _listed(lines),
+        "It holds for this study alone: what the same records spend in others adds up, and each "
+        "owner's ledger has the sum. How many records an owner has, and the names of its columns, "
+        "are public.",
+    ]
+
+
+def _quality(summary: Summary) -> list[str]:
+    lines = [] if summary.quality is None else quality_lines(summary.quality)
+    lines += validation_lines(summary)
+    if summary.relative_fitness is not None:
+        gaining = sum(bool(owner.gains) for owner in summary.owners)
+        silent = summary.relative_fitness_noiseless
+        without = "" if silent is None else f", without noise {silent:.3g}"
+        lines.append(
+            f"Relative fitness {summary.relative_fitness:.3g} (0 is the best linear model of all "
+            f"records){without}; {gaining} of {len(summary.owners)} owners gain from taking part."
+        )
+    if not lines:
+        return [
+            "Nobody has measured it: the learner has no records. Each owner can at home, with "
+            "copriv-owner evaluate."
+        ]
+    if summary.quality is not None:
+        lines.append(f"Intervals: {summary.quality.intervals}.")
+    if summary.validation is not None:
+        lines.append(
+            f"Intervals of what owners say: {summary.validation.coverage:.0%}, of noise and "
+            "sampling together."
+        )
+    return [" ".join(lines)]
+
+
+def _limits(summary: Summary, model: Model) -> list[str]:
+    lines = [
+        "It is linear: of what depends on two columns together it knows nothing.",
+        "Values beyond the public bounds count as if they were at the bounds; categories that the "
+        "public records do not have count as one.",
+        "Its parameters carry noise; copriv export --to json tells each coefficient's share of it.",
+        "An owner that answers falsely can spoil it: answers are bounded, not proved.",
+    ]
+    if model.coefficient_noise is None:
+        lines[2] = "Its parameters carry noise of unknown size."
+    left = [owner.name for owner in summary.owners if owner.responses_left]
+    if left:
+        lines.append(f"Not all that was promised was answered: {', '.join(left)}.")
+    idle = [owner.name for owner in summary.owners if owner.is_left_out]
+    if idle:
+        lines.append(f"Never asked, so nothing of theirs is in it: {', '.join(idle)}.")
+    return lines
+
+
+def _how(summary: Summary) -> str:
+    versions = ", ".join(f"{_plain(k)} {_plain(v)}" for k, v in sorted(summary.versions.items()))
+    return (
+        f"Study {_plain(summary.study_id)}: {summary.ticks:,} of {summary.horizon:,} "
+        f"communications in {summary.wall_seconds:.1f} s, profile {summary.profile}. {versions}. "
+        "summary.json has every number, study.toml the settings."
+    )
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """A text in one line, without what Markdown or HTML would take for its own."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
+    return "".join(f"\\{c}" if c in "\\`*_[]<>|#" else c for c in line)

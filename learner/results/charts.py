@@ -1,0 +1,304 @@
+"""Pictures as inline SVG: values on hover, a text for those who do not see, no library."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import Labels, Vector
+from learner.results.privacy_words import number_words
+
+__all__ = ["Line", "Mark", "curve", "strip", "timeline"]
+
+# In units of the picture, about the width of a phone: text is sized for it in page.css.
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
+# More points than pixels show nothing more.
+MOST_POINTS = 200
+SMALLEST = 1e-16
+# Buckets of the timeline, over all owners.
+MOST_BUCKETS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A curve: its name, points, and whether it is dashed."""
+
+    name: str
+    x: Vector
+    y: Vector
+    color: str = "var(--blue)"
+    dashed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A place on an axis that is explained where it is."""
+
+    at: float
+    text: str
+    color: str = "var(--gold)"
+
+
+Scale = Callable[[float], float]
+
+
+def curve(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    y_label: str,
+    marks: Sequence[Mark] = (),
+    log_x: bool = False,
+) -> str:
+    """Curves over a logarithmic y axis, with direct labels.
+
+    Args:
+      title: What is seen, for those who do not.
+      lines: The curves; values of 0 stand at the smallest number shown.
+      x_label: What x is, with its unit.
+      y_label: What y is.
+      marks: Places on the x axis.
+      log_x: Whether the x axis is logarithmic too.
+    """
+    shown = [_thinned(line) for line in lines if line.x.size]
+    if not shown:
+        return ""
+    height = 240
+    positive = np.concatenate([line.y[line.y > 0] for line in shown])
+    floor = max(SMALLEST, float(positive.min()) if positive.size else SMALLEST)
+    xs = np.concatenate([line.x for line in shown])
+    ends = (float(xs.min()), float(xs.max()))
+    to_x = (_logarithmic if log_x else _linear)(*ends, LEFT, WIDTH - RIGHT)
+    top = max(float(positive.max()) if positive.size else 1.0, floor * 1.1)
+    to_y = _logarithmic(floor, top, height - BOTTOM, TOP)
+    ticks = _decades(*ends) if log_x else _round_steps(*ends)
+    parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
+    parts += [_marked(mark, to_x, height) for mark in marks]
+    parts += [_drawn(line, to_x, lambda y: to_y(max(y, floor))) for line in shown]
+    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, line.name) for line in shown if line.name]
+    parts += [_text(WIDTH - RIGHT, y, name, "end") for y, name in _apart(ends_at)]
+    parts.append(_text(LEFT, 12, y_label, "start"))
+    parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
+    return _figure(title, "".join(parts), height)
+
+
+def strip(
+    title: str, values: Sequence[tuple[str, float, bool]], *, label: str, marks: Sequence[Mark] = ()
+) -> str:
+    """One dot for each owner along a logarithmic axis, stacked where they meet.
+
+    Args:
+      title: What is seen, for those who do not.
+      values: (name, value, whether it is a good one).
+      label: What the axis is.
+      marks: Values that stand for themselves, such as that of the common model.
+    """
+    known = [(name, max(value, SMALLEST), good) for name, value, good in values if value > 0]
+    if not known:
+        return ""
+    ends = [value for _, value, _ in known] + [mark.at for mark in marks if mark.at > 0]
+    low, high = min(ends) / 1.3, max(ends) * 1.3
+    to_x = _logarithmic(low, high, 12, WIDTH - RIGHT)
+    stacks: dict[int, int] = {}
+    dots = []
+    for name, value, good in sorted(known, key=lambda entry: entry[1]):
+        place = round(to_x(value) / 8)
+        stacks[place] = stacks.get(place, 0) + 1
+        dots.append((place * 8.0, stacks[place], name, value, good))
+    height = BOTTOM + 30 + 8 * max(stacks.values())
+    parts = [_log_ticks(low, high, to_x, height)]
+    for k, mark in enumerate(mark for mark in marks if mark.at > 0):
+        x = to_x(mark.at)
+        parts.append(_rule(x, 14 + 12 * k, height - BOTTOM, mark.color))
+        parts.append(_text(min(x + 4, WIDTH - 110), 12 + 12 * k, mark.text, "start"))
+    for x, level, name, value, good in dots:
+        color = "var(--green)" if good else "var(--red)"
+        tip = html.escape(f"{name}: {number_words(value)}")
+        y = height - BOTTOM - 8 * level + 4
+        shape = (
+            f'<circle cx="{x:.1f}" cy="{y}" r="3.6" fill="{color}">'
+            if good
+            else f'<rect x="{x - 3.5:.1f}" y="{y - 3.5}" width="7" height="7" fill="{color}">'
+        )
+        parts.append(f"{shape}<title>{tip}</title></{'circle' if good else 'rect'}>")
+    parts.append(_text(WIDTH - RIGHT, height - 4, label, "end"))
+    return _figure(title, "".join(parts), height)
+
+
+def timeline(
+    title: str,
+    names: Sequence[str],
+    spoke: Sequence[Vector],
+    *,
+    horizon: int,
+    marks: Sequence[Mark],
+) -> str:
+    """Who spoke when: a row for each owner, darker where it spoke more often.
+
+    Args:
+      title: What is seen, for those who do not.
+      names: The owners.
+      spoke: The k at which each spoke.
+      horizon: T.
+      marks: Places on the axis of k.
+    """
+    row = 16 if len(names) <= 20 else 8
+    buckets = int(max(10, min(120, MOST_BUCKETS // max(len(names), 1), horizon)))
+    edges = np.linspace(0.5, horizon + 0.5, buckets + 1)
+    counts = [np.histogram(k, edges)[0] for k in spoke]
+    most = max(1, max((int(c.max()) for c in counts if c.size), default=1))
+    label = 120 if row == 16 else 12
+    to_x = _linear(0.5, horizon + 0.5, label, WIDTH - RIGHT)
+    places = np.array([to_x(float(edge)) for edge in edges])
+    height = TOP + row * len(names) + BOTTOM
+    parts = [_x_axis(_round_steps(1, horizon), to_x, height)]
+    for i, (name, count) in enumerate(zip(names, counts, strict=True)):
+        y = TOP + row * i
+        tip = html.escape(f"{name}: {int(count.sum()):,} responses")
+        bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
+        parts.append(f"<g><title>{tip}</title>{bars}</g>")
+        if row == 16:
+            shown = name if len(name) <= 15 else name[:14] + "…"
+            parts.append(_text(label - 6, y + 12, shown, "end"))
+    parts += [_marked(mark, to_x, height) for mark in marks]
+    parts.append(_text(WIDTH - RIGHT, height - 4, "communication k", "end"))
+    return _figure(title, "".join(parts), height)
+
+
+def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
+    """One path for each of four shades, so that many owners take few bytes.
+
+    Args:
+      levels: The shade of each bucket, 0 to 4.
+      edges: Where the buckets begin and end on the picture.
+      y: The row's top.
+      height: Its height.
+    """
+    widths = np.maximum(np.diff(edges) - 0.4, 0.6)
+    paths = []
+    for level in range(1, 5):
+        boxes = "".join(
+            f"M{edges[b]:.1f} {y}h{widths[b]:.1f}v{height}h-{widths[b]:.1f}z"
+            for b in np.flatnonzero(levels == level)
+        )
+        if boxes:
+            paths.append(f'<path d="{boxes}" fill="var(--blue)" opacity="{level / 4}"/>')
+    return paths
+
+
+def _figure(title: str, content: str, height: int) -> str:
+    told = html.escape(title)
+    return (
+        f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told}">{content}'
+        f"</svg><figcaption>{told}</figcaption></figure>"
+    )
+
+
+def _thinned(line: Line) -> Line:
+    """The line with few enough points, the last among them."""
+    if line.x.size <= MOST_POINTS:
+        return line
+    kept = np.unique(np.linspace(0, line.x.size - 1, MOST_POINTS).astype(int))
+    return Line(
+        name=line.name, x=line.x[kept], y=line.y[kept], color=line.color, dashed=line.dashed
+    )
+
+
+def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
+    """A line, and invisible dots that tell its values."""
+    points = [(to_x(float(x)), to_y(float(y))) for x, y in zip(line.x, line.y, strict=True)]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dash = ' stroke-dasharray="6 4"' if line.dashed else ""
+    drawn = f'<polyline points="{path}" fill="none" stroke="{line.color}" stroke-width="2"{dash}/>'
+    tips = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="transparent"><title>'
+        f"{html.escape(line.name)}, {number_words(float(a))}: {number_words(float(b))}"
+        "</title></circle>"
+        for (x, y), a, b in zip(points, line.x, line.y, strict=True)
+    )
+    return drawn + tips
+
+
+def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Labels from above to below, none on another.
+
+    >>> _apart([(50.0, "b"), (52.0, "c"), (10.0, "a")])
+    [(34.0, 'a'), (50.0, 'b'), (64.0, 'c')]
+    """
+    placed: list[tuple[float, str]] = []
+    for y, name in sorted(labels):
+        least = placed[-1][0] + 14.0 if placed else 34.0
+        placed.append((max(y, least), name))
+    return placed
+
+
+def _marked(mark: Mark, to_x: Scale, height: int) -> str:
+    x = to_x(mark.at)
+    side = "start" if x < WIDTH / 2 else "end"
+    shift = 4 if side == "start" else -4
+    return _rule(x, TOP, height - BOTTOM, mark.color) + _text(
+        x + shift, height - 18, mark.text, side
+    )
+
+
+def _rule(x: float, top: float, bottom: float, color: str) -> str:
+    return (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" stroke="{color}" '
+        'stroke-width="2" stroke-dasharray="3 3"/>'
+    )
+
+
+def _text(x: float, y: float, content: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(content)}</text>'
+
+
+def _linear(low: float, high: float, start: float, stop: float) -> Scale:
+    span = (high - low) or 1.0
+    return lambda value: start + (value - low) / span * (stop - start)
+
+
+def _logarithmic(low: float, high: float, start: float, stop: float) -> Scale:
+    scale = _linear(math.log(low), math.log(high), start, stop)
+    return lambda value: scale(math.log(value))
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Round values between two ends: powers of ten, or 1, 2 and 5 of few of them."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1.0, 2.0, 5.0) if last - first <= 2 else (1.0,)
+    every = max(1, (last - first) // 5)
+    found = [m * 10.0**e for e in range(first, last + 1, every) for m in steps]
+    return [value for value in found if low <= value <= high]
+
+
+def _y_axis(low: float, high: float, to_y: Scale) -> str:
+    return "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{to_y(v):.1f}" y2="{to_y(v):.1f}" '
+        f'stroke="var(--line)"/>' + _text(LEFT - 6, to_y(v) + 4, f"{v:g}", "end")
+        for v in _decades(low, high)
+    )
+
+
+def _round_steps(low: float, high: float) -> list[float]:
+    """Whole values, evenly apart, the last left out for the axis' name."""
+    return [float(v) for v in np.unique(np.round(np.linspace(low, high, 5)))[:-1]]
+
+
+def _x_axis(ticks: Sequence[float], to_x: Scale, height: int) -> str:
+    return "".join(
+        _text(to_x(v), height - BOTTOM + 14, f"{v:,.0f}" if v >= 1 else f"{v:g}", "middle")
+        for v in ticks
+    )
+
+
+def _log_ticks(low: float, high: float, to_x: Scale, height: int) -> str:
+    base = height - BOTTOM + 4
+    line = f'<line x1="8" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}" stroke="var(--soft)"/>'
+    return line + "".join(
+        _text(to_x(v), base + 14, f"{v:g}", "middle") for v in _decades(low, high)
+    )

@@ -1,0 +1,91 @@
+"""Several runs beside each other: a table for a terminal, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from learner.results.page import Cell, page, paragraphs, section, table, write_page
+from learner.results.privacy_words import as_number, number_words
+from learner.results.quality_words import is_better
+from learner.results.summary import Summary
+
+__all__ = ["comparison_table", "write_comparison"]
+
+HEADS = (
+    *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
+    "owners who gain",
+)
+
+
+def comparison_table(runs: Mapping[str, Summary]) -> Table:
+    """One row for each run."""
+    made = Table(title="runs", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, head in enumerate(HEADS):
+        made.add_column(head, justify="left" if i == 0 else "right")
+    for name, summary in runs.items():
+        made.add_row(
+            *(cell if isinstance(cell, str) else cell.text for cell in _row(name, summary))
+        )
+    return made
+
+
+def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
+    """A page of the runs.
+
+    Raises:
+      InputError: It cannot be written.
+    """
+    rows = [_row(name, summary) for name, summary in runs.items()]
+    told = paragraphs([verdict(runs)], "verdict")
+    caption = (
+        "Quality is the main measure in raw units, on the records that each run could judge on"
+    )
+    shown = section("Runs", table("runs", caption, HEADS, rows))
+    return write_page(out, page(f"{len(runs)} runs compared", told, shown))
+
+
+def verdict(runs: Mapping[str, Summary]) -> str:
+    """Which run is best, where they can be compared."""
+    fitness = {
+        name: s.relative_fitness for name, s in runs.items() if s.relative_fitness is not None
+    }
+    measured = {name: s.quality for name, s in runs.items() if s.quality is not None}
+    kinds = {(q.measure, q.target, q.on, q.records) for q in measured.values()}
+    if len(measured) == len(runs) and len(kinds) == 1:
+        best = next(iter(measured))
+        for name, quality in measured.items():
+            if is_better(quality, quality.common.value, measured[best].common.value):
+                best = name
+        found = measured[best]
+        return (
+            f"Best: {best}, with {found.measure.replace('_', ' ')} "
+            f"{number_words(found.common.value)} on the same {found.records:,} records."
+        )
+    if len(fitness) == len(runs):
+        best = min(fitness, key=lambda name: fitness[name])
+        return f"Best by relative fitness: {best}, {fitness[best]:.3g}."
+    return "These runs were not judged on the same records: their qualities do not compare."
+
+
+def _row(name: str, summary: Summary) -> list[Cell | str]:
+    spent = [as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"]
+    quality, fitness = summary.quality, summary.relative_fitness
+    told: Cell | str = "-"
+    if quality is not None:
+        words = f"{quality.measure.replace('_', ' ')} {number_words(quality.common.value)}"
+        told = Cell(f"{words}, {quality.on}", quality.common.value)
+    gaining = sum(bool(owner.gains) for owner in summary.owners)
+    return [
+        name,
+        summary.algorithm,
+        Cell(f"{len(summary.owners)}", len(summary.owners)),
+        Cell(f"{max(spent, default=0):g}", max(spent, default=0)),
+        Cell(f"{summary.horizon:,}", summary.horizon),
+        told,
+        "-" if fitness is None else Cell(f"{fitness:.3g}", fitness),
+        f"{gaining} of {len(summary.owners)}" if summary.is_evaluated else "-",
+    ]

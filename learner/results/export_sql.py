@@ -1,0 +1,189 @@
+r"""A model with its whole pipeline as one SQL query: it adds the prediction to each row of a table.
+
+Plain SQL of common table expressions and CASE, so that SQLite, PostgreSQL, DuckDB and others run
+it. Columns of numbers must be numbers there, dates DATE or text YYYY-MM-DD, categories text or
+numbers; NULL is a missing value. Each stage is a table of the next: raw, filled and clamped,
+standardised, features, scaled down, margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from common.columns import category_key, missing_texts
+from common.fitting import ColumnRule
+from common.model import Model
+
+__all__ = ["sql_query"]
+
+# Deeper sums than this are refused by SQLite.
+LONGEST_SUM = 500
+# Beyond this margin a probability is 0 or 1, and an exponential overflows.
+LARGEST_MARGIN = 700.0
+
+
+def sql_query(model: Model, *, table: str = "records") -> str:
+    """The query; replace ``records`` by the name of the table.
+
+    The columns that it adds are those of :meth:`common.model.Model.predictions`.
+    """
+    source, steps = table, []
+    for stage, columns in _stages(model):
+        added = ",\n    ".join(f"{value} AS {name}" for name, value in columns)
+        # A text for people to run; names and texts in it are quoted.
+        steps.append(f"{stage} AS (\n  SELECT *,\n    {added}\n  FROM {source}\n)")  # noqa: S608
+        source = stage
+    query = ",\n".join(steps)
+    return f"{_heading(model)}WITH {query}\nSELECT *,\n{_outputs(model)}\nFROM {source};\n"
+
+
+def _stages(model: Model) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Each stage's name, with the columns that it adds: (name, value)."""
+    feature_map = model.feature_map
+    rules, bounds = feature_map.columns, feature_map.bounds
+    yield "copriv_filled", [(f"copriv_c{j}", _filled(rule)) for j, rule in enumerate(rules)]
+    yield (
+        "copriv_standardised",
+        [(f"copriv_z{j}", _standardised(rule, f"copriv_c{j}")) for j, rule in enumerate(rules)],
+    )
+    features = [f"copriv_z{j}" for j in range(len(rules))]
+    if feature_map.rotation is not None:
+        rotated = [
+            _sum([f"{_number(weight)} * {z}" for weight, z in zip(row, features, strict=True)])
+            for row in feature_map.rotation
+        ]
+        features = [f"copriv_f{i}" for i in range(len(bounds))]
+        yield "copriv_features", list(zip(features, rotated, strict=True))
+    yield (
+        "copriv_bounded",
+        [
+            (f"copriv_x{i}", _clamped(feature, -bound, bound))
+            for i, (feature, bound) in enumerate(zip(features, bounds, strict=True))
+        ],
+    )
+    norm = _sum([f"ABS(copriv_x{i})" for i in range(len(bounds))])
+    yield "copriv_norms", [("copriv_norm", norm)]
+    terms = _sum([f"{_number(model.theta[i])} * copriv_x{i}" for i in range(len(bounds))])
+    constant = f" + {_number(model.theta[-1])}" if feature_map.intercept else ""
+    yield "copriv_margins", [("copriv_margin", f"{_shrunk(model)} * {terms}{constant}")]
+
+
+def _standardised(rule: ColumnRule, column: str) -> str:
+    """A filled column, clamped, centred and scaled."""
+    clamped = _clamped(column, rule.low, rule.high)
+    return f"({clamped} - {_number(rule.center)}) / {_number(rule.scale)}"
+
+
+def _heading(model: Model) -> str:
+    """What the query is, in comments."""
+    target = model.feature_map.target
+    lines = [f"Predicts {target.name!r}: a linear model by {model.loss.name} loss, made by copriv."]
+    if model.has_classes:
+        lines.append(f"prediction is 1 where {target.name!r} is {target.positive!r}, else 0.")
+    if model.unprotected is not None:
+        lines.append(f"UNPROTECTED: made from raw records of {model.unprotected}; keep it there.")
+    return "".join(f"-- {' '.join(line.split())}\n" for line in lines)
+
+
+def _outputs(model: Model) -> str:
+    if not model.has_classes:
+        target = model.feature_map.target
+        return f"  copriv_margin * {_number(target.scale)} + {_number(target.center)} AS prediction"
+    prediction = "  CASE WHEN copriv_margin > 0 THEN 1 ELSE 0 END AS prediction"
+    if not model.has_probabilities:
+        return f"{prediction},\n  copriv_margin AS score"
+    bounded = _clamped("copriv_margin", -LARGEST_MARGIN, LARGEST_MARGIN)
+    return f"{prediction},\n  1.0 / (1.0 + EXP(-({bounded}))) AS probability"
+
+
+def _shrunk(model: Model) -> str:
+    """The factor that scales a record down to the L1 radius."""
+    feature_map = model.feature_map
+    if feature_map.l1_radius is None:
+        return "1.0"
+    inside = _number((feature_map.l1_radius - feature_map.intercept) * (1.0 - 1e-9))
+    return f"(CASE WHEN copriv_norm > {inside} THEN {inside} / copriv_norm ELSE 1.0 END)"
+
+
+def _filled(rule: ColumnRule) -> str:
+    """One raw column as a number, filled where it is missing."""
+    column = _name(rule.name)
+    fill = _number(rule.fill)
+    match rule.kind:
+        case "number":
+            return f"COALESCE(CAST({column} AS DOUBLE PRECISION), {fill})"
+        case "date":
+            return f"COALESCE({_months(column)}, {fill})"
+        case "category":
+            return _coded(rule, f"TRIM(CAST({column} AS VARCHAR(1000)))", fill)
+
+
+def _months(column: str) -> str:
+    """Months since January 2000 of a date, NULL where it is none."""
+    text = f"SUBSTR(CAST({column} AS VARCHAR(40)), 1, 10)"
+    year, month, day = (
+        f"CAST(SUBSTR({text}, {start}, {length}) AS INTEGER)"
+        for start, length in ((1, 4), (6, 2), (9, 2))
+    )
+    valid = f"{text} LIKE '____-__-__' AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
+    return f"CASE WHEN {valid} THEN ({year} - 2000) * 12 + ({month} - 1) + ({day} - 1) / 31.0 END"
+
+
+def _coded(rule: ColumnRule, text: str, fill: str) -> str:
+    """The code of each category."""
+    missing = ", ".join(_text(spelling) for spelling in sorted(missing_texts()))
+    cases = [f"WHEN {text} IS NULL OR LOWER({text}) IN ({missing}) THEN {fill}"]
+    cases += [
+        f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
+        for key, code in rule.codes.items()
+        if category_key(key) == key
+    ]
+    lines = "\n      ".join(cases)
+    return f"CASE\n      {lines}\n      ELSE {_number(rule.unknown)} END"
+
+
+def _spellings(key: str) -> list[str]:
+    """A category as databases write it: a whole number also with a decimal, 1 and 0 also as truth.
+
+    >>> _spellings("1"), _spellings("New York")
+    (['1', '1.0', 'true', 'True', 'TRUE'], ['New York'])
+    """
+    if not key.removeprefix("-").isdigit():
+        return [key]
+    truth = {"1": ["true", "True", "TRUE"], "0": ["false", "False", "FALSE"]}
+    return [key, f"{key}.0", *truth.get(key, [])]
+
+
+def _clamped(value: str, low: float, high: float) -> str:
+    return (
+        f"(CASE WHEN {value} < {_number(low)} THEN {_number(low)} "
+        f"WHEN {value} > {_number(high)} THEN {_number(high)} ELSE {value} END)"
+    )
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """A sum whose nesting no database finds too deep."""
+    if len(terms) <= LONGEST_SUM:
+        return f"({' + '.join(terms)})"
+    parts = [_sum(terms[i : i + LONGEST_SUM]) for i in range(0, len(terms), LONGEST_SUM)]
+    return _sum(parts)
+
+
+def _number(value: float) -> str:
+    """A number in the one way that every database reads as a double.
+
+    >>> _number(-0.5), _number(3.0)
+    ('-0.5e0', '3.0e0')
+    """
+    text = repr(float(value))
+    return text if "e" in text else f"{text}e0"
+
+
+def _name(column: str) -> str:
+    """A column's name in quotes."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    """A text in quotes."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,186 @@
+"""``forecast.html``: a forecast on one self-contained page, the verdict first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from learner.forecasting.questions import Answer
+from learner.forecasting.verdict import OwnerVerdict, Verdict
+from learner.results.charts import Line, Mark, curve, strip
+from learner.results.forecast_text import sentences
+from learner.results.page import Cell, listed, page, paragraphs, section, table, write_page
+
+__all__ = ["write_forecast_page"]
+
+CURVES = {
+    "epsilon": "every epsilon times",
+    "size": "every owner's records times",
+    "owners": "number of owners N",
+    "horizon": "horizon T, communications",
+}
+FITNESS = "relative fitness (0 is the best)"
+
+
+def write_forecast_page(folder: Path, verdict: Verdict) -> Path:
+    """The page of a forecast, in its folder.
+
+    Raises:
+      InputError: It cannot be written.
+    """
+    title = f"{verdict.study}: forecast from {verdict.public_records:,} public records"
+    parts = [_first(verdict), _owners(verdict)]
+    if verdict.algorithms:
+        parts.append(_algorithms(verdict.algorithms))
+    curves = {
+        kind: verdict.curves[kind] for kind in CURVES if len(verdict.curves.get(kind, {})) > 1
+    }
+    if curves:
+        drawn = "".join(_curve(kind, answers) for kind, answers in curves.items())
+        ways = _ways(verdict.smallest.epsilon_of_ways)
+        parts.append(section("Where it begins to pay", drawn, ways))
+    parts.append(_making(verdict))
+    return write_page(folder / "forecast.html", page(title, *parts))
+
+
+def _first(verdict: Verdict) -> str:
+    """The verdict, what warns against it, and what it comes to."""
+    told = sentences(verdict)
+    gaining = sum(owner.gains for owner in verdict.owners)
+    low, high = verdict.interval_90
+    count = len(verdict.owners)
+    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners are"
+    if gaining == 0:
+        who = "No owner is"
+    words = (
+        f"{who} expected to gain. The common model is expected to have "
+        f"{verdict.relative_fitness:.1%} more loss than the best model of all records. Nothing was "
+        "asked or spent to say so."
+    )
+    return (
+        paragraphs([line for line in told if line.startswith("warning: ")], "warning")
+        + paragraphs([words], "verdict")
+        + paragraphs([line for line in told if not line.startswith("warning: ")])
+        + listed(
+            [
+                (f"{verdict.relative_fitness:.3g}", "expected relative fitness"),
+                (f"{low:.3g} to {high:.3g}", "nine runs in ten"),
+                (f"{verdict.relative_fitness_public:.3g}", "public model, which is free"),
+                (f"{gaining} of {count}", "owners expected to gain"),
+                (f"{verdict.design['horizon']:,}", "communications T"),
+            ]
+        )
+    )
+
+
+def _owners(verdict: Verdict) -> str:
+    """One row for each owner, and all of them in one picture."""
+    heads = ["owner", "records", "epsilon", "alone", "public model", "together", "gains"]
+    heads += ["without it", "one more epsilon"]
+    picture = strip(
+        "Expected relative fitness of each owner's own model: circles gain, squares do not",
+        [(owner.name, owner.relative_fitness_alone, owner.gains) for owner in verdict.owners],
+        label="relative fitness of the own model",
+        marks=[
+            Mark(at=verdict.relative_fitness, text="together", color="var(--blue)"),
+            Mark(at=verdict.relative_fitness_public, text="public model", color="var(--gold)"),
+        ],
+    )
+    rows = [_row(owner, verdict) for owner in verdict.owners]
+    return section("Owners", picture, table("owners", f"{len(rows)} owners", heads, rows))
+
+
+def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
+    without, worth = owner.relative_fitness_without, -owner.one_more_epsilon_is_worth
+    return [
+        owner.name,
+        Cell(f"{owner.records:,}", owner.records),
+        owner.epsilon,
+        Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
+        Cell(f"{verdict.relative_fitness_public:.3g}", verdict.relative_fitness_public),
+        Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
+        "yes" if owner.gains else "no",
+        "-" if without is None else f"{without:.3g}{', better' if owner.harms else ''}",
+        "-" if math.isnan(worth) else Cell(f"{worth:+.2g}", worth),
+    ]
+
+
+def _algorithms(algorithms: Mapping[str, Answer]) -> str:
+    """What other algorithms would come to."""
+    rows: list[list[Cell | str]] = [
+        [
+            name,
+            Cell(f"{answer.relative_fitness:.3g}", answer.relative_fitness),
+            f"{answer.low:.3g} to {answer.high:.3g}",
+            Cell(f"{answer.horizon:,}", answer.horizon),
+            "-" if answer.clip is None else f"{answer.clip:.3g}",
+        ]
+        for name, answer in algorithms.items()
+    ]
+    heads = ["algorithm", "expected", "nine runs in ten", "T", "clip"]
+    return section("Other algorithms", table("algorithms", "At the same epsilon", heads, rows))
+
+
+def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
+    """Expected relative fitness against one quantity, beside what needs no study."""
+    points = sorted(((float(x), answer) for x, answer in answers.items()), key=lambda p: p[0])
+    x = np.array([point[0] for point in points])
+
+    def line(name: str, values: list[float], color: str, *, dashed: bool) -> Line:
+        return Line(name=name, x=x, y=np.array(values), color=color, dashed=dashed)
+
+    alone = [float(np.median(answer.alone)) for _, answer in points]
+    lines = [
+        line("", [answer.low for _, answer in points], "var(--band)", dashed=False),
+        line("nine runs in ten", [a.high for _, a in points], "var(--band)", dashed=False),
+        line("alone, middle owner", alone, "var(--gold)", dashed=True),
+        line("public model", [a.public for _, a in points], "var(--soft)", dashed=True),
+        line("together", [a.relative_fitness for _, a in points], "var(--blue)", dashed=False),
+    ]
+    title = f"Expected relative fitness against {CURVES[kind]}"
+    drawn = curve(title, lines, x_label=CURVES[kind], y_label=FITNESS, log_x=True)
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(f"{value:g}", value),
+            f"{answer.relative_fitness:.3g}",
+            f"{answer.low:.3g} to {answer.high:.3g}",
+            f"{middle:.3g}",
+            f"{answer.public:.3g}",
+        ]
+        for (value, answer), middle in zip(points, alone, strict=True)
+    ]
+    heads = [CURVES[kind], "together", "nine runs in ten", "alone, middle owner", "public model"]
+    behind = table(f"curve-{kind}", title, heads, rows)
+    return f"{drawn}<details><summary>The values as a table</summary>{behind}</details>"
+
+
+def _ways(smallest: Mapping[str, float | None]) -> str:
+    """Where each way of learning begins to beat what is free."""
+    rows: list[list[Cell | str]] = [
+        [way, "none that was tried" if value is None else Cell(f"{value:.3g}", value)]
+        for way, value in smallest.items()
+    ]
+    if not rows:
+        return ""
+    caption = "The smallest epsilon at which each way of learning beats the public model"
+    return table("ways", caption, ["learnt by", "smallest epsilon"], rows)
+
+
+def _making(verdict: Verdict) -> str:
+    """The study as it was forecast."""
+    design = {key: "-" if value is None else value for key, value in verdict.design.items()}
+    rows: list[list[Cell | str]] = [
+        [key, f"{value:,.4g}" if isinstance(value, float) else str(value)]
+        for key, value in design.items()
+    ]
+    rows.append(["change along the public table", f"{verdict.drift:.2g}"])
+    failed = [f"{name}: {why}" for name, why in verdict.failures.items()]
+    return section(
+        "How it was made",
+        paragraphs(["Public records played the owners; docs/forecast.md says how."]),
+        table("made", "The study", ["what", "is"], rows),
+        paragraphs(failed),
+    )

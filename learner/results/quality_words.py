@@ -1,0 +1,54 @@
+"""The quality of a run's model in sentences, in the target's raw units."""
+
+from __future__ import annotations
+
+from learner.results.privacy_words import number_words
+from learner.results.summary import Interval, QualitySummary
+
+__all__ = ["MEASURES", "interval_words", "is_better", "quality_lines"]
+
+MEASURES = {
+    "rmse": "typical error (RMSE)",
+    "log_loss": "log loss",
+    "accuracy": "share told right (accuracy)",
+}
+
+
+def is_better(quality: QualitySummary, one: float, other: float) -> bool:
+    """Whether one value of the measure is better than another."""
+    return one > other if quality.measure == "accuracy" else one < other
+
+
+def interval_words(interval: Interval) -> str:
+    """A number with its interval.
+
+    >>> interval_words(Interval(value=8.0453, low=7.5, high=8.54))
+    '8.05 (7.5 to 8.54)'
+    """
+    value = number_words(interval.value)
+    if interval.low is None or interval.high is None:
+        return value
+    return f"{value} ({number_words(interval.low)} to {number_words(interval.high)})"
+
+
+def quality_lines(quality: QualitySummary) -> list[str]:
+    """What the quality says: the model, beside what needs no study."""
+    measure = MEASURES[quality.measure]
+    whose = "the public records"
+    if quality.on == "owners":
+        whose = "all owners' own, which only a simulation may look at"
+    lines = [
+        f"The common model predicts {quality.target} with a {measure} of "
+        f"{interval_words(quality.common)} on {quality.records:,} records: {whose}."
+    ]
+    if quality.on == "public":
+        lines.append(
+            "Nobody looked at the owners' records: theirs may differ, and each owner can compare "
+            "at home with copriv-owner evaluate."
+        )
+    beside = [f"always predicting the same: {number_words(quality.guess)}"]
+    if quality.public is not None:
+        seen = "" if quality.on == "owners" else ", which it has seen"
+        beside.insert(0, f"the public records' own model{seen}: {interval_words(quality.public)}")
+    lines.append(f"Beside it: {'; '.join(beside)}.")
+    return lines

@@ -1,0 +1,375 @@
+"""``report.html``: a finished run on one self-contained page, the verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from common.arrays import Vector
+from common.errors import InputError
+from common.model import Model, read_model
+from learner.results.charts import Line, Mark, curve, strip, timeline
+from learner.results.coefficients import coefficients
+from learner.results.page import Cell, listed, page, paragraphs, section, table, write_page
+from learner.results.privacy_words import as_number, meaning, number_words, strength
+from learner.results.quality_words import MEASURES, interval_words
+from learner.results.report import (
+    WARNINGS,
+    choice_sentences,
+    epsilon_text,
+    sentences,
+    way_sentences,
+)
+from learner.results.summary import OwnerSummary, Summary
+from learner.results.validation_part import validation_part
+from learner.results.verdict_words import notes, verdict_lines
+
+__all__ = ["write_report"]
+
+TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
+# A trace of more rows than any run has is not looked at.
+LARGEST_TRACE = 20_000_000
+# Values behind a picture, as a table for those who do not see it.
+SHOWN_VALUES = 12
+NAMED = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Trace:
+    """What the page needs of ``trace.parquet``."""
+
+    k: Vector
+    owner: Sequence[str]
+    fitness: Vector | None
+
+
+def write_report(folder: Path, summary: Summary) -> Path:
+    """One self-contained page of a run folder.
+
+    Raises:
+      InputError: The page cannot be written.
+    """
+    title = f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
+    trace, model = _read_trace(folder), _read_model(folder)
+    return write_page(
+        folder / "report.html",
+        page(
+            title,
+            _first(summary),
+            _quality(summary, trace),
+            _owners(summary),
+            _communication(summary, trace),
+            _money(summary),
+            _making(summary, model),
+        ),
+    )
+
+
+def _read_trace(folder: Path) -> _Trace | None:
+    """The trace, None where there is none that can be read."""
+    path = folder / "trace.parquet"
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.metadata.num_rows > LARGEST_TRACE:
+                return None
+            names = [name for name in TRACE_COLUMNS if name in file.schema_arrow.names]
+            kept = file.read(columns=names).to_pandas()
+        fitness = kept["relative_fitness"] if "relative_fitness" in names else None
+        return _Trace(
+            k=kept["k"].to_numpy(dtype=np.float64),
+            owner=[str(name) for name in kept["owner"]],
+            fitness=None if fitness is None else fitness.to_numpy(dtype=np.float64),
+        )
+    except Exception:  # Libraries have many names for a file that is no table.
+        return None
+
+
+def _read_model(folder: Path) -> Model | None:
+    try:
+        return read_model(folder)
+    except InputError:
+        return None
+
+
+def _first(summary: Summary) -> str:
+    """The first screen: warnings, verdict, what it came to."""
+    warnings = [line for line in sentences(summary) if line.startswith(WARNINGS)]
+    verdict = verdict_lines(summary)
+    spent = [as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"]
+    tiles = []
+    if summary.quality is not None:
+        measure = MEASURES[summary.quality.measure]
+        tiles.append((number_words(summary.quality.common.value), f"{measure}, common model"))
+    if summary.is_evaluated:
+        gaining = sum(bool(owner.gains) for owner in summary.owners)
+        tiles.append((f"{gaining} of {len(summary.owners)}", "owners gain from taking part"))
+    if spent:
+        tiles.append((f"{max(spent):g}", "epsilon spent by the owner that spent most"))
+    tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))
+    return (
+        paragraphs(warnings, "warning")
+        + paragraphs(verdict[:1], "verdict")
+        + paragraphs(verdict[1:])
+        + paragraphs(notes(summary), "note")
+        + listed(tiles)
+    )
+
+
+def _quality(summary: Summary, trace: _Trace | None) -> str:
+    """How good the model is, and how it became so."""
+    quality = summary.quality
+    parts = []
+    if quality is not None:
+        rows: list[list[Cell | str]] = [
+            ["common model", Cell(interval_words(quality.common), quality.common.value)]
+        ]
+        if quality.public is not None:
+            rows.append(
+                ["public model", Cell(interval_words(quality.public), quality.public.value)]
+            )
+        if quality.alone:
+            ends = (min(quality.alone), max(quality.alone))
+            words = " to ".join(dict.fromkeys(map(number_words, ends)))
+            rows.append(["owners' own models", Cell(words, ends[0])])
+        rows.append(
+            ["always predicting the same", Cell(number_words(quality.guess), quality.guess)]
+        )
+        whose = "all owners' records" if quality.on == "owners" else "public records"
+        caption = f"{quality.target}: {quality.records:,} {whose}; {quality.intervals}"
+        parts.append(table("quality", caption, ["model", MEASURES[quality.measure]], rows))
+    parts.append(validation_part(summary, _behind))
+    if summary.is_evaluated:
+        free = summary.relative_fitness_public
+        beside = "" if free is None else f" The public model, which is free, has {free:.3g}."
+        silent = summary.relative_fitness_noiseless
+        cost = (
+            "."
+            if silent is None
+            else f"; the same ticks without noise come to {silent:.3g}: the rest is the cost of "
+            "privacy."
+        )
+        parts.append(paragraphs([f"Relative fitness {summary.relative_fitness:.3g}{cost}{beside}"]))
+        parts.append(_fitness_curve(summary, trace))
+    if not any(parts):
+        parts = paragraphs(
+            ["Nobody has measured it: the learner has no records. Each owner can at home."]
+        ).splitlines()
+    return section("Quality", *parts)
+
+
+def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
+    """Relative fitness against k, and where the average begins."""
+    if trace is None or trace.fitness is None or not trace.k.size:
+        return ""
+    known = np.isfinite(trace.fitness)  # of a very long run not all is looked at
+    k, fitness = trace.k[known], trace.fitness[known]
+    line = Line(name="together", x=k, y=fitness)
+    marks = []
+    if summary.average == "tail" and summary.horizon > 1:
+        marks.append(Mark(at=summary.horizon / 2, text="here the average begins"))
+    drawn = curve(
+        "Relative fitness of the central model against communications",
+        [line],
+        x_label="communication k",
+        y_label="relative fitness (0 is the best)",
+        marks=marks,
+    )
+    places = np.unique(np.linspace(0, k.size - 1, SHOWN_VALUES).astype(int))
+    rows: list[list[Cell | str]] = [
+        [Cell(f"{k[i]:,.0f}", float(k[i])), f"{fitness[i]:.3g}"] for i in places
+    ]
+    if marks:
+        drawn += paragraphs(
+            [
+                "From the mark on the curve is of the mean over the last half of the communications"
+                ": it is smoother than single models, so it bends there."
+            ]
+        )
+    return drawn + _behind(table("fitness", "Values of the curve", ["k", "relative fitness"], rows))
+
+
+def _behind(content: str) -> str:
+    """What stands behind a picture."""
+    return f"<details><summary>The values as a table</summary>{content}</details>"
+
+
+def _owners(summary: Summary) -> str:
+    """One row for each owner, and all of them in one picture."""
+    quality = summary.quality
+    in_units = quality is not None and quality.alone is not None
+    heads = ["owner", "records", "epsilon", "responses", "noise scale"]
+    if summary.is_evaluated:
+        free = [] if summary.relative_fitness_public is None else ["public model"]
+        heads += ["alone", *free, "together", "gains"]
+    if in_units and quality is not None:
+        heads.append(f"own model's {quality.measure.replace('_', ' ')}")
+    rows = [_owner_row(owner, summary) for owner in summary.owners]
+    if in_units and quality is not None and quality.alone is not None:
+        for row, value in zip(rows, quality.alone, strict=False):
+            row.append(Cell(number_words(value), value))
+    picture = ""
+    if summary.is_evaluated and summary.relative_fitness is not None:
+        values = [
+            (owner.name, owner.relative_fitness_alone or 0.0, bool(owner.gains))
+            for owner in summary.owners
+        ]
+        picture = strip(
+            "Relative fitness of each owner's own model: circles gain, squares do not",
+            values,
+            label="relative fitness of the own model",
+            marks=_marks(summary, summary.relative_fitness),
+        )
+    return section("Owners", picture, table("owners", f"{len(rows)} owners", heads, rows))
+
+
+def _marks(summary: Summary, together: float) -> list[Mark]:
+    """What each owner's own model is seen beside."""
+    marks = [Mark(at=together, text="together", color="var(--blue)")]
+    free = summary.relative_fitness_public
+    if free is not None:
+        marks.append(Mark(at=free, text="public model", color="var(--gold)"))
+    return marks
+
+
+def _owner_row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
+    left_out = owner.is_left_out
+    row: list[Cell | str] = [
+        owner.name,
+        Cell(f"{owner.records:,}", owner.records),
+        Cell(epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
+        Cell(f"{owner.responses:,}", owner.responses),
+        Cell("-" if left_out else f"{owner.noise_scale:.3g}", owner.noise_scale),
+    ]
+    if summary.is_evaluated:
+        free = summary.relative_fitness_public
+        row += [
+            Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
+            *([] if free is None else [Cell(f"{free:.3g}", free)]),
+            Cell(f"{summary.relative_fitness:.3g}", summary.relative_fitness),
+            "yes" if owner.gains else "no",
+        ]
+    return row
+
+
+def _communication(summary: Summary, trace: _Trace | None) -> str:
+    """Who spoke when, and what was missed."""
+    lines = [
+        f"{summary.ticks:,} of {summary.horizon:,} communications in "
+        f"{summary.wall_seconds:.2f} s, {summary.queries_per_second:,.0f} responses a second."
+    ]
+    missed = summary.horizon - summary.ticks
+    if missed > 0:
+        lines.append(
+            f"{missed:,} ticks were missed: nobody was there to answer them. They are not made up "
+            "for, and what they would have cost is not spent."
+        )
+    short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
+    if summary.split == "schedule" and short:
+        told = ", ".join(f"{one.name} ({one.responses_left:,})" for one in short[:NAMED])
+        more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+        lines.append(f"Away at ticks of their own, with answers left: {told}{more}.")
+    picture = ""
+    if trace is not None and trace.k.size:
+        names = [owner.name for owner in summary.owners]
+        owners = np.array(trace.owner, dtype=object)
+        picture = timeline(
+            "Who spoke when: a row for each owner, darker where it spoke more often",
+            names,
+            [trace.k[owners == name] for name in names],
+            horizon=summary.horizon,
+            marks=[Mark(at=summary.ticks, text="the run ended here")] if missed > 0 else [],
+        )
+    return section("Communication", paragraphs(lines), picture)
+
+
+def _money(summary: Summary) -> str:
+    """What privacy was promised and spent."""
+    rows: list[list[Cell | str]] = []
+    for owner in summary.owners:
+        if owner.epsilon == "inf":
+            rows.append([owner.name, "own records", "-", "-", "none"])
+            continue
+        promised, spent = as_number(owner.epsilon), as_number(owner.epsilon_spent)
+        rows.append(
+            [
+                owner.name,
+                Cell(f"{promised:g}", promised),
+                Cell(f"{spent:g}", spent),
+                Cell(f"{promised - spent:g}", promised - spent),
+                strength(spent) if not summary.insecure_noise else "none",
+            ]
+        )
+    heads = ["owner", "promised", "spent", "not spent", "protection"]
+    lines = []
+    most = max(
+        (as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"), default=0
+    )
+    if most > 0 and not summary.insecure_noise:
+        lines.append(f"At epsilon {most:g}, the most that was spent, {meaning(most)}.")
+    if any(isinstance(row[3], Cell) and (row[3].value or 0) > 0 for row in rows):
+        lines.append(
+            "What was not spent is given back to the owner's lifetime budget when the study closes."
+        )
+        if summary.split == "horizon":
+            lines.append(
+                'With split = "horizon" every owner is ready for all T questions and is asked a '
+                'part of them, so most of each budget stays; split = "schedule" sizes each for its '
+                "own."
+            )
+    return section("Money", paragraphs(lines), table("money", "Epsilon of each owner", heads, rows))
+
+
+def _making(summary: Summary, model: Model | None) -> str:
+    """How it was made."""
+    step = summary.step
+    facts = {
+        "study": summary.study_id,
+        "loss": summary.loss,
+        "profile": summary.profile,
+        "split of the budget": summary.split,
+        "initiative": summary.initiative,
+        "clocks": f"{summary.clocks}, correction {summary.correction}",
+        "result": "mean of the last half" if summary.average == "tail" else "last model",
+        "clip": "the domain's bound" if summary.clip is None else f"{summary.clip:.4g}",
+        "step": ", ".join(
+            f"{name} = {value:.4g}"
+            for name, value in (("rho", step.rho), ("initial_step", step.initial_step))
+            if value is not None
+        )
+        or "none",
+        "seed of the clocks": str(summary.seed),
+        "versions": ", ".join(f"{k} {v}" for k, v in sorted(summary.versions.items())),
+    }
+    rows: list[list[Cell | str]] = [[key, value] for key, value in facts.items()]
+    told = [*way_sentences(summary), *choice_sentences(summary)]
+    parts = [paragraphs(told), table("made", "Settings", ["what", "is"], rows)]
+    if model is not None:
+        parts.append(_coefficients(model))
+    return section("How it was made", *parts)
+
+
+def _coefficients(model: Model) -> str:
+    """The model in raw units."""
+    rows: list[list[Cell | str]] = []
+    for one in coefficients(model):
+        noise = one.noise_standard_error
+        rows.append(
+            [
+                one.column,
+                one.kind or "-",
+                Cell(f"{one.value:.4g}", one.value),
+                "unknown" if noise is None else Cell(f"{noise:.2g}", noise),
+            ]
+        )
+    caption = (
+        "Change of the prediction for one more unit of a raw column (of a category: of its code), "
+        "within the public bounds"
+    )
+    heads = ["column", "kind", "coefficient", "standard error"]
+    return _behind(table("coefficients", caption, heads, rows)).replace(
+        "The values as a table", "The model in raw units"
+    )

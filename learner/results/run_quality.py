@@ -1,0 +1,112 @@
+"""How good a run's model is, in the target's raw units, on the records that may be looked at.
+
+After ``simulate`` these are the owners' own records; after ``train`` the public ones, which are no
+owner's and say what they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Matrix, Vector
+from common.judging import MAIN, kind_of_model
+from common.model import Model
+from common.quality import METHOD, Estimate, Measure, estimates, measures
+from common.terms import Records
+from learner.planning.public_side import PublicSide
+from learner.results.summary import Interval, QualitySummary
+from learner.simulated.evaluation import union
+
+__all__ = ["Union", "quality_of_run"]
+
+SEED = 20210922
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """All owners' records, which only a simulation has.
+
+    Args:
+      shards: Each owner's records after the feature map.
+      raw_targets: Their targets in raw units, or classes -1 and +1.
+      models_alone: Each owner's own model, shape (N, p), or None.
+    """
+
+    shards: Sequence[Records]
+    raw_targets: Sequence[Vector]
+    models_alone: Matrix | None = None
+
+
+def quality_of_run(model: Model, public: PublicSide, whole: Union | None) -> QualitySummary | None:
+    """The quality on the union of the owners' records, or else on the public ones.
+
+    Returns:
+      None where there are neither.
+    """
+    if whole is not None:
+        records, targets = union(whole.shards), np.concatenate(whole.raw_targets)
+        return _quality(model, records, targets, on="owners", alone=whole.models_alone)
+    if public.records is None or public.raw_targets is None:
+        return None
+    return _quality(model, public.records, public.raw_targets, on="public", alone=None)
+
+
+def _quality(
+    model: Model, records: Records, targets: Vector, *, on: str, alone: Matrix | None
+) -> QualitySummary | None:
+    """The main measure of each model on records whose target can be read."""
+    known = np.isfinite(targets)
+    if not known.any():
+        return None
+    features, targets = records.features[known], targets[known]
+    kind = kind_of_model(model)
+    name, _ = MAIN[kind]
+
+    def measure(theta: Vector) -> Measure:
+        outputs = model.outputs(model.margins(features, theta))
+        return measures(outputs, targets, kind=kind)[name]
+
+    judged = {"common": measure(model.theta)}
+    if model.public_theta is not None:
+        judged["public"] = measure(model.public_theta)
+    # On the same draws of records.
+    found = {
+        whose: _interval(one)
+        for whose, one in estimates(judged, len(targets), rng=np.random.default_rng(SEED)).items()
+    }
+    common = found["common"]
+    if common is None:
+        return None
+    facts: dict[str, Any] = {"measure": name, "on": on}
+    return QualitySummary(
+        **facts,
+        target=model.feature_map.target_name,
+        records=len(targets),
+        common=common,
+        public=found.get("public"),
+        guess=_of_guessing(targets, kind),
+        alone=None
+        if alone is None
+        else tuple(measure(theta)(np.ones(len(targets))) for theta in alone),
+        intervals=METHOD,
+    )
+
+
+def _interval(estimate: Estimate) -> Interval | None:
+    if estimate.value is None:
+        return None
+    return Interval(value=estimate.value, low=estimate.low, high=estimate.high)
+
+
+def _of_guessing(targets: Vector, kind: str) -> float:
+    """The main measure of always predicting the same: the mean, the share, the larger class."""
+    if kind == "number":
+        return float(np.std(targets))
+    share = float(np.mean(targets > 0))
+    if kind == "score":
+        return max(share, 1.0 - share)
+    return float(-sum(q * np.log(q) for q in (share, 1.0 - share) if q > 0))

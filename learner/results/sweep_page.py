@@ -1,0 +1,173 @@
+"""What a sweep comes to: a table with intervals, on the screen and on a self-contained page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from common.arrays import Vector
+from learner.results.charts import Line, curve
+from learner.results.page import Cell, page, paragraphs, section, table, write_page
+
+__all__ = ["half_interval", "interval", "sweep_summary", "sweep_table", "write_sweep_page"]
+
+FITNESS = "relative fitness (0 is the best)"
+COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
+WORDS = (
+    "Each row is a point of the grid: the mean over seeds and its 95 % interval, by Student's t. "
+    "A seed fixes the clocks and the noise; records and what was chosen are the same at all of "
+    "them. Relative fitness is that on the records of the owners who take part."
+)
+
+
+def half_interval(values: Vector) -> float:
+    """Half of the 95 % interval of a mean, by Student's t; 0 for a single value.
+
+    >>> round(half_interval(np.array([0.5, 1.5])), 2)
+    6.35
+    """
+    if len(values) == 1:
+        return 0.0
+    from scipy.stats import t  # noqa: PLC0415 (nothing else here needs it)
+
+    share = t.ppf(0.975, len(values) - 1) / np.sqrt(len(values))
+    return float(share * values.std(ddof=1))
+
+
+def interval(values: Vector) -> str:
+    """Mean and half of its 95 % interval, or one number.
+
+    >>> interval(np.array([0.5])), interval(np.array([0.5, 1.5]))
+    ('0.5', '1 ± 6')
+    """
+    if len(values) == 1:
+        return f"{values[0]:.2g}"
+    return f"{values.mean():.2g} ± {half_interval(values):.1g}"
+
+
+def sweep_summary(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """One row for each point of the grid, in its order.
+
+    Args:
+      rows: One row for each study, as ``sweep.parquet`` has them.
+      keys: The grid's keys.
+
+    Returns:
+      The keys, ``way``, ``horizon``, ``num_owners``, ``studies``, ``together`` and ``half``, half
+      of its 95 % interval, ``public``, ``alone`` and ``gains``, the mean number of owners.
+    """
+    points = []
+    for _, part in rows.groupby("point", sort=True):
+        first = part.iloc[0]
+        psi = part["relative_fitness"].to_numpy()
+        points.append(
+            {key: first[key] for key in keys}
+            | {name: first[name] for name in ("way", "horizon", "num_owners")}
+            | {
+                "studies": len(part),
+                "together": float(psi.mean()),
+                "half": half_interval(psi),
+                "public": float(first["relative_fitness_public"]),
+                "alone": float(first["relative_fitness_alone"]),
+                "gains": float(part["gains"].mean()),
+            }
+        )
+    return pd.DataFrame(points)
+
+
+HEADS = ("way", "T", "together", "public model", "alone, mean", "gains")
+
+
+def _cells(point: pd.Series, keys: Sequence[str]) -> list[Cell | str]:
+    """A row of the table."""
+    return [
+        *(_key(point[key]) for key in keys),
+        str(point["way"]),
+        Cell(f"{point['horizon']:,}", float(point["horizon"])),
+        Cell(f"{point['together']:.3g} ± {point['half']:.1g}", point["together"]),
+        "-" if np.isnan(point["public"]) else Cell(f"{point['public']:.3g}", point["public"]),
+        Cell(f"{point['alone']:.3g}", point["alone"]),
+        f"{point['gains']:.3g} of {point['num_owners']}",
+    ]
+
+
+def _key(value: object) -> Cell:
+    """The value of a key of the grid."""
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        return Cell(f"{value:g}", float(value))
+    return Cell(str(value))
+
+
+def sweep_table(summary: pd.DataFrame, keys: Sequence[str]) -> Table:
+    """The table as it is printed."""
+    shown = Table(box=box.SIMPLE_HEAD)
+    for head in (*keys, *HEADS):
+        shown.add_column(head, justify="left" if head == "way" else "right")
+    for _, point in summary.iterrows():
+        cells = _cells(point, keys)
+        shown.add_row(*(cell if isinstance(cell, str) else cell.text for cell in cells))
+    return shown
+
+
+def write_sweep_page(folder: Path, title: str, summary: pd.DataFrame, keys: Sequence[str]) -> Path:
+    """``sweep.html``: the picture, and the table behind it.
+
+    Raises:
+      InputError: It cannot be written.
+    """
+    rows = [_cells(point, keys) for _, point in summary.iterrows()]
+    heads = [*(keys or ["study"]), *HEADS]
+    rows = rows if keys else [["all", *row] for row in rows]
+    shown = table("points", f"{len(rows)} points of the grid", heads, rows)
+    pictures = [_picture(summary, key, keys) for key in keys if _is_number(summary[key])]
+    return write_page(
+        folder / "sweep.html",
+        page(
+            title,
+            section("What it comes to", *pictures, shown),
+            section("How it was made", paragraphs([WORDS])),
+        ),
+    )
+
+
+def _is_number(values: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(values)) and values.nunique() > 1
+
+
+def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
+    """Relative fitness against one key, a curve for each choice of the others."""
+    others = [other for other in keys if other != key]
+    lines: list[Line] = []
+    parts = summary.groupby(others, sort=False) if others else [("", summary)]
+    for number, (choice, part) in enumerate(parts):
+        ordered = part.sort_values(key)
+        x = ordered[key].to_numpy(dtype=np.float64)
+        together, half = (ordered[name].to_numpy() for name in ("together", "half"))
+        chosen = choice if isinstance(choice, tuple) else (choice,)
+        name = ", ".join(
+            f"{other.rpartition('.')[2]} {_key(value).text}"
+            for other, value in zip(others, chosen, strict=False)
+        )
+        band = "var(--band)"
+        lines += [
+            Line(name="", x=x, y=np.maximum(together - half, 0.0), color=band),
+            Line(name="", x=x, y=together + half, color=band),
+            Line(name=name or "together", x=x, y=together, color=COLORS[number % len(COLORS)]),
+        ]
+        if number == 0:
+            free = ordered["public"].to_numpy()
+            alone = ordered["alone"].to_numpy()
+            names = (("public model", free, "var(--soft)"), ("alone, mean", alone, "var(--gold)"))
+            lines += [
+                Line(name=what, x=x, y=values, color=color, dashed=True)
+                for what, values, color in names
+                if not np.isnan(values).any() and not others
+            ]
+    title = f"Relative fitness against {key}, with the 95 % interval of its mean"
+    positive = bool((summary[key] > 0).all())
+    return curve(title, lines, x_label=key, y_label=FITNESS, log_x=positive)

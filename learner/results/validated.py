@@ -1,0 +1,332 @@
+r"""How good a model is on the owners' own records, from what they told with noise.
+
+What owner i told of a mean carries Laplace noise of a known scale b_i. All owners' records together
+have the mean weighted by n_i/n, which carries :math:`\sum_i (n_i/n) w_i`. Two things make it
+differ from what the model will do on more such records:
+
+* *noise*, whose distribution is known exactly (:mod:`learner.planning.noise_width`);
+* *sampling*: the records are a sample. Its deviation is :math:`s/\sqrt n`, with the deviation s
+  from record to record taken from the public records, and never more than the bound and the mean
+  allow, :math:`\sqrt{m(L-m)}`.
+
+The interval is of both; the noise's own half-width stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.arrays import Matrix, Vector
+from common.validation import Factors, Told, factors_of, told
+from learner.planning.noise_width import COVERAGE, half_width
+from learner.planning.validation import Questions
+from learner.results.record import Record
+from learner.training.validation import Validated
+
+__all__ = [
+    "BinSummary",
+    "Measured",
+    "OwnerMeasured",
+    "ValidationSummary",
+    "missing_from",
+    "summarise_validation",
+]
+
+
+class Measured(Record):
+    """A number that was told with noise.
+
+    ``noise`` is the half-width of the noise alone, ``low`` to ``high`` the interval of noise and
+    sampling, ``exact`` the number without noise, which only a simulation knows.
+    """
+
+    value: float
+    noise: float
+    low: float
+    high: float
+    exact: float | None = None
+
+
+class BinSummary(Record):
+    """Records whose margins lie between two edges: their share, and how many are positive."""
+
+    above: float | None = None
+    up_to: float | None = None
+    share: float
+    positive: Measured | None = None
+
+
+class OwnerMeasured(Record):
+    """One owner that agrees to be shown."""
+
+    name: str
+    loss: Measured
+    difference: Measured | None = None
+    accuracy: Measured | None = None
+
+
+class ValidationSummary(Record):
+    """How good the model is, by those owners who told.
+
+    ``loss`` is the mean loss, of which a record counts for ``loss_bound`` at most; ``difference``
+    is what it has more than that of the public model, each record within ``difference_bound``.
+    """
+
+    owners: int
+    records: int
+    coverage: float
+    loss: Measured
+    loss_bound: float
+    cut_off_in_public: float | None = None
+    difference: Measured | None = None
+    difference_bound: float | None = None
+    rmse: Measured | None = None
+    largest_error: float | None = None
+    accuracy: Measured | None = None
+    table: tuple[BinSummary, ...] = ()
+    by_owner: tuple[OwnerMeasured, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Owners whose answers are put together: all of them, or one.
+
+    Args:
+      told: What each said, in its own units.
+      noise: Scale of the noise in each response.
+      weights: Their records' share, adding up to 1.
+      records: All their records.
+      exact: What each would have said without noise; None where that is not known.
+    """
+
+    told: Sequence[Told]
+    noise: Vector
+    weights: Vector
+    records: int
+    exact: Sequence[Told] | None
+
+    def measured(
+        self,
+        value: Callable[[Told], float],
+        *,
+        factor: float,
+        cells: int = 1,
+        spread: Callable[[float], float],
+    ) -> Measured:
+        """A number that is linear in the answers: so many coordinates added, each with noise.
+
+        Args:
+          value: Reads it.
+          factor: What a response has it multiplied by.
+          cells: How many coordinates it adds up.
+          spread: Its value to its deviation from record to record.
+        """
+        found = self._mean(self.told, value)
+        scales = np.tile(self.weights * self.noise / factor, cells)
+        deviation = spread(found) / math.sqrt(self.records)
+        whole = half_width(scales, deviation, COVERAGE)
+        return Measured(
+            value=found,
+            noise=half_width(scales, 0.0, COVERAGE),
+            low=found - whole,
+            high=found + whole,
+            exact=None if self.exact is None else self._mean(self.exact, value),
+        )
+
+    def tables(self) -> Matrix:
+        """The share of all records in each cell."""
+        whole: Matrix = np.sum(
+            [w * its.table for w, its in zip(self.weights, self.told, strict=True)], axis=0
+        )
+        return whole
+
+    def _mean(self, every: Sequence[Told], value: Callable[[Told], float]) -> float:
+        return float(sum(w * value(its) for w, its in zip(self.weights, every, strict=True)))
+
+
+def summarise_validation(
+    validated: Validated,
+    *,
+    names: Sequence[str],
+    num_records: Sequence[int],
+    exact: Sequence[Vector] | None = None,
+    raw_scale: float | None = None,
+) -> ValidationSummary | None:
+    """What the owners' answers come to.
+
+    Args:
+      validated: What was asked and said.
+      names: The owners' names.
+      num_records: Their n_i.
+      exact: Each owner's response without noise, which only a simulation has.
+      raw_scale: Raw units of the target for one unit of the model's, for squared loss.
+
+    Returns:
+      None where nobody told anything.
+    """
+    heard = [i for i, answer in enumerate(validated.answers) if answer.response is not None]
+    asked = validated.questions
+    if asked is None or not heard:
+        return None
+
+    def part(which: Sequence[int]) -> _Part:
+        sizes = np.array([num_records[i] for i in which], dtype=np.float64)
+        every = None if exact is None else [told(exact[i], validated.terms[i]) for i in which]
+        return _Part(
+            told=[_told(validated, i) for i in which],
+            noise=np.array([validated.answers[i].noise_scale for i in which]),
+            weights=sizes / sizes.sum(),
+            records=int(sizes.sum()),
+            exact=every,
+        )
+
+    everybody = part(heard)
+    factors = factors_of(validated.terms[0])
+    whole = _of(everybody, asked, factors)
+    shown = [i for i in heard if validated.answers[i].shown]
+    loss = whole["loss"]
+    return ValidationSummary(
+        owners=len(heard),
+        records=everybody.records,
+        coverage=COVERAGE,
+        loss_bound=asked.loss_bound,
+        cut_off_in_public=asked.cut_off,
+        difference_bound=asked.difference_bound,
+        rmse=None if raw_scale is None else _rooted(loss, raw_scale),
+        largest_error=None if raw_scale is None else math.sqrt(asked.loss_bound) * raw_scale,
+        table=_table(everybody, asked, factors) if asked.edges else (),
+        by_owner=tuple(
+            OwnerMeasured(name=names[i], **_of(part([i]), asked, factors)) for i in shown
+        ),
+        **whole,
+    )
+
+
+def missing_from(validated: Validated, names: Sequence[str]) -> dict[str, str]:
+    """The owners that told nothing, and why."""
+    return {
+        name: answer.missing
+        for name, answer in zip(names, validated.answers, strict=True)
+        if answer.response is None
+    }
+
+
+def _told(validated: Validated, index: int) -> Told:
+    """What one owner said, in its own units."""
+    response = validated.answers[index].response
+    assert response is not None  # noqa: S101 (only those who said something are asked for)
+    return told(response, validated.terms[index])
+
+
+def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
+    """Loss, difference and accuracy, as far as they were told."""
+    found = {
+        "loss": part.measured(
+            lambda its: its.loss, factor=factors.loss, spread=lambda m: _loss_spread(m, asked)
+        )
+    }
+    if asked.difference_bound is not None:
+        spread = asked.difference_spread or asked.difference_bound
+        found["difference"] = part.measured(
+            lambda its: its.difference or 0.0, factor=factors.difference, spread=lambda _: spread
+        )
+    if asked.edges:
+        below = asked.edges.index(0.0) + 1
+
+        def right(its: Told) -> float:
+            assert its.table is not None  # noqa: S101 (there are edges)
+            return float(its.table[:below, 0].sum() + its.table[below:, 1].sum())
+
+        cells = len(asked.edges) + 1
+        found["accuracy"] = _as_share(
+            part.measured(right, factor=factors.cell, cells=cells, spread=_binary_spread)
+        )
+    return found
+
+
+def _as_share(measured: Measured) -> Measured:
+    """The same between 0 and 1, where any share is."""
+    kept = {key: min(max(getattr(measured, key), 0.0), 1.0) for key in ("value", "low", "high")}
+    return measured.model_copy(update=kept)
+
+
+def _loss_spread(mean: float, asked: Questions) -> float:
+    """Deviation of the bounded loss from record to record, for this mean."""
+    kept = min(max(mean, 0.0), asked.loss_bound)
+    most = math.sqrt(kept * (asked.loss_bound - kept))
+    if asked.loss_spread is None or asked.loss_mean is None or not asked.loss_mean > 0:
+        return most
+    return min(most, asked.loss_spread * max(1.0, kept / asked.loss_mean))
+
+
+def _binary_spread(share: float) -> float:
+    kept = min(max(share, 0.0), 1.0)
+    return math.sqrt(kept * (1.0 - kept))
+
+
+def _rooted(loss: Measured, scale: float) -> Measured:
+    """The root of a mean squared loss, in raw units."""
+
+    def root(value: float) -> float:
+        return math.sqrt(max(value, 0.0)) * scale
+
+    ends = root(loss.value - loss.noise), root(loss.value + loss.noise)
+    return Measured(
+        value=root(loss.value),
+        noise=(ends[1] - ends[0]) / 2.0,
+        low=root(loss.low),
+        high=root(loss.high),
+        exact=None if loss.exact is None else root(loss.exact),
+    )
+
+
+def _table(part: _Part, asked: Questions, factors: Factors) -> tuple[BinSummary, ...]:
+    """Each bin: which share of the records, and which share of these is positive."""
+    scales = part.weights * part.noise / factors.cell
+    rows = []
+    for k, (negative, positive) in enumerate(part.tables()):
+        share = float(negative + positive)
+        found = None
+        # Where noise is as large as the bin, a share of it says nothing.
+        if share > half_width(np.tile(scales, 2), 0.0, COVERAGE):
+            found = _ratio(part, k, float(positive) / share, share=share, scales=scales)
+        rows.append(
+            BinSummary(
+                above=asked.edges[k - 1] if k else None,
+                up_to=asked.edges[k] if k < len(asked.edges) else None,
+                share=share,
+                positive=found,
+            )
+        )
+    return tuple(rows)
+
+
+def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -> Measured:
+    """The share of positives in a bin, with the noise that is in it to first order."""
+    both = np.concatenate([scales * abs(1.0 - ratio), scales * abs(ratio)]) / share
+    deviation = _binary_spread(ratio) / math.sqrt(max(share * part.records, 1.0))
+    whole = half_width(both, deviation, COVERAGE)
+    known = None
+    if part.exact is not None:
+        cells = np.sum(
+            [
+                w * its.table[k]
+                for w, its in zip(part.weights, part.exact, strict=True)
+                if its.table is not None
+            ],
+            axis=0,
+        )
+        known = float(cells[1] / cells.sum()) if cells.sum() > 0 else None
+    return _as_share(
+        Measured(
+            value=ratio,
+            noise=half_width(both, 0.0, COVERAGE),
+            low=ratio - whole,
+            high=ratio + whole,
+            exact=known,
+        )
+    )

@@ -1,0 +1,71 @@
+"""What owners said of the model on their own records, as a part of ``report.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from learner.results.page import Cell, paragraphs, table
+from learner.results.privacy_words import number_words
+from learner.results.summary import Summary
+from learner.results.validated import Measured, ValidationSummary
+from learner.results.validation_words import bin_rows, measure_rows, validation_lines
+
+__all__ = ["validation_part"]
+
+
+def validation_part(summary: Summary, behind: Callable[[str], str]) -> str:
+    """Sentences, the numbers, and for classes the calibration table; nothing if nobody was asked.
+
+    Args:
+      summary: Of the run.
+      behind: Folds what is long away.
+    """
+    found = summary.validation
+    if found is None:
+        return paragraphs(validation_lines(summary))
+    parts = [paragraphs(validation_lines(summary)), _measures(found)]
+    if found.table:
+        parts.append(behind(_bins(found, probabilities=summary.loss == "logistic")))
+    if found.by_owner:
+        parts.append(behind(_owners(found)))
+    return "".join(parts)
+
+
+def _measures(found: ValidationSummary) -> str:
+    """Each number, its interval, the noise in it and what it is exactly."""
+    knows = found.loss.exact is not None
+    heads = ["what", "told", "interval", "noise +/-", *(["exactly"] if knows else [])]
+    rows = [[what, *_cells(one, exact=knows)] for what, one in measure_rows(found)]
+    caption = (
+        f"What {found.owners} owners told of {found.records:,} records of their own: intervals of "
+        f"noise and sampling, {found.coverage:.0%}"
+    )
+    return table("validation", caption, heads, rows)
+
+
+def _cells(one: Measured, *, exact: bool) -> list[Cell | str]:
+    cells: list[Cell | str] = [
+        Cell(number_words(one.value), one.value),
+        f"{number_words(one.low)} to {number_words(one.high)}",
+        Cell(number_words(one.noise), one.noise),
+    ]
+    if exact and one.exact is not None:
+        cells.append(Cell(number_words(one.exact), one.exact))
+    return cells
+
+
+def _bins(found: ValidationSummary, *, probabilities: bool) -> str:
+    """The calibration table."""
+    predicted = "predicted probability" if probabilities else "margin"
+    rows: list[list[Cell | str]] = [
+        list(row) for row in bin_rows(found, probabilities=probabilities)
+    ]
+    heads = [predicted, "share of the records", "of these positive"]
+    return table("calibration", "Calibration, as the owners told it", heads, rows)
+
+
+def _owners(found: ValidationSummary) -> str:
+    """Mean loss of those who agree to be shown."""
+    rows = [[one.name, *_cells(one.loss, exact=False)] for one in found.by_owner]
+    heads = ["owner", "mean loss", "interval", "noise +/-"]
+    return table("validation-owners", "Owners who agree to be shown", heads, rows)

@@ -1,0 +1,90 @@
+"""The verdict on a run in plain sentences, in the target's raw units."""
+
+from __future__ import annotations
+
+from learner.results.privacy_words import as_number, number_words, strength
+from learner.results.quality_words import MEASURES, interval_words, is_better
+from learner.results.summary import Summary
+
+__all__ = ["notes", "verdict_lines"]
+
+NAMED = 6
+
+
+def verdict_lines(summary: Summary) -> list[str]:
+    """Who gains, how good it is, what it cost: the first line is the verdict."""
+    lines = [_verdict(summary)]
+    if summary.is_evaluated:
+        lines.append(_gains(summary))
+    lines.append(_spent(summary))
+    return lines
+
+
+def _verdict(summary: Summary) -> str:
+    quality, count = summary.quality, len(summary.owners)
+    who = "One owner's" if count == 1 else f"The {count} owners' common"
+    if quality is None:
+        return f"{who} model is made; how good it is, nobody has measured yet."
+    whose = "their records" if quality.on == "owners" else "the public records"
+    line = (
+        f"{who} model predicts {quality.target} with a {MEASURES[quality.measure]} of "
+        f"{interval_words(quality.common)} on {whose}"
+    )
+    beside = []
+    if quality.alone:
+        ends = sorted(quality.alone)
+        words = " to ".join(dict.fromkeys(map(number_words, (ends[0], ends[-1]))))
+        beside.append(f"models of single owners have {words}")
+    if quality.public is not None and quality.on == "owners":
+        beside.append(f"the public records alone {number_words(quality.public.value)}")
+    beside.append(f"always predicting the same {number_words(quality.guess)}")
+    return f"{line}; {', '.join(beside)}."
+
+
+def _gains(summary: Summary) -> str:
+    together, free = summary.relative_fitness, summary.relative_fitness_public
+    if together is not None and free is not None and free <= together:
+        return "No owner gains from taking part: the public model, which is free, is as good."
+    gaining = [owner.name for owner in summary.owners if owner.gains]
+    if len(gaining) == len(summary.owners):
+        return "Every owner gains from taking part."
+    if not gaining:
+        return "No owner gains from taking part at this epsilon: each is better off alone."
+    if len(gaining) <= NAMED:
+        verb = "gains" if len(gaining) == 1 else "gain"
+        return f"{', '.join(gaining)} {verb} from taking part; the others are better off alone."
+    return (
+        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; the others are "
+        "better off alone."
+    )
+
+
+def _spent(summary: Summary) -> str:
+    spent = sorted({as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"})
+    if not spent:
+        return "Nothing was spent."
+    if summary.insecure_noise:
+        return "Budgets were counted, but the noise protected nobody."
+    words = " to ".join(f"{value:g}" for value in dict.fromkeys((spent[0], spent[-1])))
+    return f"Each owner spent epsilon {words}: {strength(spent[-1])} protection of its records."
+
+
+def notes(summary: Summary) -> list[str]:
+    """What a reader should know before the numbers."""
+    lines = []
+    quality = summary.quality
+    if quality is not None and quality.public is not None and quality.on == "owners":
+        value, other = quality.common.value, quality.public.value
+        if not is_better(quality, value, other):
+            lines.append("The public records alone give a model as good as this one, for free.")
+    if quality is not None and not is_better(quality, quality.common.value, quality.guess):
+        lines.append("The model is no better than always predicting the same.")
+    if summary.ticks < summary.horizon:
+        lines.append(
+            f"The run ended after {summary.ticks:,} of {summary.horizon:,} communications; what "
+            "was not answered was not spent."
+        )
+    idle = [owner.name for owner in summary.owners if owner.is_left_out]
+    if idle:
+        lines.append(f"Never asked, so they promised and spent nothing: {', '.join(idle)}.")
+    return lines

@@ -1,0 +1,85 @@
+"""The end of a study: each owner gives what it did not spend back to its own budget."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Sequence
+
+from common.errors import CoprivError, OrderError
+from common.terms import Enrollment
+from learner.planning.validation import validation_study
+from learner.training.journal import Journal
+from learner.training.owners import Owner
+
+__all__ = ["close_validation", "end_study", "note_closed", "open_promises"]
+
+CLOSED = "closed"
+
+
+def end_study(
+    owners: Sequence[Owner],
+    study_id: str,
+    *,
+    enrollments: Sequence[Enrollment],
+    journal: Journal,
+    validates: bool = False,
+) -> tuple[str, ...]:
+    """Close the study with each owner that promised responses, and let go of all.
+
+    Args:
+      owners: The owners.
+      study_id: The study.
+      enrollments: What each promised.
+      journal: The run's.
+      validates: Whether they were asked how good the model is, in a study of its own.
+
+    Returns:
+      The owners that were away; their unused epsilon stays reserved until they are closed too.
+    """
+    closed, unclosed = [], []
+    for owner, enrollment in zip(owners, enrollments, strict=True):
+        try:
+            if enrollment.responses:
+                owner.close(study_id)
+            if validates:
+                close_validation(owner, study_id)
+            closed.append(owner.name)
+        except CoprivError:
+            unclosed.append(owner.name)
+        finally:
+            owner.disconnect(over=True)
+    note_closed(journal, closed)
+    return tuple(unclosed)
+
+
+def close_validation(owner: Owner, study_id: str) -> None:
+    """Close the study in which the owner was asked how good the model is, if it agreed to it."""
+    with contextlib.suppress(OrderError):
+        owner.close(validation_study(study_id))
+
+
+def note_closed(journal: Journal, names: Iterable[str]) -> None:
+    """Keep that these owners hold nothing any more."""
+    journal.note(CLOSED, json.dumps(sorted({*_closed(journal), *names})))
+
+
+def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
+    """The owners that may still hold epsilon for the run's study.
+
+    Args:
+      names: All owners, in the order of the settings.
+      journal: The run's; owners it says nothing of may have enrolled before a crash.
+    """
+    noted = journal.noted("enrollments")
+    promised = [facts["responses"] for facts in json.loads(noted)] if noted else [1] * len(names)
+    closed = _closed(journal)
+    return [
+        name
+        for name, responses in zip(names, promised, strict=True)
+        if responses and name not in closed
+    ]
+
+
+def _closed(journal: Journal) -> list[str]:
+    return [str(name) for name in json.loads(journal.noted(CLOSED) or "[]")]

@@ -1,0 +1,204 @@
+"""The points of a sweep: what is open is decided once for each, then it is run at many seeds.
+
+Both are calls of :func:`learner.simulated.sweeps.run_sweep`, on this machine or on a cluster. The
+records come beside what says what to do with them, as plain arrays that many calls share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
+from common.features import FeatureMap
+from common.terms import Records
+from learner.planning.deciding import decide_quietly
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.planning.ways import resolved, way_of
+from learner.simulated.evaluation import Evaluation
+from learner.training.repeated import Repeated
+
+__all__ = [
+    "Deciding",
+    "Repeating",
+    "blocks_of",
+    "decide_point",
+    "fingerprint",
+    "records_digest",
+    "repeat_point",
+]
+
+# Runs side by side, and ticks of them all that are held at once.
+SEEDS_AT_ONCE, TICKS_AT_ONCE = 100, 20_000_000
+# Ticks that tell what one costs.
+TRIED = 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deciding:
+    """A point whose open settings are to be decided, from public facts.
+
+    Args:
+      settings: The study there.
+      public: What is public.
+      num_records: The n_i of those who take part.
+      records: A text that tells their records, and the public ones, from others.
+      seeds: How many seeds are to come.
+    """
+
+    settings: StudySettings
+    public: PublicSide
+    num_records: tuple[int, ...]
+    records: str
+    seeds: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeating:
+    """Some seeds of a point that was decided.
+
+    Args:
+      settings: The study there.
+      feature_map: Its feature map.
+      decision: What it left open, decided.
+      records: A text that tells the records from others.
+      seeds: The seeds.
+    """
+
+    settings: StudySettings
+    feature_map: FeatureMap
+    decision: Decision
+    records: str
+    seeds: tuple[int, ...]
+
+
+def fingerprint(what: Deciding | Repeating, features: Matrix, targets: Vector) -> str:
+    """A text that is equal for calls with equal results; the records have one of their own."""
+    del features, targets
+    if isinstance(what, Deciding):
+        parts = [what.public.feature_map.digest, repr((what.num_records, what.public.known))]
+    else:
+        parts = [what.feature_map.digest, what.decision.to_json(), repr(what.seeds)]
+    said = [type(what).__name__, what.settings.model_dump_json(), what.records, *parts]
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]
+
+
+def records_digest(*arrays: NDArray[np.float64]) -> str:
+    """A text that tells records from others.
+
+    >>> records_digest(np.zeros(2)) == records_digest(np.zeros(1))
+    False
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[str, Any]:
+    """What a point comes to before any seed: its decision, and what is there without a study.
+
+    Args:
+      point: The point.
+      features: All owners' records, those who take part first, shape (n, p).
+      targets: Their targets, shape (n,).
+
+    Returns:
+      ``decision`` as text, ``way``, ``horizon``, relative fitness of the ``public`` model (None
+      without one) and of each owner's own, ``alone``, and the ``seconds`` that one block of seeds
+      may take.
+
+    Raises:
+      InputError: Something open cannot be decided, or the study cannot be repeated.
+    """
+    settings = point.settings
+    decision = decide_quietly(
+        settings, point.public, num_records=point.num_records, seed=settings.seed or 0
+    )
+    plan = Plan(
+        settings=resolved(settings, decision),
+        num_features=point.public.feature_map.num_features,
+        decision=decision,
+        seed=0,
+    )
+    shards = _shards(point.num_records, features, targets)
+    evaluation = Evaluation(shards=shards, problem=problem_of(settings, plan.loss))
+    public, free = point.public.records, None
+    if public is not None and len(public) >= plan.num_features:
+        theta = evaluation.problem.optimum(public)
+        free = float(evaluation.relative_fitness(theta[None])[0])
+    repeated = Repeated(
+        settings=settings,
+        feature_map=point.public.feature_map,
+        decision=decision,
+        shards=shards,
+    )
+    return {
+        "decision": decision.to_json(),
+        "way": way_of(plan.settings) or plan.settings.algorithm.name,
+        "horizon": decision.horizon,
+        "public": free,
+        "alone": evaluation.relative_fitness_alone.tolist(),
+        "seconds": _seconds(repeated, blocks_of(point.seeds, decision.horizon)[0]),
+    }
+
+
+def repeat_point(point: Repeating, features: Matrix, targets: Vector) -> Mapping[str, Any]:
+    """Relative fitness of the common model at each seed; arguments as for :func:`decide_point`."""
+    shards = _shards(point.decision.num_records, features, targets)
+    repeated = Repeated(
+        settings=point.settings,
+        feature_map=point.feature_map,
+        decision=point.decision,
+        shards=shards,
+    )
+    loss = Plan(
+        settings=resolved(point.settings, point.decision),
+        num_features=point.feature_map.num_features,
+        decision=point.decision,
+        seed=0,
+    ).loss
+    evaluation = Evaluation(shards=shards, problem=problem_of(point.settings, loss))
+    psi = evaluation.relative_fitness(repeated.models(point.seeds))
+    return {"relative_fitness": psi.tolist()}
+
+
+def blocks_of(seeds: int, horizon: int) -> list[tuple[int, ...]]:
+    """The seeds 1 to ``seeds`` in blocks, each of which is run side by side.
+
+    >>> [len(block) for block in blocks_of(250, 3000)], blocks_of(3, 10**7)
+    ([100, 100, 50], [(1, 2), (3,)])
+    """
+    size = max(1, min(SEEDS_AT_ONCE, TICKS_AT_ONCE // max(horizon, 1)))
+    return [
+        tuple(range(first, min(first + size, seeds + 1))) for first in range(1, seeds + 1, size)
+    ]
+
+
+def _shards(counts: Sequence[int], features: Matrix, targets: Vector) -> list[Records]:
+    """Each owner's records, in the order in which they stand."""
+    ends = np.cumsum([0, *counts]).tolist()
+    return [Records(features=features[a:b], targets=targets[a:b]) for a, b in pairwise(ends)]
+
+
+def _seconds(repeated: Repeated, seeds: Sequence[int]) -> float:
+    """About how long so many seeds take, from a few ticks of them."""
+    times = []
+    for ticks in (1, 1 + TRIED):
+        began = time.perf_counter()
+        repeated.models(seeds, at_most=ticks)
+        times.append(time.perf_counter() - began)
+    more = max(0, repeated.decision.horizon - 1 - TRIED)
+    return times[1] + more * max(0.0, times[1] - times[0]) / TRIED

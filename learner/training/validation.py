@@ -1,0 +1,217 @@
+"""After the training: how good is the model on the owners' own records, and who says so.
+
+Each owner that agrees is asked once, in a study of its own with the epsilon that was kept for it:
+its ledger charges and replays the answer as any other. What does not come is no fault: the model
+is made, and the report says who is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from common.arrays import Vector
+from common.errors import CoprivError
+from common.terms import StudyTerms
+from learner.planning.plan import Plan
+from learner.planning.public_side import PublicSide
+from learner.planning.validation import Questions, questions_for, validation_terms
+from learner.training.enrolment import MOST_AT_ONCE, present
+from learner.training.journal import Journal
+from learner.training.line import LocalLine, OwnerLine
+from learner.training.line_state import LineState
+from learner.training.memory_owner import LocalShard
+from learner.training.owners import Owner
+
+__all__ = ["AGREES", "Answer", "Validated", "validate"]
+
+log = logging.getLogger("copriv.learner")
+
+# What an owner says of itself if it agrees: whether reports may show its part by its name.
+AGREES = ("pooled", "shown")
+QUESTIONS = "validation"
+UNWILLING = "it does not tell how good a model is"
+WAIT_SECONDS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What one owner said of the finished model.
+
+    Args:
+      shown: Whether reports may show it by the owner's name.
+      response: The noised response; None if there is none.
+      noise_scale: Scale of the noise on each coordinate.
+      epsilon: What it promised for it.
+      missing: Why there is no response, in a sentence.
+    """
+
+    shown: bool
+    response: Vector | None = None
+    noise_scale: float = 0.0
+    epsilon: Fraction = Fraction(0)
+    missing: str = ""
+
+    @property
+    def epsilon_spent(self) -> Fraction:
+        """What it spent on it."""
+        return self.epsilon if self.response is not None else Fraction(0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Validated:
+    """What was asked and what each owner said, in the order of the settings.
+
+    Args:
+      questions: With what bounds it was asked; None where no owner agrees.
+      terms: What each owner was asked to agree to; none where no owner agrees.
+      answers: What they said.
+    """
+
+    questions: Questions | None
+    terms: tuple[StudyTerms, ...]
+    answers: tuple[Answer, ...]
+
+
+def validate(
+    plan: Plan,
+    public: PublicSide,
+    lines: Sequence[OwnerLine],
+    theta: Vector,
+    *,
+    journal: Journal,
+    study_id: str,
+) -> Validated | None:
+    """Ask every owner that agrees how good the model is.
+
+    What an earlier start of the run has heard is in its journal; what it was not told, though an
+    owner was charged, the owner says again.
+
+    Args:
+      plan: What ran.
+      public: The feature map and the public records.
+      lines: The owners in the order of the settings; who was away at the end is tried once.
+      theta: The model, shape (p,).
+      journal: The run's durable trace.
+      study_id: The study's name.
+
+    Returns:
+      None where the study does not want it.
+    """
+    if not plan.decision.validated_by:
+        return None
+    if not plan.settings.privacy.validation:
+        nobody = Answer(shown=False, missing=UNWILLING)
+        return Validated(terms=(), questions=None, answers=(nobody,) * len(lines))
+    noted = journal.noted(QUESTIONS)
+    asked = Questions.from_json(noted) if noted else questions_for(plan, public, theta)
+    if noted is None:
+        journal.note(QUESTIONS, asked.to_json())
+    terms = validation_terms(plan, public.feature_map, asked, study_id=study_id)
+
+    def one(index: int) -> Answer:
+        return _heard(plan, lines[index], terms[index], theta, index=index, journal=journal)
+
+    with ThreadPoolExecutor(max_workers=min(len(lines), MOST_AT_ONCE)) as executor:
+        answers = tuple(executor.map(one, range(len(lines))))
+    return Validated(questions=asked, terms=tuple(terms), answers=answers)
+
+
+def _heard(
+    plan: Plan,
+    trained: OwnerLine,
+    terms: StudyTerms,
+    theta: Vector,
+    *,
+    index: int,
+    journal: Journal,
+) -> Answer:
+    """What one owner says, or has said to an earlier start."""
+    settings, agrees = plan.settings, plan.decision.validated_by[index]
+    shown = agrees == "shown"
+    if agrees not in AGREES:
+        return Answer(shown=False, missing=UNWILLING)
+    if plan.responses[index] == 0:
+        return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
+    told = _noted(journal, index, shown=shown)
+    if told is not None:
+        return told
+    is_there = trained.state is LineState.READY
+    answer = _ask(
+        _line(trained.owner, terms, retries=settings.network.retries),
+        theta,
+        num_records=plan.decision.num_records[index],
+        patience=settings.network.patience if is_there else 0.0,
+        shown=shown,
+    )
+    if answer.missing:
+        log.warning("owner %s says nothing of the model: %s", trained.owner.name, answer.missing)
+    else:
+        # Journalled before it is used, as every response.
+        _note(journal, index, answer)
+    return answer
+
+
+def _line(owner: Owner, terms: StudyTerms, *, retries: int) -> OwnerLine:
+    """The line to one owner for this one answer."""
+    kind = LocalLine if isinstance(owner, LocalShard) else OwnerLine
+    return kind(owner, terms, retries=retries)
+
+
+def _ask(
+    line: OwnerLine, theta: Vector, *, num_records: int, patience: float, shown: bool
+) -> Answer:
+    """One owner's answer, or why there is none."""
+    try:
+        agreed = present(line.enroll, patience=patience)
+        if agreed.num_records != num_records:
+            missing = f"it enrols with {agreed.num_records} records, not {num_records}"
+            return Answer(shown=shown, missing=missing)
+        give_up = time.monotonic() + patience
+        while (response := line.ask(theta)) is None:
+            if line.state is LineState.LEFT or time.monotonic() >= give_up:
+                missing = line.left or "it was away"
+                return Answer(shown=shown, epsilon=agreed.epsilon, missing=missing)
+            time.sleep(WAIT_SECONDS)
+    except CoprivError as error:
+        return Answer(shown=shown, missing=str(error))
+    finally:
+        line.stop()
+    return Answer(
+        shown=shown,
+        response=response.gradient,
+        noise_scale=agreed.noise_scale,
+        epsilon=agreed.epsilon,
+    )
+
+
+def _note(journal: Journal, index: int, answer: Answer) -> None:
+    """Keep one owner's response."""
+    assert answer.response is not None  # noqa: S101 (only these are kept)
+    facts = {
+        "response": answer.response.tolist(),
+        "noise_scale": answer.noise_scale,
+        "epsilon": str(answer.epsilon),
+    }
+    journal.note(f"{QUESTIONS}.{index}", json.dumps(facts))
+
+
+def _noted(journal: Journal, index: int, *, shown: bool) -> Answer | None:
+    """The response that an earlier start has heard, or None."""
+    noted = journal.noted(f"{QUESTIONS}.{index}")
+    if noted is None:
+        return None
+    facts = json.loads(noted)
+    return Answer(
+        shown=shown,
+        response=np.array(facts["response"], dtype=np.float64),
+        noise_scale=facts["noise_scale"],
+        epsilon=Fraction(facts["epsilon"]),
+    )

@@ -1,0 +1,55 @@
+"""What the owner's officer declares: that the columns were looked at under a feature map.
+
+Learners are told that they were, never what was seen: a verdict that records decide would be an
+answer about them. So the declaration is the officer's own, whatever the look showed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from common.errors import InputError
+from common.files import write_whole
+from owner.policy import OwnerSettings
+
+__all__ = ["declare", "read_declared"]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def declare(settings: OwnerSettings, digest: str, *, base: Path) -> Path:
+    """Keep that the columns were looked at under the map of this digest; returns the file.
+
+    Raises:
+      InputError: It cannot be written.
+    """
+    path = _path(settings, base)
+    try:
+        write_whole(path, digest + "\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); make room") from None
+    return path
+
+
+def read_declared(settings: OwnerSettings, *, base: Path) -> str:
+    """The digest that was declared, or "" for none.
+
+    Raises:
+      InputError: The file holds something else.
+    """
+    path = _path(settings, base)
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            text = file.read(100).strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if not _DIGEST.fullmatch(text):
+        raise InputError(f"{path}: expected the digest of a feature map; remove the file")
+    return text
+
+
+def _path(settings: OwnerSettings, base: Path) -> Path:
+    return base / f"{settings.name}.declared"

@@ -1,0 +1,174 @@
+"""``copriv-owner doctor``: is everything right on the owner's own machine? Nobody else is asked."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.config import load_settings
+from common.errors import CoprivError, InputError
+from common.features import FeatureMap, load_feature_map
+from common.findings import Finding, State, fails, found_by, passes, unchecked
+from common.machine import (
+    folder_finding,
+    machine_findings,
+    memory_finding,
+    mode_finding,
+    port_finding,
+    proxy_findings,
+)
+from common.tables import open_source
+from common.tls import refuse_plain_text
+from owner.access import Access
+from owner.column_report import look_at_columns, refuse_faults
+from owner.ledger_files import ATTRIBUTE
+from owner.ledger_reading import verify_ledger
+from owner.loading import load_records, named_columns, stays_far
+from owner.policy import OwnerSettings
+from owner.provenance import check_provenance
+from owner.site_check import own_certificate
+
+__all__ = ["Allowed", "owner_findings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """What is right although it does not look so.
+
+    Args:
+      accepted: Columns that do not look like the public ones.
+      private_bounds: As ``--allow-private-bounds`` of ``serve``.
+    """
+
+    accepted: Collection[str] = ()
+    private_bounds: bool = False
+
+
+def owner_findings(path: Path, allowed: Allowed) -> Iterator[Finding]:
+    """What is right and wrong here for the owner of an OWNER.toml."""
+    yield from machine_findings(path)
+    try:
+        settings = load_settings(OwnerSettings, path)
+    except InputError as error:
+        yield fails("settings", str(error))
+        yield unchecked("all else", "the settings say where it is; mend them first")
+        return
+    base = path.parent
+    yield passes("settings", f"{path}: owner {settings.name}")
+    yield from _line(settings, base)
+    yield from _ledger(base / settings.ledger.path)
+    yield from _records(settings, base, allowed)
+
+
+def _line(settings: OwnerSettings, base: Path) -> Iterator[Finding]:
+    """Certificate, learners' tokens, ports, and proxies on the way."""
+    goes = settings.attach.learner
+    where, address = ("attach.learner", goes) if goes else ("listen", settings.listen)
+    tls = settings.tls
+    if tls is None:
+        yield found_by("certificate", lambda: _in_plain_text(where, address))
+    else:
+        yield found_by("certificate", lambda: own_certificate(settings, tls, base=base)[1])
+        yield mode_finding("key", base / tls.key)
+    yield found_by("learners", lambda: _learners(settings, base))
+    ports = {"listen": None if goes else address, "health": settings.health}
+    for rule, taken in (ports | {"metrics": settings.metrics}).items():
+        if taken is not None:
+            yield port_finding(rule, taken)
+    yield from proxy_findings([goes] if goes else [])
+
+
+def _in_plain_text(where: str, address: str) -> str:
+    refuse_plain_text(where, address, tls=False, insecure=False)
+    return "none is needed: nothing leaves this machine"
+
+
+def _learners(settings: OwnerSettings, base: Path) -> str:
+    policy = settings.policy
+    Access(policy, base=base)
+    return f"served are {', '.join((*policy.learners, *policy.tokens)) or 'any that are let in'}"
+
+
+def _ledger(path: Path) -> Iterator[Finding]:
+    """The ledger's folder, its file system, and the ledger if there is one."""
+    yield folder_finding("ledger's disk", path.parent)
+    if not path.exists():
+        yield passes("ledger", f"{path}: made at the first start")
+        return
+    yield mode_finding("ledger's mode", path)
+    try:
+        wrong = verify_ledger(path)
+    except CoprivError as error:
+        wrong = [str(error)]
+    if wrong:
+        yield fails("ledger", "\n".join(wrong))
+    else:
+        yield passes("ledger", f"{path}: sound; {_attributes(path)}")
+
+
+def _attributes(path: Path) -> str:
+    """Whether the file system keeps extended attributes, as far as reading one tells."""
+    try:
+        os.getxattr(path, ATTRIBUTE)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return f"no extended attributes here, so keep {path.name}.lock beside it"
+    return "extended attributes are kept"
+
+
+def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[Finding]:
+    """The feature map, the memory that the table takes, and how its columns fit."""
+    pinned = None
+    if settings.features is not None:
+        try:
+            pinned = load_feature_map(base / settings.features)
+        except InputError as error:
+            yield fails("feature map", str(error))
+            yield unchecked("records", "they are read under the feature map; mend it first")
+            return
+        yield passes("feature map", f"{pinned.num_features} features, {pinned.digest[:16]}")
+    if settings.data.database is not None:
+        yield unchecked("records", "a database serves them; copriv-owner check asks it")
+        return
+    try:
+        source = open_source(settings.data, base=base)
+        if stays_far(settings.data, source):
+            kept = f"records stay where they are, shards are kept in {settings.ledger.path}.shards"
+            yield passes("memory", kept)
+            yield unchecked("records", "they are read where they are when the owner serves")
+            return
+        held = len(named_columns(settings, pinned)) or len(source.names)
+        needed = source.num_bytes * held // max(1, len(source.names))
+        memory = memory_finding(needed, settings.data)
+    except InputError as error:
+        yield fails("records", str(error))
+        return
+    yield memory
+    if memory.state is State.FAILS:
+        yield unchecked("records", "they do not go into the memory")
+        return
+    yield found_by("records", lambda: _fit(settings, base, pinned, allowed))
+
+
+def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed: Allowed) -> str:
+    """What ``copriv-owner check`` looks at before any study is proposed."""
+    loaded = load_records(settings, base=base, pinned=pinned)
+    if len(loaded.raw) < settings.policy.min_num_records:
+        raise InputError(
+            f"{len(loaded.raw):,} records, fewer than policy.min_num_records = "
+            f"{settings.policy.min_num_records}; lower it, or wait for more records"
+        )
+    if pinned is None:
+        return f"{len(loaded.raw):,} records; no feature map is set to look under"
+    loaded.table.shard(pinned)
+    check_provenance(
+        pinned,
+        loaded.raw,
+        where=str(settings.features),
+        allow_private_bounds=allowed.private_bounds,
+    )
+    refuse_faults(look_at_columns(loaded.raw, pinned), accepted=allowed.accepted)
+    return f"{len(loaded.raw):,} records, and every column fits the feature map"

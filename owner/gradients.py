@@ -1,0 +1,80 @@
+"""Sums of records' gradients over a stretch of a shard: by numpy in blocks, or by compiled code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import astuple
+from importlib.util import find_spec
+
+import numpy as np
+
+from common.arrays import Vector
+from common.losses import Loss
+from common.terms import Records
+from owner.sums import blocks
+
+__all__ = ["Part", "by_compiled_code", "in_blocks", "largest_slopes"]
+
+# (first record, behind the last one) -> the sum of their gradients, shape (p,).
+Part = Callable[[int, int], tuple[Vector]]
+
+
+def in_blocks(
+    records: Records, norms: Vector, theta: Vector, *, loss: Loss, clip: float | None
+) -> Part:
+    """The sums by numpy, block by block.
+
+    Args:
+      records: The records.
+      norms: The L1 norm of each record's features, shape (n,); without a clip they may be missing.
+      theta: Where gradients are asked for, shape (p,).
+      loss: The loss.
+      clip: The L1 norm that gradients are scaled down to; None for no clipping.
+    """
+
+    def part(start: int, stop: int) -> tuple[Vector]:
+        total = np.zeros(len(theta))
+        for chosen, x in blocks(records.features, start, stop):
+            slopes = loss.slopes(np.einsum("ni,i->n", x, theta), records.targets[chosen])
+            if clip is not None:
+                largest = largest_slopes(norms[chosen], clip)
+                slopes = np.clip(slopes, -largest, largest)
+            total += np.einsum("n,ni->i", slopes, x)
+        return (total,)
+
+    return part
+
+
+def by_compiled_code(
+    records: Records,
+    theta: Vector,
+    *,
+    loss: Loss,
+    clip: float | None,
+    kept_in: Callable[[], str | None] = lambda: None,
+) -> Part | None:
+    """The sums of :func:`in_blocks`, to 1e-12 the same, by :mod:`owner.fused`.
+
+    Returns:
+      None where numba is not installed, or the loss has no kernel.
+    """
+    if find_spec("numba") is None:
+        return None
+    from owner import fused  # noqa: PLC0415 (a second and 120 MB)
+
+    kernel = fused.kernel(loss.name, clipped=clip is not None, kept_in=kept_in)
+    if kernel is None:
+        return None
+    x, y, at = records.features, records.targets, np.array(theta)
+    parameter = float(next(iter(astuple(loss)), 0.0))
+    most = math.inf if clip is None else clip
+    return lambda start, stop: (kernel(x[start:stop], y[start:stop], at, parameter, most),)
+
+
+def largest_slopes(norms: Vector, clip: float) -> Vector:
+    """Slopes beyond these make a record's gradient longer than the clip, shape of norms."""
+    # A record of (nearly) zeros has a gradient of (nearly) zero: its slope may be anything.
+    with np.errstate(divide="ignore", over="ignore"):
+        largest: Vector = clip / norms
+    return largest

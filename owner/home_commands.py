@@ -1,0 +1,103 @@
+"""The commands for an owner's own eyes: ``copriv-owner evaluate`` and ``personalise``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from common.command import console
+
+if TYPE_CHECKING:
+    from owner.at_home import AtHome
+
+__all__ = ["evaluate", "personalise"]
+
+settings_argument = click.argument(
+    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
+)
+run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_type=Path))
+
+
+@click.command()
+@settings_argument
+@run_argument
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
+    """Say how the common model does on the records of OWNER.toml, and which model to use.
+
+    RUN_MODEL is a run's folder or its model.json. Beside the common model stand the public
+    records' model, this owner's own, and the common one bent to its records. It is computed and
+    shown here alone: no query is answered, no epsilon is charged, the ledger is not opened.
+
+    Example: copriv-owner evaluate mount-sinai.toml model.json
+    """
+    from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
+    from owner.at_home import advice  # noqa: PLC0415 (keeps --help quick)
+
+    found = _found(settings, run)
+    show_judged(found.judged, console(width=140), as_json=as_json)
+    if not as_json:
+        click.echo(advice(found.judged))
+        click.echo("Nothing was charged; this was for your eyes: it tells about your records.")
+
+
+@click.command()
+@settings_argument
+@run_argument
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("personal.json"),
+    show_default=True,
+    metavar="FILE",
+    help="The model's file; only its user may read it.",
+)
+def personalise(settings: Path, run: Path, out: Path) -> None:
+    """Bend the common model to the records of OWNER.toml, as far as cross-validation says.
+
+    The result is made from raw records without noise, so it stays at home, and says so in the
+    file. It is free: nothing leaves, nothing is charged. copriv predict and export take the file.
+
+    Example: copriv-owner personalise mount-sinai.toml model.json --out personal.json
+    """
+    from common.errors import InputError  # noqa: PLC0415 (keeps --help quick)
+    from common.files import write_whole  # noqa: PLC0415 (keeps --help quick)
+    from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
+    from owner.at_home import advice, check_personal  # noqa: PLC0415 (keeps --help quick)
+
+    found = _found(settings, run)
+    model = check_personal(found)
+    try:
+        write_whole(out, model.to_json(), mode=0o600)
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written ({error.strerror}); give another path with --out"
+        ) from None
+    show_judged(found.judged, console(width=140), as_json=False)
+    click.echo(advice(found.judged))
+    click.echo(
+        f"{out}: made from the raw records of {model.unprotected} without noise (weight "
+        f"{found.weight:.3g} towards the common model); it stays at home, nothing protects it"
+    )
+
+
+def _found(settings: Path, run: Path) -> AtHome:
+    """The comparison, with a bar on a terminal."""
+    from common.config import load_settings  # noqa: PLC0415 (keeps --help quick)
+    from owner.at_home import evaluate_at_home  # noqa: PLC0415 (keeps --help quick)
+    from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
+
+    loaded = load_settings(OwnerSettings, settings)
+    told = Console(stderr=True)
+    with Progress(console=told, disable=not told.is_terminal, transient=True) as bar:
+        task = bar.add_task("models")
+        return evaluate_at_home(
+            loaded,
+            base=settings.parent,
+            run=run,
+            on_fit=lambda done, total: bar.update(task, completed=done, total=total),
+        )

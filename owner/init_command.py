@@ -1,0 +1,101 @@
+"""The command ``copriv-owner init``: its options, and its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.config import parse_epsilon
+
+__all__ = ["init"]
+
+NAMED = 20
+QUESTIONS = {
+    "name": "The owner's name",
+    "epsilon_per_study": "The most that one study may spend (epsilon)",
+    "epsilon_lifetime": "The most that all studies together may ever spend (epsilon)",
+}
+
+
+def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that answer a question each."""
+    for option in (
+        click.option(
+            "--name", metavar="NAME", help="The owner's name; the default is the table's."
+        ),
+        click.option(
+            "--column",
+            "columns",
+            multiple=True,
+            metavar="COLUMN",
+            help="A column that learners may use; may be repeated. Else all but identifiers and "
+            "free text.",
+        ),
+        click.option("--epsilon-per-study", metavar="NUMBER", help="The most for one study; 1."),
+        click.option("--epsilon-lifetime", metavar="NUMBER", help="The most for all studies; 3."),
+        click.option(
+            "--learner",
+            "learners",
+            multiple=True,
+            metavar="NAME",
+            help="A learner that is served, by its certificate's name; may be repeated.",
+        ),
+        click.option("--listen", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("table", metavar="TABLE")
+@answers_options
+@click.option("--query", metavar="SELECT", help="What to read of a database.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("owner.toml"),
+    show_default=True,
+    metavar="FILE",
+)
+@click.option("--yes", is_flag=True, help="Ask nothing: what is not typed is chosen.")
+def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
+    """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
+
+    Looks at the columns, asks what it is not told, says what an epsilon promises, and writes a
+    comment on every key. Nothing is served and nothing spent.
+
+    Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
+    """
+    from owner.starting import (  # noqa: PLC0415 (keeps --help quick)
+        Answers,
+        epsilon_in_words,
+        look_at_table,
+        usable,
+        write_settings,
+    )
+
+    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
+    place |= {"query": query} if query else {}
+    look, told = look_at_table(place)
+    for line in told:
+        click.echo(f"note: {line}")
+    defaults = {
+        "name": Path(table).name.split(".")[0],
+        "epsilon_per_study": "1",
+        "epsilon_lifetime": "3",
+    }
+    for field, default in defaults.items():
+        if typed[field] is None:
+            typed[field] = default if yes else click.prompt(QUESTIONS[field], default=default)
+    answers = Answers(**typed | {"columns": typed["columns"] or usable(look)})
+    records, served = write_settings(place, look, answers, out=out)
+    click.echo(f"{out}: {records:,} records; learners may use {', '.join(served[:NAMED])}")
+    for field in ("epsilon_per_study", "epsilon_lifetime"):
+        value = getattr(answers, field)
+        click.echo(f"policy.{field} = {value}: {epsilon_in_words(parse_epsilon(value))}")
+    if not answers.learners:
+        click.echo("any learner with a certificate of the study's CA is served; see --learner")
+    click.echo(f"next: copriv-owner check {out}")

@@ -1,0 +1,216 @@
+"""``copriv-owner join``: from an invitation to settings, a key of the owner's, and a request."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from common.config import check_settings
+from common.errors import InputError
+from common.files import write_whole
+from common.fitting import ColumnRule
+from common.joining import Invited, Request, fingerprint
+from common.privacy import in_short
+from common.texts import printable
+from common.tls import host_and_port, is_loopback
+from owner.column_report import ColumnSeen, look_at_columns
+from owner.loading import load_records
+from owner.policy import OwnerSettings
+from owner.translation import with_hint
+
+__all__ = ["Joining", "asked_in_words", "look", "write_all"]
+
+LONGEST_NAME = 60
+SHOWN_CATEGORIES = 6
+FILES = ("features.json", "ca.pem", "key.pem", "owner.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """What the owner's officer typed.
+
+    Args:
+      data: The table.
+      folder: Where the owner's files go.
+      beside: The folder of the invitation: the request goes there, the certificate comes there.
+      epsilon_lifetime: The most that the records ever spend; None for what this study asks.
+      rename, units, spellings: As in ``[data]``.
+    """
+
+    data: Path
+    folder: Path
+    beside: Path
+    epsilon_lifetime: Fraction | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
+    spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def asked_in_words(invited: Invited) -> Iterator[str]:
+    """What an invitation asks, for the officer; whoever wrote it steers no terminal."""
+    asked, feature_map = invited.invitation, invited.feature_map
+    yield (
+        f"study {asked.study} of learner {asked.learner} invites {asked.owner}: epsilon "
+        f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
+    )
+    yield (
+        f"feature map {feature_map.digest[:16]}: {feature_map.num_features} features, target "
+        f"{printable(feature_map.target_name, LONGEST_NAME)}"
+    )
+    for rule in feature_map.columns:
+        yield f"  {printable(rule.name, LONGEST_NAME)}: {_meaning(rule)}"
+
+
+def _meaning(rule: ColumnRule) -> str:
+    """What a column must hold."""
+    if rule.kind == "category":
+        shown = [printable(name, LONGEST_NAME) for name in list(rule.codes)[:SHOWN_CATEGORIES]]
+        more = len(rule.codes) - len(shown)
+        return f"one of {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
+    what = "months since January 2000" if rule.kind == "date" else "a number"
+    return f"{what}, mostly from {rule.low:g} to {rule.high:g}"
+
+
+def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
+    """OWNER.toml as a table."""
+    asked = invited.invitation
+    lifetime = joining.epsilon_lifetime or asked.epsilon
+    data: dict[str, Any] = {"path": _relative(joining.data, joining.folder)}
+    data |= {
+        key: given
+        for key in ("rename", "units", "spellings")
+        if (given := dict(getattr(joining, key)))
+    }
+    certificate = joining.beside / f"{asked.owner}.certificate.pem"
+    policy = {
+        "epsilon_per_study": str(asked.epsilon),
+        "epsilon_lifetime": str(lifetime),
+        "kappa": asked.kappa,
+        "learners": [asked.learner],
+    }
+    way: dict[str, Any] = {"attach": {"learner": asked.address}}
+    if asked.way == "serve":
+        way = {"listen": _listen(asked.address)}
+    tables = {
+        "data": data,
+        "policy": policy,
+        "tls": {
+            "ca": "ca.pem",
+            "certificate": _relative(certificate, joining.folder),
+            "key": "key.pem",
+        },
+    }
+    plain = {"name": asked.owner, "ledger": "ledger.sqlite", "features": "features.json"}
+    return plain | way | tables
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(path.resolve(), folder.resolve())
+
+
+def _listen(address: str) -> str:
+    """Where to listen so that the address is reached: a name may stand for another machine's."""
+    if is_loopback(address):
+        return address
+    host, port = host_and_port(address)
+    try:
+        is_new = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        is_new = False
+    return f"[::]:{port}" if is_new else f"0.0.0.0:{port}"
+
+
+def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...]]:
+    """The number of records, and how the columns fit; nothing is written.
+
+    Raises:
+      InputError: The table cannot be read, or a column is missing.
+    """
+    table = settings_of(invited, joining)
+    # The folder that the settings' own path starts from is not there yet.
+    table["data"]["path"] = str(joining.data.resolve())
+    settings = check_settings(OwnerSettings, table, where="the invitation")
+    raw = load_records(settings, base=joining.folder, pinned=None).raw
+    missing = [name for name in invited.feature_map.columns_needed if name not in raw.columns]
+    if missing:
+        needed = invited.feature_map.columns_needed
+        names = [str(name) for name in raw.columns if name not in needed]
+        told = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
+        raise InputError(f"{joining.data}: {told}; --rename STUDY=OWN maps a column")
+    return len(raw), look_at_columns(raw, invited.feature_map)
+
+
+def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
+    """Write the owner's files, and the request; returns the settings and the fingerprint.
+
+    Guarantees:
+      * The private key is made here, is readable by its owner only, and is in no other file.
+
+    Raises:
+      InputError: The owner has joined already, or a file cannot be written.
+    """
+    folder, asked = joining.folder, invited.invitation
+    there = [name for name in FILES if (folder / name).exists()]
+    if there:
+        raise InputError(f"{folder / there[0]}: is there already; give another --out")
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = Request(
+        study=asked.study,
+        owner=asked.owner,
+        invitation=invited.digest,
+        signing_request=_signing_request(asked.owner, key),
+    )
+    note = f"# Written by copriv-owner join for the study {asked.study}.\n"
+    settings = folder / "owner.toml"
+    contents: list[tuple[Path, str | bytes, int | None]] = [
+        (folder / "key.pem", _key_pem(key), 0o600),
+        (folder / "ca.pem", asked.ca, 0o644),
+        (folder / "features.json", invited.feature_map.to_json(), None),
+        (joining.beside / f"{asked.owner}.request", request.model_dump_json(indent=1) + "\n", None),
+        # The settings last: where they are, all else is.
+        (settings, note + tomli_w.dumps(settings_of(invited, joining)), None),
+    ]
+    _write(folder, contents)
+    return settings, fingerprint(invited.digest, key.public_key())
+
+
+def _write(folder: Path, contents: Sequence[tuple[Path, str | bytes, int | None]]) -> None:
+    """Write all files or none, each with its permissions."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content, mode in contents:
+            write_whole(path, content, mode=mode)
+            written.append(path)
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise InputError(
+            f"{error.filename}: cannot be written ({error.strerror}); give another --out"
+        ) from None
+
+
+def _signing_request(name: str, key: ec.EllipticCurvePrivateKey) -> str:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    signed = request.sign(key, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -1,0 +1,88 @@
+"""The offers of a broadcasting learner that this owner accepts, and whether it does so right now.
+
+An offer carries no model and an acceptance spends nothing, so this is about convenience and
+never about privacy; it must not look at a record.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, time
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from common.config import Settings
+
+__all__ = ["OfferSettings", "Offers", "is_within"]
+
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+
+
+def _check_hours(text: str) -> str:
+    """Refuse what is not a span of the day."""
+    if not _HOURS.fullmatch(text):
+        raise ValueError('expected a span of the day in UTC, such as "22:00-06:00"')
+    return text
+
+
+class OfferSettings(Settings):
+    """The table ``[listening]`` of OWNER.toml: which offers the owner accepts.
+
+    Args:
+      probability: Chance that it accepts an offer.
+      delay: Mean seconds of the exponential pause before it accepts.
+      hours: Spans of the day, UTC, outside which it accepts nothing; empty for always.
+    """
+
+    EXAMPLES = MappingProxyType({"hours": ["22:00-06:00"]})
+
+    probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    delay: Annotated[float, Field(ge=0, le=60)] = 0.0
+    hours: tuple[Annotated[str, AfterValidator(_check_hours)], ...] = ()
+
+
+def is_within(span: str, now: time) -> bool:
+    """Whether a time of the day lies in a span, which may cross midnight.
+
+    >>> [is_within("22:00-06:00", time(hour)) for hour in (23, 5, 6, 12)]
+    [True, True, False, False]
+    """
+    start, end = (time.fromisoformat(part) for part in span.split("-"))
+    return start <= now < end if start < end else now >= start or now < end
+
+
+class Offers:
+    """Says yes or no to offers, by the owner's settings and nothing else.
+
+    Args:
+      settings: The owner's table ``[listening]``.
+      pause: Waits so many seconds.
+      now: The time of the day, UTC.
+    """
+
+    def __init__(
+        self,
+        settings: OfferSettings,
+        *,
+        pause: Callable[[float], object],
+        now: Callable[[], time] = lambda: datetime.now(UTC).time(),
+    ) -> None:
+        self._settings = settings
+        self._pause = pause
+        self._now = now
+
+    def accepts(self) -> bool:
+        """Whether the owner accepts an offer made now; an acceptance may take its time."""
+        settings, now = self._settings, self._now()
+        if settings.hours and not any(is_within(span, now) for span in settings.hours):
+            return False
+        # Not a secret: whoever makes offers sees what becomes of them.
+        if random.random() >= settings.probability:  # noqa: S311
+            return False
+        if settings.delay > 0:
+            self._pause(random.expovariate(1 / settings.delay))
+        return True

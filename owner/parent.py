@@ -1,0 +1,138 @@
+"""The warm parent of many owners on one machine: it has imported what serving needs, and forks.
+
+A process takes most of a second to import what it needs; a fork of one that has imported it begins
+at once and shares its memory. Each owner is a process like any other: its own arguments, folder,
+input, output, log, signals and exit status. ``copriv simulate`` starts its owners so.
+
+The parent runs one thread, has begun no gRPC, opened no table and no ledger, and drawn no
+randomness: nothing that one owner could share with another is there to be forked.
+
+Usage: python -m owner.parent SOCKET, where requests arrive; it ends when the other side closes.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+__all__ = ["fork_for_each"]
+
+# What an owner imports until it serves, some of it only when it is needed.
+PRELOADED = (
+    "encodings.idna",
+    "opendp.domains",
+    "opendp.measurements",
+    "owner.attaching",
+    "owner.cli",
+    "owner.server",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+)
+HANDLES = 4
+LENGTH_BYTES = 4
+
+
+def main() -> None:
+    """Import, then fork for each request until there are no more."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    # What is here stays here: no search for garbage writes to pages that all share.
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        request = fork_for_each(requests)
+    if request is not None:
+        _run(request)
+
+
+def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request; returns the request in the fork, and None where there are no more.
+
+    A request is a length, a JSON text (arguments, folder) and four handles: the fork's input,
+    output and log, and where its process number and then its exit status are written.
+    """
+    told: dict[int, int] = {}
+    signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(told))
+    # A Ctrl-C on the terminal reaches all: the learner says when its owners stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        size, handles, _, _ = socket.recv_fds(requests, LENGTH_BYTES, HANDLES)
+        if len(size) < LENGTH_BYTES:
+            return None
+        content = _received(requests, int.from_bytes(size, "little"))
+        *own, status = handles
+        # Who ends at once is known before its end is told.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        pid = os.fork()
+        if pid == 0:
+            for handle in (status, *told.values()):
+                os.close(handle)
+            for handle, number in zip(own, (0, 1, 2), strict=True):
+                os.dup2(handle, number)
+                os.close(handle)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            request: dict[str, Any] = json.loads(content)
+            return request
+        os.write(status, b"%d\n" % pid)
+        told[pid] = status
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        for handle in own:
+            os.close(handle)
+
+
+def _tell_ends(told: dict[int, int]) -> None:
+    """Write the exit status of each fork that has ended to its handle."""
+    while told:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return  # this interrupted another look, which has the last one in hand
+        if pid == 0:
+            return
+        handle = told.pop(pid)
+        os.write(handle, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os.close(handle)
+
+
+def _received(requests: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = requests.recv(size - len(content))
+        if not part:
+            return b"{}"
+        content += part
+    return content
+
+
+def _run(request: dict[str, Any]) -> None:
+    """The owner's command, to the end of its process but for the freeing of what it shares."""
+    from owner import cli  # noqa: PLC0415 (imported above; only forks come here)
+
+    code: object = 1
+    try:
+        os.chdir(request["folder"])
+        sys.argv = ["copriv-owner", *request["arguments"]]
+        cli.main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    main()

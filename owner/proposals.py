@@ -1,0 +1,176 @@
+"""What a study's file would ask of one owner, as far as the file says it.
+
+The rest is chosen by the learner from its public records, which an owner does not have: it is
+named as such, and never taken for granted in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from common.config import (
+    VALIDATION_SHARE,
+    Epsilon,
+    LossName,
+    Positive,
+    Settings,
+    ValidationShare,
+    check_settings,
+    read_toml,
+)
+from common.errors import InputError
+from common.releases import GRADIENT, NEWTON, RELEASES
+
+__all__ = ["Proposal", "read_proposal"]
+
+GIVEN = "as typed"
+ASSUMED_RESPONSES = 1000
+ASSUMED_SHARE = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A study as the dry run takes it, from a study's file and from options.
+
+    Args:
+      loss: A key of ``common.losses.LOSSES``; None for one that goes with the feature map.
+      delta: The parameter of Huber loss, or None.
+      theta_max: Half the side of the box.
+      responses: The number m of responses promised.
+      epsilon: The study's budget; None for the most that the policy allows.
+      clip: L1 norm of a clipped gradient, or None.
+      kappa: In how many shards one record may be; None for what the policy says.
+      release: A key of ``common.releases.RELEASES``.
+      curvature_share: The share of epsilon that a release of curvatures spends on them.
+      validation: The share of epsilon that is kept to tell how good the finished model is.
+      origins: Where each of these is from, by its name.
+      left_open: What the study leaves to the learner and no option gives.
+    """
+
+    loss: str | None = None
+    delta: float | None = None
+    theta_max: float = 1.0
+    responses: int = ASSUMED_RESPONSES
+    epsilon: Fraction | None = None
+    clip: float | None = None
+    kappa: int | None = None
+    release: str = GRADIENT.name
+    curvature_share: float = ASSUMED_SHARE
+    validation: Fraction = Fraction(0)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    left_open: tuple[str, ...] = ()
+
+    def origin(self, name: str) -> str:
+        """Where a number is from, in brackets."""
+        return f"({self.origins.get(name, 'assumed: neither typed nor in a study')})"
+
+
+class _Study(Settings):
+    """The numbers of a study's file that fix an owner's noise; the rest is the learner's."""
+
+    loss: LossName | None = None
+    delta: Positive | None = None
+    theta_max: Positive | None = None
+    responses: Annotated[int, Field(ge=1)] | None = None
+    epsilon: Epsilon | None = None
+    clip: Positive | None = None
+    kappa: Annotated[int, Field(ge=1)] | None = None
+    release: str = GRADIENT.name
+    curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    validation: ValidationShare | None = None
+
+
+def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
+    """The study that a file and options describe; an option goes before the file.
+
+    Settings that the learner would choose by itself ("auto") are left to the options.
+
+    Args:
+      study: A STUDY.toml, or None.
+      owner: This owner's name, for its own entry in the file.
+      options: Values of :class:`Proposal`, None where not given.
+
+    Raises:
+      InputError: The file cannot be read, or a value is wrong.
+    """
+    said: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if study is not None:
+        said = _asked(read_toml(study), owner, study)
+        origins = {key: f"of {study.name}" for key, value in said.items() if value is not None}
+        if isinstance(said.pop("schedule", None), int):
+            origins["responses"] = f"about this owner's share of the schedule of {study.name}"
+    typed = {key: value for key, value in options.items() if value is not None}
+    said |= typed
+    origins |= dict.fromkeys(typed, GIVEN)
+    given = {key: value for key, value in said.items() if value is not None and value != "auto"}
+    checked = check_settings(_Study, given, where=str(study or "options"))
+    return Proposal(
+        **{key: getattr(checked, key) for key in given},
+        origins={"epsilon": "all that the policy allows"} | origins,
+        left_open=tuple(key for key, value in said.items() if value == "auto"),
+    )
+
+
+def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
+    """What a study's file asks of one owner; "auto" stands for what its learner chooses.
+
+    With the profile "recommended", which is the default, silence means "auto" too.
+    """
+    model, privacy, algorithm = (
+        _part(table, key, study) for key in ("model", "privacy", "algorithm")
+    )
+    entries = table.get("owners", [])
+    if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
+        raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
+    own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
+    # An algorithm that asks for something else than gradients bears the release's name.
+    release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
+    is_recommended = table.get("profile", "recommended") == "recommended"
+    recommended = is_recommended and release.takes_clip
+    clips = privacy.get("sensitivity", "clip" if recommended else "domain") == "clip"
+    asked = {
+        "loss": model.get("loss"),
+        "delta": model.get("delta"),
+        "theta_max": model.get("theta_max"),
+        "responses": release.most_responses or algorithm.get("horizon"),
+        "epsilon": own.get("epsilon", privacy.get("epsilon")),
+        "clip": privacy.get("clip", "auto" if recommended else None) if clips else None,
+        "kappa": privacy.get("kappa"),
+        "release": release.name,
+        "validation": privacy.get("validation", VALIDATION_SHARE if is_recommended else None),
+    }
+    if release is NEWTON:
+        asked["curvature_share"] = algorithm.get("curvature_share", "auto")
+    if recommended and asked["responses"] is None:
+        asked["responses"] = "auto"
+    if _is_scheduled(algorithm, privacy, recommended=recommended):
+        # Ticks are dealt in proportion to the records, which only their owners know.
+        asked["schedule"] = asked["responses"]
+        if isinstance(asked["responses"], int):
+            asked["responses"] = max(2, -(-asked["responses"] // max(1, len(entries))))
+    return asked
+
+
+def _is_scheduled(
+    algorithm: Mapping[str, Any], privacy: Mapping[str, Any], *, recommended: bool
+) -> bool:
+    """Whether an owner promises its own ticks only, and not the whole horizon."""
+    asynchronous = algorithm.get("name", "asynchronous") == "asynchronous"
+    owners_ask = algorithm.get("initiative", "learner") != "learner"
+    default = "schedule" if recommended and asynchronous and not owners_ask else "horizon"
+    return bool(privacy.get("split", default) == "schedule")
+
+
+def _part(table: Mapping[str, Any], key: str, study: Path) -> dict[str, Any]:
+    """One table of a study's file."""
+    part = table.get(key, {})
+    if not isinstance(part, dict):
+        raise InputError(f"{study}: {key}: got {part!r}, expected a table [{key}]")
+    return part

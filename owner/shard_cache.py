@@ -1,0 +1,173 @@
+"""Shards on the disk, beside the ledger: for records that do not fit the memory.
+
+A file holds the targets and the features of one shard, as they are added up, and is mapped into
+memory: the system reads what is needed and drops what is not. It is named after the records'
+fingerprint, the feature map and the storage, so other records never meet an old file.
+
+Guarantees:
+  * Folder and files are this user's alone (0700, 0600).
+  * A file that is there is used only if its SHA-256 is what was written down when it was whole:
+    a flipped bit would be a record beyond its bounds. Else it is made again.
+  * At most :data:`KEPT_FILES` are kept, whatever maps learners send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import InputError
+from common.files import write_whole
+from common.own_folders import own_folder
+from common.terms import Records
+from owner.stored import Storage
+
+__all__ = ["KEPT_FILES", "ShardCache"]
+
+log = logging.getLogger("copriv.owner")
+
+KEPT_FILES = 4
+FORMAT = "copriv-shard-1"
+PRIVATE = 0o600
+# Features begin at a page of memory.
+PAGE = 4096
+
+
+class ShardCache:
+    """The files of one owner's shards.
+
+    Args:
+      folder: Where they are; it is made.
+      fingerprint: What the ledger is bound to: which records they are of.
+
+    Raises:
+      InputError: The folder is not this user's alone.
+    """
+
+    def __init__(self, folder: Path, *, fingerprint: str) -> None:
+        if own_folder(folder) is None:
+            raise InputError(
+                f"{folder}: shards are kept there, and it is not a folder of this user alone; "
+                "chmod 700 it, or set data.cache = false"
+            )
+        self._folder, self._fingerprint = folder, fingerprint
+        self._lock = threading.Lock()
+
+    def records(
+        self,
+        map_digest: str,
+        shape: tuple[int, int],
+        *,
+        storage: Storage,
+        fill: Callable[[Records], None],
+    ) -> Records:
+        """The records of a shard, mapped from its file.
+
+        Args:
+          map_digest: The feature map's.
+          shape: Numbers of records and features.
+          storage: How features are stored.
+          fill: Writes all records into their places, if the file has to be made.
+
+        Raises:
+          InputError: The disk is full, or the folder cannot be written.
+        """
+        key = f"{FORMAT} {self._fingerprint} {map_digest} {shape} {storage}"
+        path = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.shard"
+        noted = path.with_suffix(".sha256")
+        with self._lock:
+            try:
+                if not _is_whole(path, noted, _size(shape, storage)):
+                    self._make(path, noted, shape, storage, fill)
+                os.utime(path)
+                self._prune()
+                return _mapped(path, shape, storage, mode="r")
+            except OSError as error:
+                raise InputError(
+                    f"{path}: a shard cannot be kept there ({error.strerror}); "
+                    f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
+                    "data.cache = false"
+                ) from None
+
+    def _make(
+        self,
+        path: Path,
+        noted: Path,
+        shape: tuple[int, int],
+        storage: Storage,
+        fill: Callable[[Records], None],
+    ) -> None:
+        """Write a shard's file; until its digest is noted, it does not count."""
+        noted.unlink(missing_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.part")
+        start = time.monotonic()
+        log.info("a shard of %d records is written to %s", shape[0], path)
+        try:
+            handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+            try:
+                # All of it now: a disk that fills up later would end the process.
+                os.posix_fallocate(handle, 0, _size(shape, storage))
+            finally:
+                os.close(handle)
+            records = _mapped(draft, shape, storage, mode="r+")
+            fill(records)
+            for array in (records.features, records.targets):
+                _map_of(array).flush()
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+        write_whole(noted, _digest(path), mode=PRIVATE)
+        log.info("it took %.0f s", time.monotonic() - start)
+
+    def _prune(self) -> None:
+        """Delete the files that were not used for longest; who has mapped one keeps it."""
+        files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
+        for file in files[:-KEPT_FILES]:
+            file.with_suffix(".sha256").unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+
+
+def _size(shape: tuple[int, int], storage: Storage) -> int:
+    """The file's length."""
+    return _features_at(shape[0]) + shape[0] * shape[1] * np.dtype(storage).itemsize
+
+
+def _features_at(num_records: int) -> int:
+    """Where features begin: behind the targets."""
+    return -(-8 * num_records // PAGE) * PAGE
+
+
+def _mapped(path: Path, shape: tuple[int, int], storage: Storage, *, mode: str) -> Records:
+    """The records of a file."""
+    targets = np.memmap(path, np.float64, mode, 0, (shape[0],))  # type: ignore[call-overload]
+    at = _features_at(shape[0])
+    features = np.memmap(path, storage, mode, at, shape)  # type: ignore[call-overload]
+    return Records(features=np.asarray(features), targets=np.asarray(targets))
+
+
+def _map_of(array: np.ndarray) -> np.memmap:
+    """The map that an array is a view of."""
+    assert isinstance(array.base, np.memmap)  # noqa: S101 (as _mapped makes it)
+    return array.base
+
+
+def _is_whole(path: Path, noted: Path, size: int) -> bool:
+    """Whether a file is there as it was written."""
+    try:
+        told = noted.read_text("ascii")
+        return path.stat().st_size == size and _digest(path) == told
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

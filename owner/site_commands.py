@@ -1,0 +1,310 @@
+"""The commands by which an owner takes part in a study of several sites, as they are typed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from common.command import console
+from common.config import parse_epsilon
+
+if TYPE_CHECKING:
+    from common.joining import Invited
+    from owner.checking import DryRun
+    from owner.joining import Joining
+    from owner.policy import OwnerSettings
+
+__all__ = ["check", "doctor", "join", "settings_argument"]
+
+accept_option = click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column that does not look like the public one and is right; may be repeated.",
+)
+
+
+settings_argument = click.argument(
+    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+declare_option = click.option(
+    "--declare",
+    "declares",
+    is_flag=True,
+    help="Let learners know that you have looked at the columns, not what you saw.",
+)
+
+
+def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for a study that no file describes."""
+    for option in (
+        click.option(
+            "--curvature-share",
+            type=float,
+            metavar="NUMBER",
+            help="Share of epsilon that a newton study spends on curvatures; 0.3.",
+        ),
+        click.option(
+            "--kappa", type=int, metavar="K", help="In how many shards one record may be."
+        ),
+        click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
+        click.option(
+            "--epsilon",
+            metavar="NUMBER",
+            help="The study's budget; all that the policy allows.",
+        ),
+        click.option("--responses", type=int, metavar="M", help="Responses promised; 1000."),
+        click.option(
+            "--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1."
+        ),
+        click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
+        click.option("--loss", help="The study's loss."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@settings_argument
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="STUDY.toml",
+    help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
+)
+@study_numbers
+@click.option(
+    "--features",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A feature map, where the settings name none.",
+)
+@click.option(
+    "--public",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="TABLE",
+    help="Public records, to measure a typical gradient on.",
+)
+@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+@accept_option
+@declare_option
+def check(
+    *,
+    settings: Path,
+    study: Path | None,
+    features: Path | None,
+    public: Path | None,
+    allow_private_bounds: bool,
+    accepted: tuple[str, ...],
+    declares: bool,
+    **options: Any,
+) -> None:
+    """Show what OWNER.toml would promise, and how much noise that is; nothing is spent.
+
+    Reads settings, certificate, records, feature map and ledger as serve does, and shows each
+    column beside the map, here only: cells without a value, beyond the bounds or of unknown
+    categories, and how far the mean is from the public one. Exit status 2: something cannot be
+    used, or a column does not fit. 3: the policy or the budget would refuse the study.
+
+    Example: copriv-owner check mount-sinai.toml --study hospitals.toml
+    """
+    # Here, because loading tables and feature maps would make --help slow.
+    from common.config import load_settings  # noqa: PLC0415
+    from owner.checking import dry_run  # noqa: PLC0415
+    from owner.policy import OwnerSettings  # noqa: PLC0415
+    from owner.proposals import read_proposal  # noqa: PLC0415
+
+    loaded, base = load_settings(OwnerSettings, settings), settings.parent
+    found = dry_run(
+        loaded,
+        base=base,
+        proposal=read_proposal(study, owner=loaded.name, options=options),
+        features=features,
+        public=public,
+        allow_private_bounds=allow_private_bounds,
+    )
+    show_site(found, loaded, base=base, accepted=accepted, declares=declares)
+
+
+@click.command()
+@settings_argument
+@accept_option
+@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: bool) -> None:
+    """Look at this machine for OWNER.toml: nobody else need be up, and nothing is written.
+
+    A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
+    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails because
+    of something and says what to do, or is not checked. Exit status 2: something fails. What a
+    study would be promised is shown by copriv-owner check.
+
+    Example: copriv-owner doctor mount-sinai.toml
+    """
+    # Here, because loading tables and feature maps would make --help slow.
+    from common.findings import show  # noqa: PLC0415
+    from owner.doctor import Allowed, owner_findings  # noqa: PLC0415
+
+    allowed = Allowed(accepted=accepted, private_bounds=allow_private_bounds)
+    show(tuple(owner_findings(settings, allowed)), console(width=120))
+
+
+def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that put a table into the study's words."""
+    for name, what, words in (
+        ("spelling", "COLUMN:OWN=STUDY", "The study's spelling of a category of this table."),
+        ("unit", "COLUMN=NUMBER", "What turns this table's numbers into the study's unit."),
+        ("rename", "STUDY=OWN", "This table's name for one of the study's columns."),
+    ):
+        command = click.option(f"--{name}", multiple=True, metavar=what, help=words)(command)
+    return command
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="The records: whatever data.path may name.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    metavar="FOLDER",
+    help="Where settings, key and ledger go; the default is here.",
+)
+@_mapping_options
+@click.option(
+    "--epsilon-lifetime",
+    metavar="NUMBER",
+    help="The most that the records ever spend; the default is what this study asks.",
+)
+@accept_option
+@declare_option
+def join(
+    file: Path,
+    *,
+    data: Path,
+    out: Path,
+    epsilon_lifetime: str | None,
+    accepted: tuple[str, ...],
+    declares: bool,
+    **words: tuple[str, ...],
+) -> None:
+    """Join the study of an invitation: settings, a key made here, and a request to send back.
+
+    Shows what is asked and how each column fits, here only, and writes nothing if one does not:
+    map it with --rename, --unit and --spelling, or pass one that is right with --accept. The
+    request and, later, the certificate are beside FILE; the key never leaves FOLDER. Tell the
+    learner the fingerprint by telephone.
+
+    Example: copriv-owner join bank.invitation --data loans.csv --rename income=pay
+    """
+    from common.joining import read_invitation  # noqa: PLC0415
+    from owner.joining import Joining  # noqa: PLC0415
+    from owner.translation import parse_pairs, parse_spellings  # noqa: PLC0415
+
+    joining = Joining(
+        data=data,
+        folder=out,
+        beside=file.parent,
+        epsilon_lifetime=_epsilon(epsilon_lifetime),
+        rename=parse_pairs("--rename", words["rename"]),
+        units={name: _factor(text) for name, text in parse_pairs("--unit", words["unit"]).items()},
+        spellings=parse_spellings(words["spelling"]),
+    )
+    _join(read_invitation(file), joining, accepted=accepted, declares=declares)
+
+
+def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], declares: bool) -> None:
+    """Show what is asked and what was found; write everything if it fits."""
+    from common.config import load_settings  # noqa: PLC0415
+    from owner.column_report import columns_table, refuse_faults  # noqa: PLC0415
+    from owner.declaring import declare  # noqa: PLC0415
+    from owner.joining import asked_in_words, look, write_all  # noqa: PLC0415
+    from owner.policy import OwnerSettings  # noqa: PLC0415
+
+    for line in asked_in_words(invited):
+        click.echo(line)
+    count, seen = look(invited, joining)
+    console(width=100).print(columns_table(seen))
+    refuse_faults(seen, accepted=accepted)
+    settings, said = write_all(invited, joining)
+    if declares:
+        owner = load_settings(OwnerSettings, settings)
+        declare(owner, invited.feature_map.digest, base=joining.folder)
+    asked = invited.invitation
+    click.echo(f"{settings}: {count:,} records; look it over, it is what learners may ask of them")
+    click.echo(f"{joining.beside / asked.owner}.request: send it to the learner")
+    click.echo(f"fingerprint {said}: read it to the learner by telephone")
+    click.echo(
+        "when the learner sees the same, and the certificate is beside the request: "
+        f"copriv-owner {asked.way} {settings}"
+    )
+
+
+def _epsilon(text: str | None) -> Fraction | None:
+    try:
+        return None if text is None else parse_epsilon(text)
+    except ValueError as error:
+        raise click.BadParameter(f"--epsilon-lifetime: got {text!r}, {error}") from None
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < math.inf:
+        raise click.BadParameter(f"--unit: got {text!r}, expected a number greater than 0")
+    return factor
+
+
+def show_site(
+    found: DryRun,
+    settings: OwnerSettings,
+    *,
+    base: Path,
+    accepted: Collection[str],
+    declares: bool,
+) -> None:
+    """Print what the dry run found, columns and certificate included.
+
+    Args:
+      found: The dry run.
+      settings: The owner's settings.
+      base: The folder of their file.
+      accepted: Columns that are right as they are.
+      declares: Whether learners shall be told that the columns were looked at.
+
+    Raises:
+      InputError: A certificate or a column does not fit, or there is no map to look under.
+    """
+    # Here, because they would make --help slow.
+    from common.errors import InputError  # noqa: PLC0415
+    from owner.column_report import columns_table, refuse_faults  # noqa: PLC0415
+    from owner.declaring import declare  # noqa: PLC0415
+    from owner.site_check import site_lines  # noqa: PLC0415
+
+    if found.seen:
+        console(width=100).print(columns_table(found.seen))
+    for line in (*site_lines(settings, base=base), *found.lines(settings)):
+        click.echo(line)
+    if declares:
+        if found.feature_map is None:
+            raise InputError("--declare: there is no feature map to look under; give --features")
+        path = declare(settings, found.feature_map.digest, base=base)
+        click.echo(
+            f"{path}: learners are told that you have looked at your columns under this map, "
+            "not what you saw"
+        )
+    refuse_faults(found.seen, accepted=accepted)

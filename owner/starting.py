@@ -1,0 +1,172 @@
+"""``copriv-owner init``: OWNER.toml for a table, with what the budget means."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from common.annotated import annotated
+from common.config import check_settings, load_settings, parse_epsilon
+from common.errors import InputError
+from common.files import write_whole
+from common.looking import Look, look_at
+from common.names import check_name
+from common.suggestions import among_columns
+from common.tables import TableSource, read_header, read_table
+from owner.loading import check_header, load_records
+from owner.policy import OwnerSettings
+
+__all__ = ["Answers", "epsilon_in_words", "look_at_table", "usable", "write_settings"]
+
+# Files of these rights are for their user alone.
+PRIVATE = 0o600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What an owner decided.
+
+    Args:
+      name: Its name.
+      columns: The columns that learners are told of and may use.
+      epsilon_per_study: The most that it spends on one study.
+      epsilon_lifetime: The most that its records ever spend.
+      learners: The learners that it serves; none for any.
+      listen: Where it serves.
+    """
+
+    name: str
+    columns: Sequence[str]
+    epsilon_per_study: str
+    epsilon_lifetime: str
+    learners: Sequence[str] = ()
+    listen: str = "127.0.0.1:50051"
+
+
+def epsilon_in_words(epsilon: Fraction) -> str:
+    """What a budget promises.
+
+    >>> epsilon_in_words(Fraction(1))
+    'whoever sees all answers can grow the odds of a guess about one record 2.7 times at most'
+    """
+    times = math.exp(min(float(epsilon), 700.0))
+    return (
+        "whoever sees all answers can grow the odds of a guess about one record "
+        f"{times:,.2g} times at most"
+        if times < 1e3
+        else f"no protection to speak of: the odds of a guess may grow {times:,.2g} times"
+    )
+
+
+def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
+    """What a table looks like, and the sentences about it; they are for its owner alone.
+
+    Raises:
+      InputError: It cannot be read, or its first line looks like a record.
+    """
+    source = check_settings(TableSource, place, where="init")
+    table = read_table(source, base=Path())
+    check_header(read_header(source, base=Path()), table, where=str(place.get("path", "table")))
+    look = look_at(table)
+    told = []
+    for column in look.columns.values():
+        if column.is_identifier:
+            told.append(f"{column.name}: names records (an identifier); not told to learners")
+        elif column.kind in {"text", "empty"}:
+            what = "free text" if column.kind == "text" else "empty"
+            told.append(f"{column.name}: {what}; not told to learners")
+        elif column.has_heavy_tails:
+            told.append(f"{column.name}: a few values are far out; studies cut them at bounds")
+        if column.missing > column.count > 0:
+            told.append(f"{column.name}: more than half of the cells are empty")
+    return look, told
+
+
+def usable(look: Look) -> list[str]:
+    """The columns that learners may use, if the owner says nothing else."""
+    return [
+        column.name
+        for column in look.columns.values()
+        if not column.is_identifier and column.kind not in {"text", "empty"}
+    ]
+
+
+def write_settings(
+    place: Mapping[str, Any], look: Look, answers: Answers, *, out: Path
+) -> tuple[int, tuple[str, ...]]:
+    """Write OWNER.toml; returns (the records, the columns learners may use) as serve will see them.
+
+    Raises:
+      InputError: An answer cannot be used, or the file is there or cannot be written.
+    """
+    for name in answers.columns:
+        if name not in look.columns:
+            raise InputError(f"--column: no column {name!r}{among_columns(name, look.columns)}")
+    budgets = {
+        "epsilon_per_study": _budget("--epsilon-per-study", answers.epsilon_per_study),
+        "epsilon_lifetime": _budget("--epsilon-lifetime", answers.epsilon_lifetime),
+    }
+    data = dict(place)
+    if "path" in data:
+        data["path"] = os.path.relpath(Path(data["path"]).resolve(), out.resolve().parent)
+    policy: dict[str, Any] = {key: _as_written(value) for key, value in budgets.items()}
+    if answers.learners:
+        policy["learners"] = list(answers.learners)
+    text = annotated(
+        OwnerSettings,
+        {
+            "name": _name(answers.name),
+            "listen": answers.listen,
+            "ledger": {"path": f"{answers.name}.ledger.sqlite"},
+            "data": data | {"columns": list(answers.columns)},
+            "policy": policy,
+        },
+        title=f"The owner {answers.name}: what it serves, to whom, and what it spends. Written by "
+        "copriv-owner init; every key that could be set is here.",
+        notes={
+            f"policy.{key}": f"Here {epsilon_in_words(value)}." for key, value in budgets.items()
+        },
+    )
+    return _written(out, text)
+
+
+def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
+    """Write a file that serve can use, or none."""
+    if out.exists():
+        raise InputError(f"{out}: is there already; give another --out")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, text, mode=PRIVATE)
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written ({error.strerror}); give another --out"
+        ) from None
+    try:
+        loaded = load_records(load_settings(OwnerSettings, out), base=out.parent, pinned=None)
+    except InputError:
+        out.unlink()
+        raise
+    return loaded.table.num_records, loaded.table.columns
+
+
+def _budget(option: str, typed: str) -> Fraction:
+    try:
+        return parse_epsilon(typed)
+    except ValueError as error:
+        raise InputError(f"{option}: got {typed!r}, {error}") from None
+
+
+def _as_written(budget: Fraction) -> int | str:
+    return int(budget) if budget.denominator == 1 else str(budget)
+
+
+def _name(name: str) -> str:
+    try:
+        return check_name(name)
+    except ValueError as error:
+        raise InputError(f"--name: got {name!r}, {error}") from None

@@ -1,0 +1,123 @@
+"""An owner's own words in a study's: columns by other names, in other units, spelt otherwise."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from common.columns import category_key, category_keys, parse_numbers
+from common.errors import InputError
+from common.texts import printable
+from owner.policy import PrivateSource
+
+__all__ = ["own_names", "parse_pairs", "parse_spellings", "translated", "with_hint"]
+
+
+def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.DataFrame:
+    """The table in the study's words; each cell depends on its own cell only.
+
+    Args:
+      table: The owner's own.
+      source: ``rename``, then ``units`` and ``spellings`` by the names after it.
+      where: What the table is called in an error.
+
+    Raises:
+      InputError: A column is not there, or a name would stand twice.
+    """
+    for name, own in source.rename.items():
+        if own not in table.columns:
+            raise InputError(f"{where}: data.rename.{name}: no column {own!r} in the table")
+    names = {own: name for name, own in source.rename.items()}
+    changed = table.rename(columns=names) if names else table
+    twice = [name for name in source.rename if list(changed.columns).count(name) > 1]
+    if twice:
+        raise InputError(
+            f"{where}: data.rename.{twice[0]}: the table has a column of that name already; "
+            "rename that one, too"
+        )
+    made = {}
+    for key, names_of in (("units", source.units), ("spellings", source.spellings)):
+        for name in names_of:
+            if name not in changed.columns:
+                raise InputError(f"{where}: data.{key}.{name}: no column {name!r} in the table")
+    for name, factor in source.units.items():
+        with np.errstate(all="ignore"):
+            made[name] = pd.Series(parse_numbers(changed[name]) * factor, index=changed.index)
+    for name, spelt in source.spellings.items():
+        made[name] = _respelt(changed[name], spelt)
+    return changed.assign(**made) if made else changed
+
+
+def own_names(source: PrivateSource, names: Iterable[str]) -> tuple[str, ...]:
+    """The table's own names of the study's columns, and of all that its words are about.
+
+    >>> own_names(PrivateSource(rename={"income": "pay"}, units={"age": 12}), ["income", "y"])
+    ('pay', 'y', 'age')
+    """
+    asked = (*names, *source.rename, *source.units, *source.spellings)
+    return tuple(dict.fromkeys(source.rename.get(name, name) for name in asked))
+
+
+def _respelt(column: pd.Series, spelt: Mapping[str, str]) -> pd.Series:
+    """Categories in other words; those that are not named stay."""
+    positions, keys = category_keys(column)
+    known = {category_key(own): other for own, other in spelt.items()}
+    words = [None if key is None else known.get(key, key) for key in keys]
+    cells = np.array([*words, None], dtype=object)[positions]
+    return pd.Series(cells, index=column.index, name=column.name)
+
+
+def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    """The pairs of options NAME=VALUE.
+
+    Raises:
+      InputError: One is none, or names a column again.
+
+    >>> parse_pairs("--rename", ["income=annual income"])
+    {'income': 'annual income'}
+    """
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (equals and name and value) or name in pairs:
+            raise InputError(f"{option} {text}: expected COLUMN=VALUE, each column once")
+        pairs[name] = value
+    return pairs
+
+
+def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The spellings of options COLUMN:OWN=STUDY.
+
+    Raises:
+      InputError: One is none.
+
+    >>> parse_spellings(["sex:m=Male", "sex:f=Female"])
+    {'sex': {'m': 'Male', 'f': 'Female'}}
+    """
+    spellings: dict[str, dict[str, str]] = {}
+    for text in given:
+        column, colon, pair = text.partition(":")
+        own, equals, other = pair.partition("=")
+        if not (colon and equals and column and own and other):
+            raise InputError(f"--spelling {text}: expected COLUMN:OWN=STUDY, as sex:m=Male")
+        spellings.setdefault(column, {})[own] = other
+    return spellings
+
+
+def with_hint(name: str, names: Sequence[str]) -> str:
+    """A column that is missing, and the one of the table that may be meant.
+
+    >>> with_hint("income", ["Annual Income", "age"])
+    "no column 'income' (is it 'Annual Income'? then --rename 'income=Annual Income')"
+    """
+    lowered = {other.lower(): other for other in names}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    hint = ""
+    if near:
+        own = lowered[near[0]]
+        hint = f" (is it {own!r}? then --rename {shlex.quote(printable(f'{name}={own}'))})"
+    return f"no column {name!r}{hint}"

@@ -1,0 +1,78 @@
+"""What several integration tests need: an HTTP proxy in between."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+
+class ConnectProxy:
+    """An HTTP proxy: it connects whoever asks with a port of this machine, or nobody."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses, self.asked = refuses, 0
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
+        self.threads = [threading.Thread(target=self.accept)]
+        self.threads[0].start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.server.accept()
+                self.threads.append(threading.Thread(target=self.tunnel, args=(near,)))
+                self.threads[-1].start()
+
+    def tunnel(self, near: socket.socket) -> None:
+        with near:
+            request = b""
+            while not request.endswith(b"\r\n\r\n"):
+                request += near.recv(1)
+            self.asked += 1
+            if self.refuses:
+                near.sendall(b"HTTP/1.1 403 not \x1b[2Jhere\r\n\r\n")
+                return
+            port = int(request.split()[1].rpartition(b":")[2])
+            with socket.create_connection(("127.0.0.1", port)) as far:
+                near.sendall(b"HTTP/1.1 200 ok\r\nVia: us\r\n\r\n")
+                back = threading.Thread(target=pump, args=(far, near))
+                back.start()
+                pump(near, far)
+                back.join()
+
+    def stop(self) -> None:
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+        for thread in self.threads:
+            thread.join()
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def proxied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., AbstractContextManager[ConnectProxy]]:
+    """A proxy that the environment names, for as long as the block lasts."""
+
+    @contextmanager
+    def within(*, refuses: bool = False) -> Iterator[ConnectProxy]:
+        proxy = ConnectProxy(refuses=refuses)
+        with monkeypatch.context() as patch:
+            patch.setenv("https_proxy", f"http://{proxy.address}")
+            for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy"):
+                patch.delenv(name, raising=False)
+            yield proxy
+        proxy.stop()
+
+    return within

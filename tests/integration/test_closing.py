@@ -1,0 +1,179 @@
+"""The end of a study: what was not spent comes back, whoever closes, and the log tells it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from common.config import read_toml
+from common.terms import StudyTerms
+from owner.ledger import Ledger
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.server import RunningOwner
+
+NAMES = ("owner-a", "owner-b")
+
+
+def write_study(folder: Path, running: dict[str, RunningOwner]) -> Path:
+    path = folder / "study.toml"
+    study = {
+        "name": "spring",
+        "profile": "published",
+        "seed": 4,
+        "features": {"map": str(folder / "owner-a" / "features.json")},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": 8, "rho": 1e-3},
+        "privacy": {"epsilon": 1},
+        "network": {"deadline": 5, "patience": 5, "retries": 0},
+        "owners": [
+            {"name": name, "address": f"127.0.0.1:{one.port}"} for name, one in running.items()
+        ],
+    }
+    path.write_text(tomli_w.dumps(study))
+    return path
+
+
+def held(folder: Path, name: str) -> Fraction:
+    _, (entry,) = read_studies(folder / name / "ledger.sqlite")
+    return entry.epsilon_held
+
+
+def test_an_owner_that_was_away_at_the_end_gets_its_unused_epsilon_back_later(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    files = {name: owner_folder(name, seed=i) for i, name in enumerate(NAMES)}
+    running = {name: serve_owner(path) for name, path in files.items()}
+    study, run = write_study(tmp_path, running), tmp_path / "run"
+    # The second owner dies as the study ends.
+    from learner.training import study as training  # noqa: PLC0415
+
+    end = training.end_study
+
+    def dies_first(*arguments: Any, **named: Any) -> tuple[str, ...]:
+        running["owner-b"].drain(grace=0)
+        return end(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "end_study", dies_first)
+        trained = typed("copriv", "train", study, "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    assert "owner-b: away at the end" in trained.stdout
+    assert f"copriv close {run}" in " ".join(trained.stdout.split())
+    assert held(tmp_path, "owner-a") < 1
+    assert held(tmp_path, "owner-b") == 1
+    still_away = typed("copriv", "close", run)
+    assert still_away.returncode == 4
+    assert "not closed: owner owner-b" in still_away.stderr
+    settings = read_toml(files["owner-b"])
+    settings["listen"] = f"127.0.0.1:{running['owner-b'].port}"
+    files["owner-b"].write_text(tomli_w.dumps(settings))
+    serve_owner(files["owner-b"])
+    closed = typed("copriv", "close", run)
+    assert closed.returncode == 0, closed.stderr
+    assert "owner-b: closed" in closed.stdout
+    assert "owner-a" not in closed.stdout
+    assert held(tmp_path, "owner-b") < 1
+    assert verify_ledger(tmp_path / "owner-b" / "ledger.sqlite") == []
+    again = typed("copriv", "close", run)
+    assert (again.returncode, "no owner holds epsilon" in again.stdout) == (0, True)
+
+
+def test_an_unfinished_run_is_closed_only_when_that_is_typed(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    running = {"owner-a": serve_owner(owner_folder("owner-a"))}
+    study, run = write_study(tmp_path, running), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.study._write_results", _stops)
+        assert typed("copriv", "train", study, "--out", run).returncode == 2
+    early = typed("copriv", "close", run)
+    assert early.returncode == 2
+    assert "has not finished" in early.stderr
+    assert "--abandon" in early.stderr
+    assert typed("copriv", "close", run, "--abandon").returncode == 0
+    nothing = typed("copriv", "close", tmp_path / "nowhere")
+    assert nothing.returncode == 2
+    assert "no run was begun there" in nothing.stderr
+
+
+def _stops(*_: object) -> None:
+    from common.errors import InputError  # noqa: PLC0415
+
+    raise InputError("no room")
+
+
+def test_the_officer_closes_a_study_whose_learner_does_not(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+    typed: Callable[..., Any],
+) -> None:
+    path = owner_folder()
+    ledger = path.parent / "ledger.sqlite"
+    running = serve_owner(path)
+    running.owner.enroll(make_terms(), learner="ann")
+    serving = typed("copriv-owner", "ledger", "close", ledger, "study-1")
+    assert serving.returncode == 2
+    assert "another process holds this ledger; stop it first" in serving.stderr
+    running.owner.stop()
+    unknown = typed("copriv-owner", "ledger", "close", ledger, "study-9")
+    assert unknown.returncode == 2
+    assert "no study 'study-9' was enrolled; give one of the open ones: study-1" in unknown.stderr
+    closed = typed("copriv-owner", "ledger", "close", ledger, "study-1")
+    assert closed.returncode == 0, closed.stderr
+    assert "0 of 10 responses spent epsilon 0, 1 is back" in closed.stdout
+    again = typed("copriv-owner", "ledger", "close", ledger, "study-1")
+    assert (again.returncode, "was closed at" in again.stdout) == (0, True)
+    _, (entry,) = read_studies(ledger)
+    assert entry.epsilon_held == 0
+    assert verify_ledger(ledger) == []
+    missing = typed("copriv-owner", "ledger", "close", ledger.with_name("none"), "study-1")
+    assert missing.returncode == 2
+    assert not ledger.with_name("none").exists()
+
+
+def test_an_owners_log_tells_each_enrolment_and_closing(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = serve_owner(owner_folder())
+    with caplog.at_level(logging.INFO, logger="copriv.owner"):
+        for _ in range(2):
+            running.owner.enroll(make_terms(epsilon=Fraction(1, 3)), learner="ann")
+        for _ in range(2):
+            running.owner.close("study-1", learner="ann")
+    assert [record.getMessage() for record in caplog.records] == [
+        "enrolled study study-1 of learner ann: epsilon 1/3 for 10 responses",
+        "closed study study-1 of learner ann: 0 of 10 responses spent epsilon 0, 1/3 is back in "
+        "the lifetime budget",
+    ]
+
+
+def test_an_owners_command_logs_at_level_info(
+    typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels: list[int] = []
+    monkeypatch.setattr(
+        "owner.cli.start_logging", lambda form, level=logging.WARNING: levels.append(level)
+    )
+    Ledger(tmp_path / "ledger.sqlite", owner="a", fingerprint="f").close()
+    assert typed("copriv-owner", "ledger", "verify", tmp_path / "ledger.sqlite").returncode == 0
+    assert json.dumps(levels) == json.dumps([logging.INFO])

@@ -1,0 +1,188 @@
+"""``doctor`` finds what is wrong on one's own machine, asks nobody and leaves no trace."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.features import FeatureMap
+from common.proxies import EXCEPTIONS, PROXIES
+from learner.network.certificates import Party, make_certificates
+from owner.ledger import Ledger
+
+PARTIES = (
+    Party(name="owner-a", role="owner", hosts=("127.0.0.1",)),
+    Party(name="owner-b", role="owner", hosts=("127.0.0.1",)),
+    Party(name="lab", role="learner"),
+)
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certs")
+    make_certificates(folder, PARTIES, study="t", days=90, ca_days=100, renew=False)
+    return folder
+
+
+@pytest.fixture
+def doctor(
+    typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """What doctor says on one line, after which every file is what and where it was."""
+    monkeypatch.chdir(tmp_path)
+    for name in (*PROXIES, *EXCEPTIONS):
+        monkeypatch.delenv(name, raising=False)
+
+    def files() -> dict[Path, bytes]:
+        # SQLite leaves its own two beside any ledger that is read: an index, and an empty log.
+        found = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        return {
+            path: content
+            for path, content in found.items()
+            if not path.name.endswith("-shm") and (content or not path.name.endswith("-wal"))
+        }
+
+    def run(name: str, *arguments: object) -> Any:
+        before = files()
+        said = typed(name, "doctor", *arguments)
+        assert files() == before
+        out = " ".join(said.stdout.split())
+        return SimpleNamespace(status=said.returncode, out=out, err=said.stderr)
+
+    return run
+
+
+def tls(folder: Path) -> str:
+    names = {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
+    return tomli_w.dumps({"tls": names})
+
+
+def fails(said: Any, *words: str) -> None:
+    """Exactly one rule fails, and this is said of it."""
+    assert said.status == 2, said
+    assert said.out.count(" FAILS ") == 1, said.out
+    assert "nothing was spent or written" in said.err
+    for word in words:
+        assert word in said.out
+
+
+def with_setting(path: Path, old: str, new: str) -> Path:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_a_sound_owner_passes_and_the_certificate_is_told(
+    doctor: Any, owner_folder: Any, certs: Path
+) -> None:
+    path = owner_folder()
+    path.write_text(path.read_text() + tls(certs / "owner-a"))
+    said = doctor("copriv-owner", path)
+    assert said.status == 0, said
+    assert "certificate of owner-a, 89 days left" in said.out
+    assert "200 records, and every column fits the feature map" in said.out
+    assert "mode 600" in said.out
+    assert "ledger.sqlite: made at the first start" in said.out
+
+
+def test_a_certificate_of_another_and_a_key_for_all_are_found(
+    doctor: Any, owner_folder: Any, certs: Path
+) -> None:
+    path = owner_folder()
+    path.write_text(path.read_text() + tls(certs / "owner-b"))
+    fails(doctor("copriv-owner", path), "is that of 'owner-b'")
+    key = certs / "owner-b" / "key.pem"
+    key.chmod(0o644)
+    try:
+        said = doctor("copriv-owner", path)
+    finally:
+        key.chmod(0o600)
+    assert "others can read it (mode 644); chmod 600 it" in said.out
+
+
+def test_every_fault_of_the_settings_is_told(doctor: Any, owner_folder: Any) -> None:
+    path = with_setting(owner_folder(epsilon_per_studie=1), 'name = "', 'nam = "')
+    said = doctor("copriv-owner", path)
+    fails(said, "nam ", "epsilon_per_studie", "all else not checked")
+
+
+def test_a_port_that_is_taken_is_found(doctor: Any, owner_folder: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path = with_setting(owner_folder(), "127.0.0.1:0", f"127.0.0.1:{port}")
+        fails(doctor("copriv-owner", path), f"127.0.0.1:{port} is taken; stop what listens there")
+    assert doctor("copriv-owner", path).status == 0
+
+
+def test_plain_text_to_others_is_found(doctor: Any, owner_folder: Any) -> None:
+    path = with_setting(owner_folder(), "127.0.0.1:0", "0.0.0.0:0")
+    fails(doctor("copriv-owner", path), "leaves this machine without TLS; give [tls]")
+
+
+def test_a_unit_that_is_another_is_found(
+    doctor: Any, owner_folder: Any, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(200, seed=1)
+    table["column-0"] = table["column-0"] * 365
+    path = owner_folder(table=table)
+    fails(doctor("copriv-owner", path), "column 'column-0'", "are beyond the public bounds")
+    assert doctor("copriv-owner", path, "--accept", "column-0").status == 0
+
+
+def test_a_damaged_ledger_is_found(doctor: Any, owner_folder: Any) -> None:
+    path = owner_folder()
+    ledger = path.parent / "ledger.sqlite"
+    Ledger(ledger, owner="owner-a", fingerprint="f").close()
+    said = doctor("copriv-owner", path)
+    assert said.status == 0, said
+    assert "ledger.sqlite: sound;" in said.out
+    ledger.write_bytes(b"no database" * 100)
+    assert "ledger FAILS" in doctor("copriv-owner", path).out
+
+
+def write_study(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
+    (folder / "features.json").write_text(feature_map.to_json())
+    study = {
+        "name": "spring",
+        "profile": "published",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": 6, "rho": 1e-3},
+        "privacy": {"epsilon": 1},
+        "owners": [{"name": "owner-a", "address": "127.0.0.1:1"}],
+    }
+    path = folder / "study.toml"
+    path.write_text(tomli_w.dumps(study | changes))
+    return path
+
+
+def test_a_sound_study_passes_while_no_owner_is_up(
+    doctor: Any, tmp_path: Path, feature_map: FeatureMap, certs: Path
+) -> None:
+    path = write_study(tmp_path, feature_map)
+    path.write_text(path.read_text() + tls(certs / "lab"))
+    said = doctor("copriv", path)
+    assert said.status == 0, said
+    assert "certificate of lab, 89 days left" in said.out
+    assert "no public records, a feature map of 4 features" in said.out
+
+
+def test_a_study_that_cannot_run_here_is_told_why(
+    doctor: Any, tmp_path: Path, feature_map: FeatureMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_study(tmp_path, feature_map)
+    fails(doctor("copriv", path, "--set", "network.token=file:gone"), "the file cannot be read")
+    fails(doctor("copriv", path, "--set", "features.map=gone.json"), "give a feature map's JSON")
+    fails(doctor("copriv", path, "--set", "privacy.epsylon=1"), "did you mean")
+    monkeypatch.setenv("https_proxy", "http://name:secret@proxy.example:3128")
+    said = doctor("copriv", path)
+    fails(said, "127.0.0.1:1 is this machine, but the proxy proxy.example:3128 of https_proxy")
+    assert "secret" not in said.out

@@ -1,0 +1,264 @@
+"""From raw tables that nobody prepared to settings that run: what is asked, found and written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from common.annotated import annotated
+from common.config import load_settings
+from common.setting_keys import keys_of
+from learner.cli import cli
+from learner.planning.settings import StudySettings
+from owner.policy import OwnerSettings
+
+NUM = 1200
+
+
+def raw_table(*, seed: int = 0) -> pd.DataFrame:
+    """A table with everything that goes wrong in tables."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 90, NUM)
+    county = rng.choice(["Kings", "Bronx", "New York", "Erie"], NUM, p=[0.4, 0.3, 0.25, 0.05])
+    days = 1 + age / 20 + rng.exponential(1, NUM)
+    days[5] = 4000
+    table = pd.DataFrame(
+        {
+            "Record ID": [f"P{i:07}" for i in range(NUM)],
+            "age": age,
+            "county": county,
+            "County Code": pd.Series(county).map(
+                {"Kings": 1, "Bronx": 2, "New York": 3, "Erie": 4}
+            ),
+            "days": days.round(3),
+            "hours": (24 * days).round(3),
+            "year": 2020,
+            "admitted": pd.date_range("2020-01-01", periods=NUM, freq="6h").strftime("%Y-%m-%d"),
+            "income": np.where(rng.random(NUM) < 0.002, 1e9, rng.normal(40, 9, NUM)).round(2),
+            "died": np.where(rng.random(NUM) < 0.2, "yes", "no"),
+            "empty": "",
+        }
+    )
+    table.loc[[7, 8], "days"] = np.nan
+    return table
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    raw_table().to_csv(tmp_path / "stays.csv", index=False)
+    return tmp_path
+
+
+def init(typed: Callable[..., Any], *arguments: str) -> Any:
+    said = typed("copriv", "init", *arguments, "--yes")
+    assert said.returncode == 0, said.stderr
+    return said.stdout.replace("\n", " ")
+
+
+def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[..., Any]) -> None:
+    """Two commands, nothing edited."""
+    arguments = ("stays.csv", "--target", "days", "--owners", "county", "--epsilon", "10")
+    told = init(typed, *arguments, "--out", "s")
+    for words in (
+        "target days: 2 records have none; they are left out",
+        "target days: a few values are far out",
+        "Record ID: left out: it names records (an identifier)",
+        "hours: left out: it tells the target",
+        "year: left out: it says the same of every record",
+        "admitted: dates become months",
+        "income: a few values are far out",
+        "empty: left out: it has no values",
+        "next: copriv simulate s/study.toml",
+    ):
+        assert words in told
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.features.columns == ("age", "admitted", "income", "died")
+    assert [entry.name for entry in settings.owners] == ["kings", "bronx", "new-york", "erie"]
+    assert settings.data.missing_target == "drop"
+    said = typed("copriv", "simulate", "s/study.toml", "--out", "run")
+    assert said.returncode == 0, said.stderr
+    summary = json.loads((folder / "run" / "summary.json").read_text())
+    assert sum(owner["records"] for owner in summary["owners"]) in range(1060, 1079)
+
+
+def test_the_new_file_explains_every_key(folder: Path, typed: Callable[..., Any]) -> None:
+    init(typed, "stays.csv", "--target", "died", "--owners", "3", "--no-split", "--out", "s")
+    text = (folder / "s" / "study.toml").read_text()
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.model.loss == "logistic"
+    assert settings.features.positive == ("yes",)
+    assert settings.owners[0].data is not None
+    assert settings.owners[0].data.rows == "0:360"
+    for key in keys_of(StudySettings):
+        if key.path.count(".") < 2 and not key.path.startswith("features.public."):
+            assert f"{key.name} = " in text or f"[{key.path}]" in text, key.path
+    # What stands there as a comment is right too: every line of it can be used.
+    lines = (line.removeprefix("# ") for line in text.splitlines() if not line.startswith("# ["))
+    examples = [line for line in lines if line.split(" = ")[0].isidentifier() and " = " in line]
+    for line in examples:
+        tomllib.loads(line)
+
+
+TABLES: dict[str, Callable[[pd.DataFrame, Path], str]] = {}
+
+
+def stored(write: Callable[[pd.DataFrame, Path], str]) -> Callable[[pd.DataFrame, Path], str]:
+    TABLES[write.__name__] = write
+    return write
+
+
+@stored
+def german_csv(table: pd.DataFrame, folder: Path) -> str:
+    """Semicolons, decimal commas, another encoding, and separators at the ends of the rows."""
+    text = table.replace("Kings", "Köln").to_csv(index=False, sep=";", decimal=",")
+    head, *rows = text.splitlines()
+    text = "\r\n".join([head, *(f"{row};" for row in rows)])
+    (folder / "t.csv").write_bytes(text.encode("cp1252"))
+    return "t.csv"
+
+
+@stored
+def parquet_folder(table: pd.DataFrame, folder: Path) -> str:
+    (folder / "parts").mkdir()
+    table[:700].to_parquet(folder / "parts" / "a.parquet")
+    table[700:].to_parquet(folder / "parts" / "b.parquet")
+    return "parts"
+
+
+@stored
+def zipped_tsv(table: pd.DataFrame, folder: Path) -> str:
+    table.to_csv(folder / "t.tsv.gz", index=False, sep="\t", encoding="utf-16")
+    return "t.tsv.gz"
+
+
+@stored
+def sqlite(table: pd.DataFrame, folder: Path) -> str:
+    with sqlite3.connect(folder / "t.sqlite") as database:
+        table.to_sql("stays", database, index=False)
+    database.close()
+    return "t.sqlite"
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_every_kind_become_the_same_study(
+    folder: Path, typed: Callable[..., Any], kind: str
+) -> None:
+    table = TABLES[kind](raw_table(), folder)
+    query = ("--query", "select * from stays") if kind == "sqlite" else ()
+    init(typed, table, "--target", "days", "--owners", "county", *query, "--out", "s")
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.features.columns == ("age", "admitted", "income", "died")
+    assert len(settings.owners) == 4
+
+
+def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., Any]) -> None:
+    """Its last rows are of one owner: no public records for the others."""
+    raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
+    init(typed, "sorted.csv", "--target", "days", "--owners", "county", "--out", "s")
+    public = pd.read_parquet(folder / "s" / "public.parquet")
+    assert set(public["county"]) == {"Kings", "Bronx", "New York", "Erie"}
+    own = [pd.read_parquet(path) for path in sorted((folder / "s" / "owners").iterdir())]
+    everyone = pd.concat([public, *own])
+    assert everyone["Record ID"].is_unique
+    # All but those of the county with too few records.
+    assert len(everyone) == NUM - sum(raw_table()["county"] == "Erie") + sum(
+        public["county"] == "Erie"
+    )
+    assert all(table["county"].nunique() == 1 for table in own)
+
+
+def test_what_is_not_typed_is_asked(folder: Path) -> None:
+    answers = "days\ncounty\n100\n2\nn\n"
+    said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
+    assert said.exit_code == 0, said.output
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert (settings.features.target, settings.privacy.epsilon) == ("days", 2)
+    assert settings.features.public is not None
+    assert settings.features.public.rows == "-100:"
+
+
+def test_classes_of_words_are_asked(folder: Path) -> None:
+    answers = "county\nKings | Erie\n3\n\n\n\n"
+    said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
+    assert said.exit_code == 0, said.output
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.features.positive == ("Kings", "Erie")
+    assert settings.model.loss == "logistic"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--owners", "county"], "give --target COLUMN, one of Record ID, age"),
+        (["--target", "dayz"], "no column 'dayz'; did you mean 'days'?"),
+        (["--target", "county"], "name the values of class +1 with --positive"),
+        (["--target", "died", "--positive", "ye"], "died has no 'ye'; did you mean 'yes'?"),
+        (["--target", "days", "--owners", "count"], "did you mean 'county'?"),
+        (["--target", "days", "--owners", "age"], "no value has 50 records"),
+        (["--target", "days", "--public", "5000"], "a number of rows below 1,200"),
+        (["--target", "days", "--epsilon", "0"], "a number greater than 0"),
+        (["--target", "days", "--drop", "ages"], "did you mean 'age'?"),
+        (["--target", "days", "--out", "."], "the folder is not empty"),
+    ],
+)
+def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(
+    folder: Path, typed: Callable[..., Any], arguments: list[str], why: str
+) -> None:
+    out = [] if "--out" in arguments else ["--out", "s"]
+    said = typed("copriv", "init", "stays.csv", *arguments, *out, "--yes")
+    assert said.returncode == 2
+    assert why in said.stderr
+    assert not (folder / "s").exists()
+
+
+def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., Any]) -> None:
+    said = typed("copriv-owner", "init", "stays.csv", "--learner", "lab", "--yes")
+    assert said.returncode == 0, said.stderr
+    assert "Record ID: names records (an identifier); not told to learners" in said.stdout
+    assert "2.7 times at most" in said.stdout
+    settings = load_settings(OwnerSettings, folder / "owner.toml")
+    assert "Record ID" not in settings.data.columns
+    assert "age" in settings.data.columns
+    assert settings.policy.learners == ("lab",)
+    assert (folder / "owner.toml").stat().st_mode & 0o077 == 0
+    assert "the odds of a guess" in (folder / "owner.toml").read_text()
+    said = typed("copriv-owner", "check", "owner.toml")
+    assert said.returncode == 0, said.stderr
+    said = typed("copriv-owner", "init", "stays.csv", "--yes")
+    assert "owner.toml: is there already; give another --out" in said.stderr
+
+
+def test_an_owners_questions_have_answers_that_can_be_refused(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    (folder / "records.csv").write_text("36,Bronx\n41,Kings\n")
+    for arguments, why in (
+        (["stays.csv", "--column", "ages"], "did you mean 'age'?"),
+        (["stays.csv", "--epsilon-lifetime", "none"], "--epsilon-lifetime: got 'none'"),
+        (["stays.csv", "--name", "a b"], "--name: got 'a b', expected a name"),
+        (["records.csv"], "the first line looks like a record"),
+    ):
+        said = typed("copriv-owner", "init", *arguments, "--yes")
+        assert said.returncode == 2
+        assert why in said.stderr
+        assert not (folder / "owner.toml").exists()
+
+
+def test_annotated_settings_are_what_was_chosen() -> None:
+    values = {
+        "name": "a",
+        "data": {"path": "a.csv"},
+        "policy": {"epsilon_per_study": 1, "epsilon_lifetime": "1/3"},
+    }
+    text = annotated(OwnerSettings, values, title="An owner.")
+    assert tomllib.loads(text) == values

@@ -1,0 +1,150 @@
+"""What is trained over the network on raw tables is used: predict, evaluate, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.model import Model, read_model
+from learner import Run, train
+from owner.server import RunningOwner
+
+OWNERS = ("north", "south")
+
+
+@pytest.fixture
+def trained(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+) -> Run:
+    """A run over the network, of owners with gaps and unknown categories."""
+    feature_map = make_model().feature_map
+    ports = [
+        serve_owner(
+            owner_folder(
+                name, table=make_raw_table(400, seed=5 + i, strange=True), pinned=feature_map
+            )
+        ).port
+        for i, name in enumerate(OWNERS)
+    ]
+    (tmp_path / "features.json").write_text(feature_map.to_json())
+    make_raw_table(300, seed=9, strange=False).to_parquet(tmp_path / "public.parquet")
+    study = tmp_path / "study.toml"
+    study.write_text(
+        tomli_w.dumps(
+            {
+                "name": "small",
+                "seed": 1,
+                "features": {"map": "features.json", "public": {"path": "public.parquet"}},
+                "model": {"loss": "squared", "theta_max": 2.0},
+                "algorithm": {"horizon": 20, "rho": 0.01},
+                "privacy": {"epsilon": 5, "clip": 3.0},
+                "owners": [
+                    {"name": name, "address": f"127.0.0.1:{port}"}
+                    for name, port in zip(OWNERS, ports, strict=True)
+                ],
+            }
+        )
+    )
+    return train(study, out=tmp_path / "run")
+
+
+def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
+    trained: Run, tmp_path: Path, strange_table: pd.DataFrame, typed: Callable[..., Any]
+) -> None:
+    strange_table.to_parquet(tmp_path / "new.parquet")
+    strange_table.to_csv(tmp_path / "new.csv", index=False)
+    for data, out in (("new.parquet", "p.csv"), ("new.csv", "p.parquet")):
+        made = typed(
+            "copriv", "predict", trained.folder, "--data", tmp_path / data, "--out", tmp_path / out
+        )
+        assert made.returncode == 0, made.stderr
+        assert "1,000 records" in made.stdout
+    for form in ("onnx", "sklearn", "json", "sql"):
+        made = typed(
+            "copriv", "export", trained.folder, "--to", form, "--out", tmp_path / f"model.{form}"
+        )
+        assert made.returncode == 0, made.stderr
+    wanted = trained.predict(strange_table)["prediction"].to_numpy()
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert list(found.columns) == [*strange_table.columns, "prediction"]
+    np.testing.assert_allclose(found["prediction"], wanted, atol=1e-9)
+    np.testing.assert_allclose(
+        pd.read_parquet(tmp_path / "p.parquet")["prediction"], wanted, atol=1e-9
+    )
+    rules = trained.model.feature_map.columns
+    estimator = joblib.load(tmp_path / "model.sklearn")
+    raw = strange_table[[rule.name for rule in rules]]
+    np.testing.assert_allclose(estimator.predict(raw), wanted, atol=1e-6)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    feeds = {
+        rule.name: raw[rule.name].to_numpy(float if rule.kind == "number" else object)[:, None]
+        for rule in rules
+    }
+    np.testing.assert_allclose(session.run(None, feeds)[0][:, 0], wanted, atol=1e-6)
+    # Noise and the public model are there too, from public records alone.
+    model = read_model(trained.folder)
+    assert model.public_theta is not None
+    assert np.all(trained.coefficients["noise_standard_error"] > 0)
+
+
+def test_evaluate_tells_quality_beside_the_public_model(
+    trained: Run, tmp_path: Path, strange_table: pd.DataFrame, typed: Callable[..., Any]
+) -> None:
+    strange_table.to_csv(tmp_path / "new.csv", index=False)
+    arguments = ("evaluate", trained.folder, "--data", tmp_path / "new.csv")
+    said = typed("copriv", *arguments)
+    assert said.returncode == 0, said.stderr
+    for word in ("RMSE", "MAE", "R2", "common", "public", "than the public one in RMSE"):
+        assert word in said.stdout
+    told = json.loads(typed("copriv", *arguments, "--json").stdout)
+    assert told["records"] == 1000
+    assert told["models"].keys() == {"common", "public"}
+    interval = told["models"]["common"]["rmse"]
+    assert interval["low"] < interval["value"] < interval["high"]
+    assert told["clamping"]["measure"] == "rmse"
+
+
+def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    strange_table: pd.DataFrame,
+    typed: Callable[..., Any],
+) -> None:
+    run, data, out = tmp_path / "run", tmp_path / "new.csv", tmp_path / "out.csv"
+    run.mkdir()
+    strange_table.to_csv(data, index=False)
+
+    def said(*arguments: object) -> str:
+        result = typed("copriv", *arguments)
+        assert result.returncode == 2, result.stdout
+        (line,) = result.stderr.strip().splitlines()
+        assert not out.exists()
+        return str(line)
+
+    assert "cannot be read" in said("predict", run, "--data", data, "--out", out)
+    (run / "model.json").write_text(make_model().to_json())
+    assert "ending in .csv" in said("predict", run, "--data", data, "--out", tmp_path / "out.txt")
+    assert "no such file" in said("predict", run, "--data", tmp_path / "absent.csv", "--out", out)
+    assert "cannot be written" in said(
+        "predict", run, "--data", data, "--out", tmp_path / "absent" / "out.csv"
+    )
+    strange_table.assign(prediction=1).to_csv(data, index=False)
+    assert "'prediction' already" in said("predict", run, "--data", data, "--out", out)
+    strange_table.drop(columns="grade").to_csv(data, index=False)
+    assert "no column 'grade'" in said("predict", run, "--data", data, "--out", out)
+    assert "no column 'grade'" in said("evaluate", run, "--data", data)
+    (run / "model.json").write_text("{}")
+    assert "damaged" in said("export", run, "--to", "json", "--out", out)

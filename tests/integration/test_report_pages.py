@@ -1,0 +1,348 @@
+"""The pages in a browser: no error, no sideways scroll, readable, whatever width and light.
+
+Contrast and structure are checked by checks of our own (tests/tools/probe_page.js), and by axe-core
+where it is installed.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.model import Model
+from learner.forecasting.questions import Answer
+from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
+from learner.results.compare import verdict, write_comparison
+from learner.results.forecast_page import write_forecast_page
+from learner.results.report_page import write_report
+from learner.results.summary import Summary
+from learner.results.verdict_words import verdict_lines
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+WIDTHS = (360, 768, 1440)
+PROBE = Path(__file__).parents[1] / "tools/probe_page.js"
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+def axe() -> str:
+    """The source of axe-core, empty where it is not installed."""
+    found = importlib.util.find_spec("axe_core_python")
+    if found is None or found.origin is None:
+        return ""
+    return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def run_folder(folder: Path, summary: Summary, model: Model) -> Path:
+    """A run folder with a trace."""
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    names = [owner.name for owner in summary.owners]
+    k = np.arange(1, summary.ticks + 1)
+    columns = {"k": k, "owner": rng.choice(names, size=k.size)}
+    trace = pd.DataFrame(columns)
+    if summary.is_evaluated:
+        trace["relative_fitness"] = 0.03 + np.exp(-k / 40)
+    trace.to_parquet(folder / "trace.parquet")
+    (folder / "model.json").write_text(model.to_json())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def evaluated(summary_table: dict[str, Any]) -> Callable[[int], Summary]:
+    """A simulated run of so many owners."""
+
+    def make(count: int) -> Summary:
+        rng = np.random.default_rng(count)
+        owners = [
+            summary_table["owners"][0]
+            | {
+                "name": f"hospital-of-the-county-{i}",
+                "records": int(rng.integers(200, 9000)),
+                "responses_left": int(rng.integers(2)),
+                "relative_fitness_alone": float(rng.lognormal(-3, 1)),
+                "gains": bool(i % 3),
+            }
+            for i in range(count)
+        ]
+        interval = {"value": 7.9, "low": 7.4, "high": 8.5}
+        quality = {
+            "measure": "rmse",
+            "target": "Length of <b>Stay</b>",
+            "on": "owners",
+            "records": 13358,
+            "common": interval,
+            "public": interval,
+            "guess": 8.6,
+            "alone": [8.0] * count,
+            "intervals": "bootstrap",
+        }
+        changes = {
+            "owners": owners,
+            "fitness": 1.0,
+            "fitness_optimal": 1.0,
+            "quality": quality,
+            "relative_fitness": 0.03,
+            "relative_fitness_noiseless": 0.01,
+            "relative_fitness_public": 0.0456,
+            "forecast_relative_fitness_public": 0.0789,
+            "way": "ticks",
+            "ways": {"ticks": {"forecast_relative_fitness": 0.0321, "low": 0.02, "high": 0.05}},
+            "horizon": 1000,
+            "ticks": 987,
+        }
+        return Summary.model_validate(summary_table | changes)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pages(
+    tmp_path_factory: pytest.TempPathFactory,
+    evaluated: Callable[[int], Summary],
+    summary: Callable[..., Summary],
+    make_model: Callable[..., Model],
+) -> dict[str, Path]:
+    """Pages of a few owners, of many, of a training, of a forecast, and of runs compared."""
+    folder = tmp_path_factory.mktemp("pages")
+    runs = {"few": evaluated(3), "many": evaluated(75), "trained": summary(insecure_noise=True)}
+    made = {
+        name: write_report(run_folder(folder / name, run, make_model()), run)
+        for name, run in runs.items()
+    }
+    made["compared"] = write_comparison(runs, folder / "comparison.html")
+    return made | {"forecast": write_forecast_page(folder, a_forecast())}
+
+
+def a_forecast() -> Verdict:
+    """A forecast of thirty owners, with curves and a warning."""
+    rng = np.random.default_rng(2)
+    owners = tuple(
+        OwnerVerdict(
+            name=f"hospital-of-the-county-{i}",
+            records=100 + i,
+            epsilon="1/3",
+            relative_fitness_alone=float(rng.lognormal(-3, 1)),
+            gains=bool(i % 2),
+            one_more_epsilon_is_worth=0.01 * i if i else float("nan"),
+            smallest_epsilon_factor=None,
+        )
+        for i in range(30)
+    )
+
+    def answer(fitness: float) -> Answer:
+        return Answer(
+            relative_fitness=fitness,
+            low=fitness / 2,
+            high=2 * fitness,
+            alone=[0.05, 0.1],
+            public=0.07,
+            horizon=100,
+            clip=None,
+            constant=0.1,
+            split="schedule",
+            algorithm="asynchronous",
+        )
+
+    curves = {kind: {"0.1": answer(0.3), "1": answer(0.1), "10": answer(0.02)} for kind in CURVES}
+    return Verdict(
+        study="small",
+        relative_fitness=0.1,
+        interval_90=(0.05, 0.2),
+        relative_fitness_public=0.0712,
+        design={"algorithm": "asynchronous", "horizon": 100, "clip": None, "split": "schedule"},
+        public_records=5000,
+        drift=0.5,
+        warnings=("the public records change along their table",),
+        owners=owners,
+        smallest=Smallest(
+            epsilon=None,
+            records=10.0,
+            owners=None,
+            epsilon_of_ways={"newton": 0.234, "ticks": None},
+        ),
+        algorithms={"moments": answer(0.05)},
+        curves={"clip": {}, "split": {}} | curves,
+        failures={"unit-0": "it failed"},
+    )
+
+
+def bad(page: str) -> str:
+    """The page with faults that the probe must see."""
+    page = page.replace("--ink: #1b1f24", "--ink: #bbbbbb")
+    faults = '<div style="width:2000px">wide</div><input><script>nothing()</script>'
+    return page.replace("<main>", f"<main>{faults}")
+
+
+def framed(text: str, name: str, width: int) -> str:
+    """A page with the probe in it, in a frame: a window is never as narrow as a phone."""
+    watch = (
+        "<script>window.probed_errors = []; addEventListener('error', (e) => "
+        "probed_errors.push(e.message)); console.error = (m) => probed_errors.push(m);</script>"
+    )
+    # axe-core takes seconds for a long page; what it sees does not depend on the width.
+    checker = axe() if width == WIDTHS[0] and name != "many" else ""
+    script = f"<script>{checker}</script><script>{PROBE.read_text(encoding='utf-8')}</script>"
+    inner = text.replace("<style>", watch + "<style>", 1).replace("</body>", script + "</body>")
+    return (
+        f'<iframe name="{name}" width="{width}" height="900" style="border:0" '
+        f'srcdoc="{html.escape(inner, quote=True)}"></iframe>'
+    )
+
+
+GATHER = """<script>
+const look = setInterval(() => {
+  const found = {};
+  for (const frame of document.querySelectorAll("iframe")) {
+    const told = frame.contentDocument.getElementById("probed");
+    if (!told) return;
+    found[`${frame.name} ${frame.width}`] = JSON.parse(told.textContent);
+  }
+  clearInterval(look);
+  document.body.innerHTML = '<pre id="told"></pre>';
+  document.getElementById("told").textContent = JSON.stringify(found);
+}, 50);
+</script>"""
+
+
+def probed(frames: list[str], folder: Path, *, dark: bool) -> dict[str, Any]:
+    """What the probe finds in each frame, by its name and width."""
+    outer = folder / "frames.html"
+    outer.write_text(f'<!doctype html><body style="margin:0">{"".join(frames)}{GATHER}</body>')
+    assert CHROMIUM is not None
+    options = ["--blink-settings=preferredColorScheme=0"] if dark else []
+    said = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000", *options),
+            *("--dump-dom", outer.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    (told,) = re.findall(r'<pre id="told">(.*?)</pre>', said.stdout, re.DOTALL)
+    found: dict[str, Any] = json.loads(html.unescape(told))
+    return found
+
+
+@pytest.fixture(scope="module")
+def looked_at(
+    pages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[bool, dict[str, Any]]:
+    """Every page at every width, in the light and in the dark."""
+    texts = {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
+    texts["bad"] = bad(texts["few"])
+    frames = [framed(text, name, width) for name, text in texts.items() for width in WIDTHS]
+    return {
+        dark: probed(frames, tmp_path_factory.mktemp("browser"), dark=dark)
+        for dark in (False, True)
+    }
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["few", "many", "trained", "forecast", "compared"])
+def test_a_page_is_readable_at_every_width(
+    looked_at: dict[bool, dict[str, Any]], name: str, width: int, dark: bool
+) -> None:
+    found = looked_at[dark][f"{name} {width}"]
+    assert (found["width"], found["dark"]) == (width, dark)
+    assert found["scroll"] <= width
+    assert found["errors"] == []
+    assert found["contrast"] == []
+    assert found["missing"] == []
+    assert found.get("sorted", []) == sorted(found.get("sorted", []))
+    assert found.get("axe", []) == []
+    if name == "many":
+        assert len(found["searched"]) < 75
+
+
+@needs_chromium
+def test_the_probe_sees_what_is_wrong(looked_at: dict[bool, dict[str, Any]]) -> None:
+    found = looked_at[False]["bad 768"]
+    assert found["scroll"] > 768
+    assert found["errors"]
+    assert found["contrast"]
+    assert found["missing"] == ["input without a label"]
+    if axe():
+        assert {rule for rule, _ in looked_at[False]["bad 360"]["axe"]} >= {
+            "color-contrast",
+            "label",
+        }
+
+
+def test_a_page_of_75_owners_is_small(pages: dict[str, Path]) -> None:
+    assert pages["many"].stat().st_size < 2**20 / 4
+
+
+def test_a_page_fetches_nothing_and_shows_names_as_they_are(pages: dict[str, Path]) -> None:
+    for page in pages.values():
+        text = page.read_text()
+        assert not re.search(r"(?:src|href)\s*=|url\(|@import|http", text)
+    assert "Length of &lt;b&gt;Stay" in pages["few"].read_text()
+    assert "<b>Stay" not in pages["few"].read_text()
+
+
+def test_warnings_stand_before_all_else(pages: dict[str, Path]) -> None:
+    text = pages["trained"].read_text()
+    assert text.index("INSECURE") < text.index('class="verdict"')
+    forecast = pages["forecast"].read_text()
+    assert forecast.index("warning: the public records change") < forecast.index('class="verdict"')
+
+
+def test_what_is_free_stands_beside_what_was_learnt(
+    pages: dict[str, Path], evaluated: Callable[[int], Summary]
+) -> None:
+    forecast, run = pages["forecast"].read_text(), pages["few"].read_text()
+    for text, fitness in ((forecast, "0.0712"), (run, "0.0456")):
+        assert "public model</th>" in text or "public model</abbr>" in text
+        assert f">{fitness}</td>" in text
+    assert re.search(r"newton</t[dh]><td[^>]*>0.234</td>", forecast)
+    assert "none that was tried" in forecast
+    assert "Learnt by ticks. Forecast relative fitness: ticks 0.0321, and 0.0789 for" in run
+    assert "are better off alone" in run
+    beaten = evaluated(3).model_copy(update={"relative_fitness_public": 0.02})
+    assert "the public model, which is free, is as good" in " ".join(verdict_lines(beaten))
+
+
+def test_runs_are_compared_only_where_they_were_judged_on_the_same(
+    evaluated: Callable[[int], Summary], summary: Callable[..., Summary]
+) -> None:
+    one = evaluated(3)
+    assert one.quality is not None
+    better = one.quality.model_copy(
+        update={"common": one.quality.common.model_copy(update={"value": 6.0})}
+    )
+    other = one.model_copy(update={"quality": better})
+    assert verdict({"a": one, "b": other}) == "Best: b, with rmse 6 on the same 13,358 records."
+    assert verdict({"a": one, "b": summary()}).startswith("These runs were not judged on the same")
+
+
+def test_what_a_run_missed_is_explained_where_it_shows(pages: dict[str, Path]) -> None:
+    text = pages["few"].read_text()
+    assert "13 ticks were missed" in text
+    assert "here the average begins" in text
+    assert "Away at ticks of their own, with answers left" in text
+
+
+def test_a_page_needs_nothing_but_the_summary(
+    tmp_path: Path, evaluated: Callable[[int], Summary]
+) -> None:
+    (tmp_path / "trace.parquet").write_bytes(b"no table")
+    (tmp_path / "model.json").write_text("no model")
+    text = write_report(tmp_path, evaluated(3)).read_text()
+    assert "2 of 3" in text
+    assert "communication k" not in text

@@ -1,0 +1,454 @@
+"""From an invitation to a finished run, as docs/sites.md tells it; and what is refused there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from common.features import FeatureMap
+from common.joining import fingerprint, read_invitation, read_request
+from owner.attaching import open_attachment
+from owner.ledger_reading import read_studies
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "sites.md"
+HOSPITALS = {
+    "mount-sinai": "Mount Sinai Hospital",
+    "nyu-langone": "NYU Langone Hospitals",
+    "montefiore": "Montefiore Medical Center - Henry & Lucy Moses Div",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line]
+    return [shlex.split(line) for line in lines]
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in taken]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    """The tables that the guide speaks of, and the public one."""
+    every = pd.read_parquet(ROOT / "examples" / "hospitals.parquet")
+    private = every.iloc[:-5000]
+    found = {
+        name: private[private["Facility Name"] == facility].head(1500)
+        for name, facility in HOSPITALS.items()
+    }
+    columns = ["Age Group", "Gender", "Type of Admission", "Emergency Department Indicator"]
+    found |= {"public": every.tail(2000)}
+    found = {name: table[[*columns, "Length of Stay"]] for name, table in found.items()}
+    spelt = {"Female": "F", "Male": "M"}
+    nyu = found["nyu-langone"]
+    found["nyu-langone"] = nyu.assign(Gender=nyu["Gender"].replace(spelt)).rename(
+        columns={"Gender": "sex"}
+    )
+    montefiore = found["montefiore"]
+    days = pd.to_numeric(montefiore["Length of Stay"].astype(str).str.rstrip(" +"))
+    found["montefiore"] = montefiore.assign(**{"Length of Stay": 24 * days})
+    return found
+
+
+@pytest.fixture
+def place(tables: dict[str, pd.DataFrame], tmp_path: Path) -> Path:
+    """Laboratory and hospitals as the guide begins, on ports that are free here."""
+    text = blocks("toml")[0]
+    for told, port in zip(("50071", "50072", "50073"), free_ports(3), strict=True):
+        text = text.replace(told, str(port))
+    for name in ("lab", "exchange", *HOSPITALS):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lab" / "study.toml").write_text(text)
+    tables["public"].to_csv(tmp_path / "lab" / "public.csv", index=False)
+    for name in HOSPITALS:
+        tables[name].to_csv(tmp_path / name / "stays.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.communicate(timeout=20)
+
+
+def until_sites_are_sound(check: Callable[[], Any]) -> None:
+    """As a person would: check until all sites serve, and nothing fails."""
+    give_up = time.monotonic() + 60
+    while (said := check()).returncode and time.monotonic() < give_up:
+        # Those that have not started yet are all that may fail.
+        assert said.stdout.count("FAILS:") == said.stdout.count("reached FAILS:"), said.stdout
+    assert said.returncode == 0, said.stdout
+
+
+def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(
+    place: Path, processes: list[subprocess.Popen[str]], typed: Callable[..., Any]
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    told_to_type = commands()
+    assert len(told_to_type) < 10
+    said: dict[str, str] = {}
+    for command in told_to_type:
+        if command[-1] == "&":
+            processes.append(
+                subprocess.Popen(
+                    command[:-1], cwd=place, env=environment, text=True, stderr=subprocess.DEVNULL
+                )
+            )
+            continue
+        if command[1] == "train":
+            until_sites_are_sound(lambda: typed("copriv", "check", place / "lab" / "study.toml"))
+        result = subprocess.run(
+            command,
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+            input="y\ny\ny\n",
+        )
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+        said[command[1]] = said.get(command[1], "") + result.stdout
+    # What the hospitals read aloud is what the laboratory sees.
+    told = re.findall(r"fingerprint ((?:[A-Z2-7]{5}-?){4})", said["join"])
+    assert told == re.findall(r"fingerprint ((?:[A-Z2-7]{5}-?){4})", said["admit"])
+    assert len(set(told)) == 3
+    summary = json.loads((place / "lab" / "spring" / "summary.json").read_text())
+    assert summary["ticks"] == 300
+    for name in HOSPITALS:
+        key = place / name / "key.pem"
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        secret = key.read_text().splitlines()[1]
+        others = [one for one in place.rglob("*") if one.is_file() and one != key]
+        assert not any(secret.encode() in one.read_bytes() for one in others)
+        # The training, and the validation of its model.
+        _, entries = read_studies(place / name / "ledger.sqlite")
+        assert [entry.learner for entry in entries] == ["learner"] * 2
+        assert all(entry.closed is not None for entry in entries)
+
+
+@pytest.fixture
+def study(
+    tmp_path: Path,
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> SimpleNamespace:
+    """A study whose two owners were invited, and a table that fits."""
+    (tmp_path / "features.json").write_text(feature_map.to_json())
+    table_maker(200, seed=1).to_parquet(tmp_path / "shard.parquet")
+    names = ("ca", "certificate", "key")
+    table: dict[str, Any] = {
+        "name": "spring",
+        "profile": "published",
+        "features": {"map": "features.json"},
+        "model": {"theta_max": 2.0},
+        "algorithm": {"horizon": 6, "rho": 1e-3},
+        "privacy": {"epsilon": 1},
+        "network": {"deadline": 5, "patience": 5},
+        "tls": {name: f"certs/learner/{name}.pem" for name in names},
+        "owners": [
+            {"name": name, "address": f"127.0.0.1:{port}"}
+            for name, port in zip(("owner-a", "owner-b"), free_ports(2), strict=True)
+        ],
+    }
+
+    def invite(*options: str, **changes: Any) -> Any:
+        (tmp_path / "study.toml").write_text(tomli_w.dumps(table | changes))
+        folders = ("--certs", tmp_path / "certs", "--out", tmp_path / "exchange")
+        return typed("copriv", "invite", tmp_path / "study.toml", *folders, *options)
+
+    def join(*options: str, name: str = "owner-a", data: str = "shard.parquet") -> Any:
+        invitation = tmp_path / "exchange" / f"{name}.invitation"
+        places = ("--data", tmp_path / data, "--out", tmp_path / name)
+        return typed("copriv-owner", "join", invitation, *places, *options)
+
+    def admit(*options: str, name: str = "owner-a") -> Any:
+        request = tmp_path / "exchange" / f"{name}.request"
+        return typed("copriv", "admit", request, "--certs", tmp_path / "certs", *options)
+
+    said = invite()
+    assert said.returncode == 0, said.stderr
+    return SimpleNamespace(
+        folder=tmp_path, table=table, invite=invite, join=join, admit=admit, typed=typed
+    )
+
+
+def one_sentence(said: Any, *words: str) -> None:
+    assert said.returncode == 2, said
+    assert len(said.stderr.strip().splitlines()) == 1, said.stderr
+    for word in words:
+        assert word in said.stderr, said.stderr
+
+
+def test_a_table_that_does_not_fit_joins_nothing(
+    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(200, seed=1)
+    own = table.rename(columns={"column-1": "Colum 1"})
+    own["column-2"] *= 365
+    own.to_parquet(study.folder / "own.parquet")
+    refused = study.join(data="own.parquet")
+    one_sentence(
+        refused, "no column 'column-1'", "is it 'Colum 1'? then --rename 'column-1=Colum 1'"
+    )
+    refused = study.join("--rename", "column-1=Colum 1", data="own.parquet")
+    assert refused.returncode == 2
+    assert "column 'column-2': " in refused.stderr
+    assert "give the column in the map's unit" in refused.stderr
+    assert not (study.folder / "owner-a").exists()
+    assert not list((study.folder / "exchange").glob("*.request"))
+    words = ("--rename", "column-1=Colum 1", "--unit", "column-2=0.00273972602")
+    joined = study.join(*words, data="own.parquet")
+    assert joined.returncode == 0, joined.stderr
+    # What is served is what was checked.
+    assert study.admit("--yes").returncode == 0
+    checked = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")
+    assert checked.returncode == 0, checked.stderr
+    assert "certificate of owner-a, 364 days left" in checked.stdout
+    assert "200 records" in checked.stdout
+
+
+def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
+    assert study.join().returncode == 0
+    key = (study.folder / "owner-a" / "key.pem").read_bytes()
+    one_sentence(study.join(), "is there already; give another --out")
+    assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
+
+
+def test_a_file_that_cannot_be_written_leaves_none(study: SimpleNamespace) -> None:
+    # A folder where a draft of the request would stand.
+    draft = study.folder / "exchange" / ".owner-a.request.part"
+    draft.mkdir()
+    one_sentence(study.join(), "cannot be written")
+    assert not list((study.folder / "owner-a").iterdir())
+    draft.rmdir()
+    assert study.join().returncode == 0
+
+
+def test_the_fingerprint_is_of_invitation_and_key(study: SimpleNamespace) -> None:
+    shown = re.search(r"fingerprint (\S+):", study.join().stdout)
+    signed = study.admit("--yes")
+    assert signed.returncode == 0, signed.stderr
+    assert shown is not None
+    assert f"owner-a: fingerprint {shown[1]}" in signed.stdout
+    # Somebody on the way changes what is asked: the owner's fingerprint is another.
+    path = study.folder / "exchange" / "owner-b.invitation"
+    changed = json.loads(path.read_text()) | {"epsilon": "9"}
+    path.write_text(json.dumps(changed))
+    assert study.join(name="owner-b").returncode == 0
+    one_sentence(study.admit("--yes", name="owner-b"), "answers another invitation")
+    digests = [read_invitation(p).digest for p in path.parent.glob("*.invitation")]
+    keys = [read_request(p).public_key(where="") for p in path.parent.glob("*.request")]
+    assert len({fingerprint(digest, key) for digest in digests for key in keys}) == 4
+
+
+def test_a_request_is_signed_only_when_the_fingerprint_was_compared(
+    study: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.join()
+    monkeypatch.setattr("click.confirm", lambda question: "owner-a" not in question)
+    one_sentence(study.admit(), "not admitted: the fingerprints must be the same")
+    assert not list((study.folder / "exchange").glob("*.pem"))
+
+
+def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(
+    study: SimpleNamespace,
+) -> None:
+    study.join()
+    path = study.folder / "exchange" / "owner-a.request"
+    request = json.loads(path.read_text())
+    # A request for the other owner's name, or one that names nobody who was invited.
+    for change, words in (
+        ({"owner": "owner-b"}, "answers another invitation"),
+        ({"owner": "owner-c"}, "invited to spring are owner-a, owner-b"),
+        ({"study": "autumn"}, "asks for owner-a of autumn"),
+        ({"signing_request": "x"}, "holds no signing request"),
+        ({"signing_request": forged("owner-b")}, "holds no signing request"),
+        ({"signing_request": foreign_key()}, "holds no signing request"),
+        ({"signing_request": unsigned(request["signing_request"])}, "holds no signing request"),
+        ({"invitation": "0"}, "invitation"),
+        ({"more": 1}, "more"),
+    ):
+        path.write_text(json.dumps(request | change))
+        one_sentence(study.admit("--yes"), words)
+    assert not list((study.folder / "exchange").glob("*.pem"))
+    path.write_text(json.dumps(request | {"signing_request": forged("owner-a", "bank.example")}))
+    assert study.admit("--yes").returncode == 0
+    made = (study.folder / "exchange" / "owner-a.certificate.pem").read_bytes()
+    extensions = x509.load_pem_x509_certificate(made).extensions
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["127.0.0.1", "copriv://owner/owner-a"]
+    usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+
+
+def forged(name: str, *hosts: str) -> str:
+    """A signing request of somebody's own making."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    alternatives = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    if hosts:
+        asked = asked.add_extension(alternatives, critical=False)
+    return asked.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def foreign_key() -> str:
+    """A request with a key of another kind than join makes."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "owner-a")])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    signed = asked.sign(ed25519.Ed25519PrivateKey.generate(), None)
+    return signed.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def unsigned(pem: str) -> str:
+    """The same request with a signature that is none: somebody else's key in it."""
+    der = bytearray(x509.load_pem_x509_csr(pem.encode()).public_bytes(serialization.Encoding.DER))
+    der[-1] ^= 1
+    body = base64.encodebytes(bytes(der)).decode()
+    return f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        DEEP.encode(),
+        b'{"feature_map": ' + DEEP.encode() + b"}",
+        b'{"format": ' + b"9" * 5000 + b"}",
+        b" " * (8 * 2**20 + 1),
+        b'{"feature_map": {"\\u001b[2J": NaN}, "study": "\\ud800"}',
+    ],
+)
+def test_files_that_are_no_invitation_or_request_are_one_printable_sentence(
+    study: SimpleNamespace, content: bytes
+) -> None:
+    exchange = study.folder / "exchange"
+    (exchange / "owner-a.invitation").write_bytes(content)
+    (exchange / "owner-a.request").write_bytes(content)
+    for said in (study.join(), study.admit("--yes")):
+        one_sentence(said)
+        assert said.stderr.strip().isprintable()
+        assert len(said.stderr) < 600
+    assert not (study.folder / "owner-a").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"owner": "../up"}, "owner"),
+        ({"study": "\x1b[2J"}, "study"),
+        ({"address": "nowhere"}, "address"),
+        ({"ca": "no PEM"}, "is no CA's certificate"),
+        ({"ca": "x" * 30_000}, "ca"),
+        ({"epsilon": "-1"}, "epsilon"),
+        ({"way": "swim"}, "way"),
+        ({"feature_map": None}, "feature_map"),
+    ],
+)
+def test_an_invitation_with_a_hostile_value_is_refused(
+    study: SimpleNamespace, change: dict[str, Any], words: str
+) -> None:
+    path = study.folder / "exchange" / "owner-a.invitation"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    said = study.join()
+    one_sentence(said, words)
+    assert said.stderr.strip().isprintable()
+    assert not (study.folder / "owner-a").exists()
+
+
+def test_invitations_hold_no_secret(study: SimpleNamespace) -> None:
+    secrets = [path.read_text().splitlines()[1] for path in study.folder.glob("certs/*/key.pem")]
+    assert len(secrets) == 2
+    for path in (study.folder / "exchange").iterdir():
+        assert "PRIVATE" not in path.read_text()
+        assert not any(secret in path.read_text() for secret in secrets)
+
+
+def test_invite_says_what_is_missing(study: SimpleNamespace) -> None:
+    alone = {"algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"}}
+    one_sentence(study.invite(**alone), "give --address HOST:PORT")
+    nowhere = {"owners": [{"name": "owner-a"}]}
+    one_sentence(study.invite(**nowhere), "owner-a has no address")
+    del study.table["tls"]
+    one_sentence(study.invite(), "[tls] is missing", "certs/learner/key.pem")
+    one_sentence(study.invite("--learner", "a b"), "--learner a b: expected a name")
+
+
+def test_owners_that_come_join_too_and_are_closed_on_their_own_line(
+    study: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    coming: dict[str, Any] = {
+        "algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"},
+        "network": {"deadline": 5, "patience": 10, "listen": f"127.0.0.1:{port}"},
+        "owners": [{"name": "owner-a"}],
+    }
+    said = study.invite("--address", f"127.0.0.1:{port}", **coming)
+    assert said.returncode == 0, said.stderr
+    joined = study.join()
+    assert joined.returncode == 0, joined.stderr
+    assert "copriv-owner attach" in joined.stdout
+    assert study.admit("--yes").returncode == 0
+    settings = study.folder / "owner-a" / "owner.toml"
+    attachment = open_attachment(
+        settings, learner=None, stay=False, insecure=False, insecure_noise_seed=None
+    )
+    stop = threading.Event()
+    thread = threading.Thread(target=attachment.run, args=(stop,))
+    thread.start()
+    run = study.folder / "run"
+    with monkeypatch.context() as patch:
+        # As if it had gone away as the study ended.
+        patch.setattr("learner.training.study.end_study", lambda *_, **__: ("owner-a",))
+        trained = study.typed("copriv", "train", study.folder / "study.toml", "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads((run / "summary.json").read_text())["ticks"] == 6
+    closed = study.typed("copriv", "close", run)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert closed.returncode == 0, closed.stderr
+    assert "owner-a: closed" in closed.stdout
+    (entry,) = read_studies(settings.with_name("ledger.sqlite"))[1]
+    assert entry.account.closed

@@ -1,0 +1,197 @@
+"""``copriv sweep``: rows that ``simulate`` would give, whoever computes them, killed or not."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+from forked import Forked, run
+
+import learner
+from common.config import load_settings
+from learner.planning.settings import StudySettings
+from learner.training.repeated import NOISE_SEEDS
+
+distributed = pytest.importorskip("distributed")
+
+COLUMNS = ["a", "b", "c"]
+GRID = ("--grid", "privacy.epsilon=1,10", "--grid", "owners=2,3")
+
+
+@pytest.fixture
+def study(tmp_path):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1200, 3))
+    table = pd.DataFrame(x, columns=COLUMNS)
+    table["y"] = x @ [1.0, -0.5, 0.25] + 0.3 * rng.normal(size=len(table))
+    table["owner"] = ["north", "south", "west", "public"] * 300
+    table.to_parquet(tmp_path / "records.parquet")
+
+    def write(**changes):
+        values = {
+            "name": "small",
+            "profile": "published",
+            "data": {"path": "records.parquet"},
+            "features": {
+                "public": {"where": {"owner": "public"}},
+                "target": "y",
+                "columns": COLUMNS,
+            },
+            "model": {"theta_max": 1.0, "regularisation": 0.01},
+            "algorithm": {"horizon": 120, "rho": 100.0},
+            "privacy": {"epsilon": 10, "sensitivity": "clip", "clip": 0.5, "split": "schedule"},
+            "owners": [
+                {"name": name, "data": {"where": {"owner": name}}}
+                for name in ("north", "south", "west")
+            ],
+        }
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps(values | changes))
+        return path
+
+    return write
+
+
+def sweep(path, out, *arguments, jobs=1):
+    done = run("copriv", "sweep", path, "--out", out, "--jobs", jobs, *arguments)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_a_row_is_what_simulate_trains_over_sockets_at_its_seed(study, tmp_path):
+    path = study()
+    rows = learner.sweep(
+        path, {"privacy.epsilon": [1, 10]}, seeds=7, jobs=1, out=tmp_path / "sweep"
+    )
+    simulated = learner.simulate(
+        path,
+        overrides={"seed": 7, "privacy.epsilon": 10},
+        insecure_noise_seed=7 * NOISE_SEEDS,
+        out=tmp_path / "run",
+    )
+    row = rows[(rows["seed"] == 7) & (rows["privacy.epsilon"] == 10)].iloc[0]
+    told = simulated.summary
+    assert row["relative_fitness"] == pytest.approx(told.relative_fitness, rel=1e-9)
+    assert row["relative_fitness_public"] == pytest.approx(told.relative_fitness_public, rel=1e-9)
+    alone = np.mean([owner.relative_fitness_alone for owner in told.owners])
+    assert row["relative_fitness_alone"] == pytest.approx(alone, rel=1e-9)
+    assert row["gains"] == sum(bool(owner.gains) for owner in told.owners)
+    assert row["horizon"] == told.horizon
+
+
+def test_a_sweep_leaves_a_row_for_each_study_a_table_and_a_page(study, tmp_path):
+    path, out = study(), tmp_path / "out"
+    said = sweep(path, out, *GRID, "--seeds", 5)
+    assert "points 4 x seeds 5 = 20 studies" in said
+    assert re.search(r"all seeds take about \d+ (s|minutes) on 1 process", said)
+    rows = pd.read_parquet(out / "sweep.parquet")
+    assert len(rows) == 20
+    for _, point in rows.groupby(["privacy.epsilon", "owners"]):
+        assert point["seed"].tolist() == [1, 2, 3, 4, 5]
+    means = rows.groupby(["privacy.epsilon", "owners"])["relative_fitness"].mean()
+    assert means[10, 3] < means[1, 3]
+    assert (rows["num_owners"] == rows["owners"]).all()
+    page = (out / "sweep.html").read_text()
+    assert page.count("<svg") == 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert load_settings(StudySettings, out / "study.toml").name == "small"
+    # More seeds go on in the same folder: what was decided is not decided again.
+    before = {p.name: p.stat().st_mtime_ns for p in (out / "points").glob("point-?????.json")}
+    assert len(before) == 4
+    sweep(path, out, *GRID, "--seeds", 8)
+    more = pd.read_parquet(out / "sweep.parquet")
+    assert len(more) == 32
+    kept = more[more["seed"] <= 5].reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept, rows)
+    assert all((out / "points" / name).stat().st_mtime_ns == t for name, t in before.items())
+
+
+def test_what_is_open_is_decided_once_for_each_point(study, tmp_path):
+    open_ones = {"algorithm": {}, "privacy": {"epsilon": 10}, "profile": "recommended"}
+    path, out = study(**open_ones, forecast={"runs": 24, "worlds": 4}), tmp_path / "out"
+    sweep(path, out, "--grid", "privacy.epsilon=1,100", "--seeds", 3)
+    rows = pd.read_parquet(out / "sweep.parquet")
+    assert (rows.groupby("point")[["way", "horizon"]].nunique() == 1).all().all()
+    assert set(rows["way"]) <= {"ticks", "ticks from zero", "moments", "newton"}
+
+
+def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_path):
+    path = study(algorithm={"horizon": 500, "rho": 100.0})
+    options = ("--grid", "privacy.epsilon=1,10", "--seeds", "300", "--jobs", "1")
+    killed = Forked("copriv", "sweep", path, *options, "--out", tmp_path / "killed")
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "killed").glob("points/*-seeds-*.json")):
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.kill()
+    killed.communicate()
+    assert not (tmp_path / "killed/sweep.parquet").exists()
+    there = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed").glob("points/point*.json")}
+    assert 0 < sum("seeds" in p.name for p in there) < 6
+    grid = {"privacy.epsilon": [1, 10]}
+    learner.sweep(path, grid, seeds=300, jobs=2, out=tmp_path / "killed")
+    sweep(path, tmp_path / "whole", *options[:4])
+    assert {p: p.stat().st_mtime_ns for p in there} == there
+    for name in ("sweep.parquet", "sweep.html"):
+        ended, whole = (tmp_path / folder / name for folder in ("killed", "whole"))
+        assert ended.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask's own, which are not ours to mend
+def test_a_cluster_gives_the_same_bytes(study, tmp_path):
+    path, grid = study(), {"privacy.epsilon": [1, 10]}
+    here = learner.sweep(path, grid, seeds=4, jobs=1, out=tmp_path / "here")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        there = learner.sweep(path, grid, seeds=4, cluster=address, out=tmp_path / "there")
+    pd.testing.assert_frame_equal(here, there)
+    files = [tmp_path / folder / "sweep.parquet" for folder in ("here", "there")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_point_that_fails_is_left_out_and_said(study, tmp_path):
+    path, out = study(), tmp_path / "out"
+    said = sweep(path, out, "--grid", "privacy.epsilon=10,1e-40", "--seeds", 2)
+    assert "left out: privacy.epsilon=1e-40: " in said
+    assert set(pd.read_parquet(out / "sweep.parquet")["privacy.epsilon"]) == {10.0}
+
+
+def test_mistakes_are_one_sentence_and_leave_nothing(study, tmp_path, typed):
+    path, out = study(), tmp_path / "out"
+    for arguments, sentence in (
+        (("--grid", "privacy.epsylon=1"), "privacy.epsylon"),
+        (("--grid", "owners=4"), "from 1 to 3"),
+        (("--grid", "privacy.epsilon=1,2", "--seeds", "900000"), "1,800,000 studies"),
+        (("--seeds", "0"), "'--seeds'"),
+        (("--grid", "privacy.epsilon=1e-40"), "epsilon"),
+        (("--grid", "privacy.epsilon=1e-40", "--cluster", "nonsense://x"), "no Dask scheduler"),
+    ):
+        said = typed("copriv", "sweep", path, "--out", out, "--jobs", "1", *arguments)
+        assert said.returncode == 2, arguments
+        assert sentence in said.stderr
+        assert "Traceback" not in said.stderr
+        # What has begun keeps what failed, and may go on.
+        assert not (out / "sweep.parquet").exists()
+        assert out.exists() == ("privacy.epsilon=1e-40" in arguments)
+
+
+def test_a_folder_of_another_sweep_is_refused(study, tmp_path, typed):
+    path, out = study(), tmp_path / "out"
+    sweep(path, out, "--grid", "owners=2", "--seeds", 2)
+    before = (out / "sweep.parquet").read_bytes()
+    for other in (("--grid", "owners=3"), ("--grid", "owners=2", "--set", "model.theta_max=2")):
+        said = typed("copriv", "sweep", path, "--out", out, "--jobs", "1", *other)
+        assert said.returncode == 2
+        assert "another sweep" in said.stderr
+    (out / "grid.json").write_text("[" * 100_000)
+    assert typed("copriv", "sweep", path, "--out", out, "--jobs", "1").returncode == 2
+    assert (out / "sweep.parquet").read_bytes() == before
+    assert json.loads(next((out / "points").glob("*seeds*.json")).read_text())["result"]

@@ -1,0 +1,228 @@
+"""Owners say once how good a finished model is: charged, replayed, and only if they agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from common.config import read_toml
+from common.errors import BudgetSpentError, MalformedError, OrderError, PolicyError
+from common.features import FeatureMap
+from common.terms import Query, StudyTerms
+from learner.network.grpc_owner import GrpcOwner
+from owner.ledger_reading import read_studies, verify_ledger
+from owner.server import RunningOwner
+
+NAMES = ("owner-a", "owner-b", "owner-c")
+
+
+@pytest.fixture
+def start(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    table_maker: Callable[..., Any],
+    tmp_path: Path,
+) -> Callable[..., Path]:
+    """Serve owners of these policies on validation, and write a study of them."""
+
+    def started(*validation: str | bool, **privacy: Any) -> Path:
+        table_maker(500, seed=0).to_parquet(tmp_path / "public.parquet")
+        entries = []
+        for index, (name, agrees) in enumerate(zip(NAMES, validation, strict=False)):
+            path = owner_folder(name, seed=index)
+            settings = read_toml(path)
+            settings["policy"] |= {"validation": agrees, "epsilon_lifetime": "5"}
+            path.write_text(tomli_w.dumps(settings))
+            entries.append({"name": name, "address": f"127.0.0.1:{serve_owner(path).port}"})
+        study = {
+            "name": "spring",
+            "seed": 4,
+            "features": {
+                "map": str(tmp_path / NAMES[0] / "features.json"),
+                "public": {"path": "public.parquet"},
+            },
+            "model": {"theta_max": 2.0},
+            "algorithm": {"name": "moments"},
+            "privacy": {"epsilon": 5} | privacy,
+            "network": {"deadline": 5, "patience": 2, "retries": 0},
+            "owners": entries,
+            "guard": False,
+        }
+        path = tmp_path / "study.toml"
+        path.write_text(tomli_w.dumps(study))
+        return path
+
+    return started
+
+
+def summary_of(run: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    return told
+
+
+def spent(folder: Path, name: str) -> list[Fraction]:
+    _, studies = read_studies(folder / name / "ledger.sqlite")
+    assert verify_ledger(folder / name / "ledger.sqlite") == []
+    return [entry.epsilon * entry.account.answered for entry in studies]
+
+
+def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_promised(
+    start: Callable[..., Path], typed: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start("shown", "pooled", False), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert [owner["epsilon"] for owner in told["owners"]] == ["5", "5", "9/2"]
+    assert [owner["epsilon_spent"] for owner in told["owners"]] == ["5", "5", "9/2"]
+    assert spent(tmp_path, "owner-a") == [Fraction(9, 2), Fraction(1, 2)]
+    assert spent(tmp_path, "owner-c") == [Fraction(9, 2)]
+    found = told["validation"]
+    assert found["owners"] == 2
+    assert [one["name"] for one in found["by_owner"]] == ["owner-a"]
+    assert told["validation_missing"] == {"owner-c": "it does not tell how good a model is"}
+    said = " ".join(trained.stdout.split())
+    assert "2 owners say, with noise: typical error (RMSE)" in said
+    assert "Not told how good the model is by owner-c" in said
+    page = (run / "report.html").read_text()
+    card = (run / "MODEL_CARD.md").read_text()
+    for text in (page, card):
+        assert "2 owners say, with noise" in text
+    _, studies = read_studies(tmp_path / "owner-b" / "ledger.sqlite")
+    assert all(entry.account.closed for entry in studies)
+
+
+@pytest.mark.parametrize("privacy", [{}, {"validation": 0}], ids=["nobody agrees", "off"])
+def test_where_nobody_is_asked_the_training_has_all_of_epsilon(
+    start: Callable[..., Path], typed: Callable[..., Any], tmp_path: Path, privacy: dict[str, Any]
+) -> None:
+    agrees = "shown" if privacy else False
+    run = tmp_path / "run"
+    trained = typed("copriv", "train", start(agrees, agrees, **privacy), "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    told = summary_of(run)
+    assert [owner["epsilon_spent"] for owner in told["owners"]] == ["5", "5"]
+    assert spent(tmp_path, "owner-a") == [Fraction(5)]
+    assert "validation" not in told
+    assert set(told.get("validation_missing", {})) == (set() if privacy else {"owner-a", "owner-b"})
+
+
+def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
+    start: Callable[..., Path],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    run, study = tmp_path / "run", start("shown")
+    heard: list[Any] = []
+
+    def dies(journal: Any, index: int, answer: Any) -> None:
+        heard.append(answer.response)
+        raise MalformedError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.training.validation._note", dies)
+        assert typed("copriv", "train", study, "--out", run).returncode != 0
+    resumed = typed("copriv", "train", "--resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert spent(tmp_path, "owner-a") == [Fraction(9, 2), Fraction(1, 2)]
+    _, studies = read_studies(tmp_path / "owner-a" / "ledger.sqlite")
+    assert studies[1].account.last_response == heard[0].astype("<f8").tobytes()
+
+
+def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
+    start: Callable[..., Path],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It has agreed to answer and does not: the model is made, and close frees what is held."""
+    run, study = tmp_path / "run", start("shown", "shown")
+    with monkeypatch.context() as patch:
+
+        def away(self: GrpcOwner, query: Query) -> Any:
+            if self.name == "owner-b" and query.study_id.endswith(":validation"):
+                patch.setattr(GrpcOwner, "close", unreached)
+            return answers(self, query)
+
+        def unreached(self: GrpcOwner, study_id: str) -> None:
+            from common.errors import UnreachableError  # noqa: PLC0415
+
+            raise UnreachableError("away")
+
+        answers = GrpcOwner.answer
+        patch.setattr(GrpcOwner, "answer", away)
+        trained = typed("copriv", "train", study, "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    assert "away at the end" in trained.stdout
+    assert typed("copriv", "close", run).returncode == 0
+    for name in NAMES[:2]:
+        _, studies = read_studies(tmp_path / name / "ledger.sqlite")
+        assert all(entry.account.closed for entry in studies)
+
+
+def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+    tmp_path: Path,
+) -> None:
+    p = feature_map.num_features
+    running = serve_owner(owner_folder("owner-a"))
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=5.0)
+    terms = make_terms(
+        release="validation",
+        responses=1,
+        horizon=1,
+        loss_bound=2.0,
+        difference_bound=1.0,
+        reference=(0.0,) * p,
+        epsilon=Fraction(1, 2),
+    )
+    try:
+        with pytest.raises(MalformedError, match="reference: got 1 numbers, expected one for each"):
+            owner.enroll(replace(terms, reference=(0.0,)))
+        agreed = owner.enroll(terms)
+        assert owner.enroll(terms) == agreed
+        theta = np.full(p, 0.25)
+        query = Query(study_id=terms.study_id, sequence=1, theta=theta)
+        with pytest.raises(MalformedError, match="leaves the box"):
+            owner.answer(replace(query, theta=np.full(p, 9.0)))
+        first = owner.answer(query)
+        assert owner.answer(query).gradient.tobytes() == first.gradient.tobytes()
+        assert first.gradient.shape == (2,)
+        with pytest.raises(OrderError, match="given for another theta"):
+            owner.answer(replace(query, theta=theta / 2))
+        with pytest.raises(BudgetSpentError, match="all 1 promised responses"):
+            owner.answer(replace(query, sequence=2))
+        owner.close(terms.study_id)
+    finally:
+        owner.disconnect()
+    assert spent(tmp_path, "owner-a") == [Fraction(1, 2)]
+
+
+def test_an_owner_whose_policy_forbids_it_refuses_whoever_asks(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    path = owner_folder("owner-a")
+    settings = read_toml(path)
+    settings["policy"]["validation"] = False
+    path.write_text(tomli_w.dumps(settings))
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{serve_owner(path).port}", deadline=5.0)
+    try:
+        assert owner.describe().validation == ""
+        with pytest.raises(PolicyError, match="does not tell how good a model is on its records"):
+            owner.enroll(make_terms(release="validation", responses=1, horizon=1, loss_bound=2.0))
+    finally:
+        owner.disconnect()

@@ -1,0 +1,102 @@
+"""Owners that are forks of one warm parent are processes like any other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
+
+# What a serving owner has no use for; a study of 300 would hold it 300 times.
+UNUSED = ("IPython", "joblib", "learner", "matplotlib", "scipy", "sklearn")
+
+
+def serve(parent: WarmParent, settings: Path) -> StartedOwner:
+    arguments = ["serve", settings.name, "--with-parent", "--listen", "127.0.0.1:0"]
+    log = settings.parent / "owner.log"
+    return parent.start(arguments, folder=settings.parent, log=log)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
+    owner_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folders = [owner_folder(name, seed=i) for i, name in enumerate(("a", "b"))]
+    (tmp_path / "wrong.toml").write_text("name = 1\n")
+    with warm_parent() as parent:
+        owners = [serve(parent, path) for path in folders]
+        wrong = serve(parent, tmp_path / "wrong.toml")
+        said = [owner.stdout.readline() for owner in owners]
+        assert all(line.startswith("serving on port ") for line in said), said
+        assert len({*said}) == len({owner.pid for owner in owners}) == 2
+        assert all((path.parent / "ledger.sqlite").stat().st_size for path in folders)
+        assert wrong.wait(20) == 2
+        assert "copriv-owner:" in (tmp_path / "owner.log").read_text()
+        # One is asked to drain, one is killed; each end is told.
+        for owner, number, status in zip(
+            owners, (signal.SIGTERM, signal.SIGKILL), (0, -signal.SIGKILL), strict=True
+        ):
+            assert owner.poll() is None
+            owner.send_signal(number)
+            assert owner.wait(20) == status
+        for owner in (*owners, wrong):
+            owner.stop(0)
+
+
+def test_many_forks_that_end_at_once_are_all_told_of(tmp_path: Path) -> None:
+    with warm_parent() as parent:
+        for _ in range(3):
+            crowd = [
+                parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+                for _ in range(40)
+            ]
+            assert [owner.wait(60) for owner in crowd] == [0] * len(crowd)
+            for owner in crowd:
+                owner.stop(0)
+
+
+def test_forks_end_with_the_process_that_asked_for_them(owner_folder: Callable[..., Path]) -> None:
+    with warm_parent() as parent:
+        owner = serve(parent, owner_folder())
+        assert owner.stdout.readline().startswith("serving on port ")
+        pid = owner.pid
+    deadline = time.monotonic() + 20
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(pid)
+    owner.stop(0)
+
+
+def test_a_parent_that_is_gone_is_an_owner_that_has_ended(
+    owner_folder: Callable[..., Path],
+) -> None:
+    parent = WarmParent()
+    parent._process.kill()
+    parent._process.wait()
+    owner = serve(parent, owner_folder())
+    assert owner.stdout.readline() == ""
+    assert owner.wait(5) == -signal.SIGKILL
+    owner.stop(0)
+    parent.close()
+
+
+def test_a_serving_owner_imports_nothing_that_it_does_not_use() -> None:
+    code = (
+        "import sys, importlib, owner.parent as parent\n"
+        "[importlib.import_module(name) for name in parent.PRELOADED]\n"
+        f"print(*sorted(set({UNUSED}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

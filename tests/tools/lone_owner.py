@@ -1,0 +1,48 @@
+"""The folder of one owner with random records, for tools that serve it and mistreat it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from common.features import FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+
+COLUMNS = ("a", "b", "c", "y")
+
+
+def write_owner(
+    folder: Path,
+    name: str,
+    *,
+    epsilon_lifetime: str,
+    enrollments_per_hour: int = 1000,
+    block: int = 1,
+) -> tuple[Path, str]:
+    """An owner's folder: settings, 200 records; returns the settings and a feature map's text."""
+    rng = np.random.default_rng(3)
+    public, private = (
+        pd.DataFrame(rng.normal(size=(size, len(COLUMNS))), columns=list(COLUMNS))
+        for size in (500, 200)
+    )
+    fitted = fit_feature_map(
+        public, FeatureSettings(target="y", public=TableSource()), source="public"
+    )
+    private.to_parquet(folder / "shard.parquet")
+    settings = {
+        "name": name,
+        "ledger": {"block": block},
+        "data": {"path": "shard.parquet", "columns": list(COLUMNS)},
+        "policy": {
+            "epsilon_per_study": "1",
+            "epsilon_lifetime": epsilon_lifetime,
+            "enrollments_per_hour": enrollments_per_hour,
+        },
+    }
+    path = folder / "owner.toml"
+    path.write_text(tomli_w.dumps(settings))
+    return path, fitted.to_json()

@@ -1,0 +1,84 @@
+"""Models are judged in raw units, beside each other, and clamps are told from noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.best_fit import fit_near
+from common.errors import InputError
+from common.judging import judge, sample_of
+from common.model import Model
+
+
+def fitted(model: Model, table: pd.DataFrame) -> Model:
+    records = model.feature_map.apply(table, where="table")
+    zero = np.zeros(model.feature_map.num_features)
+    return replace(model, theta=fit_near(records, model.loss, center=zero, weight=1e-6))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_a_fitted_model_is_better_than_another_and_says_by_how_much(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame, loss: str
+) -> None:
+    model = fitted(make_model(loss), strange_table)
+    sample = sample_of(model, strange_table, where="table")
+    x = sample.records.features
+    assert model.public_theta is not None
+    judged = judge(
+        sample, {"common": model.margins(x), "public": model.margins(x, model.public_theta)}
+    )
+    gap = judged.better_by["public"]
+    common, public = (judged.models[name][judged.main].value for name in ("common", "public"))
+    assert common is not None
+    assert public is not None
+    less_is_better = loss != "hinge"
+    assert gap.value == pytest.approx(public - common if less_is_better else common - public)
+    assert gap.low is not None
+    assert gap.low > 0
+    assert judged.main in judged.as_json()["models"]["common"]
+
+
+def test_rmse_is_in_the_units_of_the_target(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    model = make_model()
+    sample = sample_of(model, strange_table, where="table")
+    judged = judge(sample, {"common": model.margins(sample.records.features)})
+    off = model.predictions(strange_table, where="table")["prediction"] - strange_table["y"]
+    assert judged.models["common"]["rmse"].value == pytest.approx(np.sqrt(np.mean(off**2)))
+
+
+def test_clamping_costs_where_records_lie_beyond_the_bounds(
+    make_model: Callable[..., Model],
+) -> None:
+    rng = np.random.default_rng(2)
+    amount = np.concatenate([rng.gamma(2.0, 10.0, size=900), rng.uniform(300, 900, size=100)])
+    table = pd.DataFrame(
+        {"amount": amount, "is new": 0.0, "grade": "A", "code": "7", "when": "2010-01-15"}
+    )
+    table["y"] = 3 * amount + rng.normal(size=1000)
+    judged = judge(sample_of(make_model(), table, where="t"), {"common": np.zeros(1000)})
+    assert judged.clamping is not None
+    assert judged.clamping.unclamped < 5 < 100 < judged.clamping.clamped
+    near = table[table["amount"] < 30]
+    judged = judge(sample_of(make_model(), near, where="t"), {"common": np.zeros(len(near))})
+    assert judged.clamping is not None
+    assert judged.clamping.clamped < 2 * judged.clamping.unclamped
+
+
+def test_records_without_a_target_are_left_out_and_counted(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    table = strange_table.copy()
+    table.loc[:9, "y"] = np.nan
+    sample = sample_of(make_model(), table, where="t")
+    assert (len(sample), sample.without_target) == (990, 10)
+    with pytest.raises(InputError, match="no record has a readable target 'y'"):
+        sample_of(make_model(), table.loc[:9], where="t")
+    with pytest.raises(InputError, match=r"t\.csv: no column 'y'"):
+        sample_of(make_model(), table.drop(columns="y"), where="t.csv")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from common import machine
+from common.findings import State
+from common.machine import folder_finding, lies_within, machine_findings, memory_finding
+from common.tables import TableSource
+
+
+def states(path: Path) -> dict[str, State]:
+    return {one.rule: one.state for one in machine_findings(path)}
+
+
+@pytest.mark.parametrize(
+    ("version", "bounds", "keeps"),
+    [
+        ("1.0", ">=1", True),
+        ("1.9.2", ">=1.10", False),
+        ("0.17", "<0.17,>=0.13", False),
+        ("2.0rc1", ">=2.0", True),
+        ("3.11.7", ">=3.11", True),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(version: str, bounds: str, keeps: bool) -> None:
+    assert lies_within(version, bounds) is keeps
+
+
+def test_a_library_that_is_too_old_or_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ["numpy>=999", "click>=8", "no-such-library>=1", 'joblib>=999; extra == "lab"']
+    monkeypatch.setattr(metadata, "requires", lambda _: wanted)
+    found = next(one for one in machine_findings(tmp_path) if one.rule == "libraries")
+    assert found.state is State.FAILS
+    assert "is not >=999" in found.words
+    assert "no-such-library is missing" in found.words
+    assert "click" not in found.words
+    assert "joblib" not in found.words
+
+
+def test_a_clock_before_the_settings_were_written_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text("")
+    assert states(path)["clock"] is State.PASSES
+    os.utime(path, (4e9, 4e9))
+    assert states(path)["clock"] is State.FAILS
+
+
+def test_random_numbers_that_are_not_ready_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_ready(size: int, flags: int) -> bytes:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "getrandom", not_ready)
+    assert states(tmp_path)["entropy"] is State.FAILS
+
+
+def test_a_disk_without_room_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert folder_finding("runs", tmp_path / "not" / "made").state is State.PASSES
+    assert folder_finding("runs", Path("/proc")).state is State.FAILS
+    monkeypatch.setattr(machine, "LEAST_ROOM_BYTES", 2**80)
+    assert "make room" in folder_finding("runs", tmp_path).words
+
+
+def test_a_table_larger_than_the_memory_is_found() -> None:
+    assert memory_finding(2**20, TableSource()).state is State.PASSES
+    assert memory_finding(2**60, TableSource()).state is State.FAILS
+    assert memory_finding(2**60, TableSource(rows=":9")).state is State.UNCHECKED

@@ -1,0 +1,99 @@
+"""A model's file comes back as it was written, and a stranger's is one sentence at worst."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.model import Model, model_from_json, read_model
+
+
+def test_what_is_written_is_read_the_same(make_model: Callable[..., Model], tmp_path: Path) -> None:
+    for loss in ("squared", "logistic", "huber"):
+        model = make_model(loss)
+        noise = np.ones(len(model.feature_map.columns) + 1)
+        for one in (model, replace(model, coefficient_noise=noise, unprotected="a", personal=True)):
+            (tmp_path / "model.json").write_text(one.to_json())
+            again = read_model(tmp_path)
+            assert again.to_json() == one.to_json()
+            assert again.loss == one.loss
+            np.testing.assert_array_equal(again.theta, one.theta)
+
+
+def test_a_file_of_the_first_version_is_a_model(make_model: Callable[..., Model]) -> None:
+    table = json.loads(make_model().to_json())
+    del table["public_theta"]
+    model = model_from_json(json.dumps(table), where="model.json")
+    assert model.public_theta is None
+    assert model.coefficient_noise is None
+
+
+def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    def go(table: dict[str, Any]) -> Any:
+        return table | {key: value}
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda table: {}, "format: field required"),
+        (lambda table: [], "should be an object"),
+        (change("format", "copriv-model/2"), "format"),
+        (change("theta", [1.0]), "theta has 1 numbers, expected 6"),
+        (change("theta", [float("nan")] * 6), "theta"),
+        (change("theta", ["1"] * 6), "theta.0"),
+        (change("public_theta", [1e300] * 6), "public_theta.0"),
+        (change("loss", "logistic"), "does not go with the target"),
+        (change("loss", "steep"), "loss must be one of"),
+        (change("delta", 1.0), "delta does not belong to squared loss"),
+        (change("unprotected", "[/bold]"), "unprotected"),
+        (change("feature_map", {}), "feature_map"),
+        (change("coefficient_noise", [0.0]), "coefficient_noise has 1 numbers"),
+    ],
+    ids=range(13),
+)
+def test_a_damaged_model_is_one_sentence(
+    make_model: Callable[..., Model], damage: Callable[[Any], Any], words: str
+) -> None:
+    text = json.dumps(damage(json.loads(make_model().to_json())))
+    with pytest.raises(InputError) as refusal:
+        model_from_json(text, where="model.json")
+    said = str(refusal.value)
+    assert words in said
+    assert said.startswith("model.json: ")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, '{"theta": [' + "1," * 3_000_000, b"\xff\xfe", "9" * 5000]
+)
+def test_a_hostile_text_is_refused_quickly(text: str | bytes) -> None:
+    with pytest.raises(InputError, match=r"^model\.json: "):
+        model_from_json(text, where="model.json")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent.json"):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_model(path)
+
+
+def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    model = make_model("logistic")
+    found = model.predictions(strange_table.drop(columns=["y", "class"]), where="t.csv")
+    assert set(found["prediction"]) == {0, 1}
+    np.testing.assert_array_equal(found["prediction"], found["probability"] > 0.5)
+    with pytest.raises(InputError, match=r"t\.csv: no column 'grade'"):
+        model.predictions(strange_table.drop(columns="grade"), where="t.csv")

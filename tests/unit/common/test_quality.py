@@ -1,0 +1,91 @@
+"""Measures of quality are those of the textbooks, and intervals hold what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from common.quality import calibration, difference, estimates, measures
+
+RNG = np.random.default_rng(3)
+Y = RNG.normal(size=400)
+NUMBERS = Y + RNG.normal(size=400)
+CLASSES = np.where(RNG.random(400) < 0.3, 1.0, -1.0)
+CHANCES = np.clip(np.round(0.3 + 0.2 * CLASSES + 0.2 * RNG.normal(size=400), 2), 0.01, 0.99)
+ONES = np.ones(400)
+
+
+def test_measures_of_numbers_are_those_of_scikit_learn() -> None:
+    found = {name: measure(ONES) for name, measure in measures(NUMBERS, Y, kind="number").items()}
+    assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(Y, NUMBERS))
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(Y, NUMBERS))
+    assert found["r2"] == pytest.approx(metrics.r2_score(Y, NUMBERS))
+    assert found["calibration_bias"] == pytest.approx(np.mean(NUMBERS - Y))
+    assert found["calibration_slope"] == pytest.approx(np.polyfit(NUMBERS, Y, 1)[0])
+
+
+def test_measures_of_classes_are_those_of_scikit_learn() -> None:
+    found = {
+        name: one(ONES) for name, one in measures(CHANCES, CLASSES, kind="probability").items()
+    }
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(CLASSES, CHANCES))
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(CLASSES > 0, CHANCES > 0.5))
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(CLASSES > 0, CHANCES))
+
+
+@pytest.mark.parametrize("kind", ["number", "probability", "score"])
+def test_a_weight_of_two_is_a_record_twice(kind: str) -> None:
+    outputs, targets = (NUMBERS, Y) if kind == "number" else (CHANCES, CLASSES)
+    weights = RNG.integers(0, 3, size=400).astype(float)
+    rows = np.repeat(np.arange(400), weights.astype(int))
+    once = measures(outputs, targets, kind=kind)
+    again = measures(outputs[rows], targets[rows], kind=kind)
+    for name in set(once) - {"calibration_error"}:
+        assert once[name](weights) == pytest.approx(again[name](np.ones(len(rows)))), name
+
+
+def test_what_is_not_defined_is_none() -> None:
+    rng = np.random.default_rng(1)
+    same = measures(np.ones(9), np.ones(9), kind="number")
+    found = estimates(same, 9, rng=rng)
+    assert found["r2"].value is None
+    assert found["rmse"].value == 0
+    alone = estimates(measures(np.ones(5), np.ones(5), kind="score"), 5, rng=rng)
+    assert alone["auc"].value is None
+    one = estimates(measures(np.ones(1), np.zeros(1), kind="number"), 1, rng=rng)
+    assert (one["rmse"].value, one["rmse"].low) == (1.0, None)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say_and_no_more_often() -> None:
+    rng = np.random.default_rng(4)
+    covered = 0
+    for _ in range(100):
+        errors = rng.normal(size=200)
+        of = {"rmse": measures(errors, np.zeros(200), kind="number")["rmse"]}
+        found = estimates(of, 200, rng=rng)["rmse"]
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 1.0 <= found.high
+    # 95 of 100, with a deviation of 2.2; a bootstrap of 200 records falls a little short.
+    assert 87 <= covered <= 99
+
+
+def test_a_difference_on_the_same_records_is_known_better_than_each_of_both() -> None:
+    rng = np.random.default_rng(5)
+    one = measures(NUMBERS, Y, kind="number")["rmse"]
+    other = measures(NUMBERS + 0.1, Y, kind="number")["rmse"]
+    gap = difference(one, other, 400, rng=rng)
+    alone = estimates({"rmse": one}, 400, rng=rng)["rmse"]
+    assert gap.low is not None
+    assert gap.high is not None
+    assert alone.low is not None
+    assert alone.high is not None
+    assert gap.high - gap.low < 0.3 * (alone.high - alone.low)
+
+
+def test_calibration_has_every_record_once() -> None:
+    bins = calibration(CHANCES, (CLASSES > 0).astype(float))
+    assert sum(one.count for one in bins) == 400
+    assert sum(one.count * one.predicted for one in bins) == pytest.approx(CHANCES.sum())
+    assert [one.predicted for one in bins] == sorted(one.predicted for one in bins)

@@ -1,0 +1,68 @@
+"""Every key says what it means, and the page, the command and the editors' schema say the same."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+from common.config import Settings, read_toml
+from common.setting_keys import Key, keys_of
+from common.settings_reference import default_of, json_schema, meaning_of
+from learner.planning.settings import StudySettings
+from owner.policy import OwnerSettings
+
+ROOT = Path(__file__).resolve().parents[3]
+KEYS = [(kind, key) for kind in (StudySettings, OwnerSettings) for key in keys_of(kind)]
+
+
+@pytest.mark.parametrize(("kind", "key"), KEYS, ids=lambda x: getattr(x, "path", x.__class__))
+def test_every_key_has_a_meaning_a_default_and_an_example_that_holds(
+    kind: type[Settings], key: Key
+) -> None:
+    meaning = meaning_of(key)
+    assert len(meaning) > 5
+    assert meaning.endswith(".")
+    assert "None" not in meaning
+    example = key.field.examples[0] if key.field.examples else None
+    if key.section is None and default_of(key) in {"none", "must be given"}:
+        assert example is not None
+    if example is not None and key.section is None:
+        checks = (key.field.annotation, *key.field.metadata)
+        annotated = Annotated[checks] if len(checks) > 1 else key.field.annotation
+        TypeAdapter(annotated, config=kind.model_config).validate_python(example)
+
+
+def test_the_page_is_what_the_classes_say() -> None:
+    written = runpy.run_path(str(ROOT / "scripts" / "settings.py"))["text"]()
+    assert written == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("example", ["hospitals.toml", "lending.toml", "creditcard.toml"])
+def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example: str) -> None:
+    schema = json.loads(json_schema(StudySettings))
+    table = read_toml(ROOT / "examples" / example)
+    jsonschema.validate(table, schema)
+    table["privacy"]["epsylon"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="epsylon"):
+        jsonschema.validate(table, schema)
+
+
+def test_a_key_is_explained_where_it_is_typed(typed: Callable[..., Any]) -> None:
+    said = typed("copriv", "settings", "privacy.clip")
+    assert said.returncode == 0
+    assert "public records" in said.stdout
+    assert "example: clip = " in said.stdout
+    said = typed("copriv-owner", "settings", "policy")
+    assert "policy.epsilon_lifetime: The most" in said.stdout
+    said = typed("copriv", "settings", "epsilon")
+    assert said.returncode == 2
+    assert "did you mean 'privacy.epsilon'?" in said.stderr
+    said = typed("copriv", "settings", "--json-schema")
+    assert json.loads(said.stdout)["title"] == "StudySettings"

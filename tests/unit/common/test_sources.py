@@ -1,0 +1,351 @@
+"""Records where they live: files of every spelling, folders of them, and databases."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import common.batches
+from common.columns import parse_numbers
+from common.config import check_settings
+from common.errors import InputError
+from common.tables import TablePlace, TableSource, count_shared_rows, read_header, read_table
+from owner.shard import fingerprint
+
+FRAME = pd.DataFrame(
+    {
+        "bank": ["a", "b", "a", None, "c"],
+        "term": [36, 60, 60, 36, 24],
+        "rate": [0.5, np.nan, 0.25, 0.75, 1.0],
+        "gaps": pd.array([1, None, 3, 4, 5], dtype=pd.ArrowDtype(pa.int64())).astype(object),
+        "day": pd.to_datetime(["2020-01-31", "2020-02-01", "2021-01-01", "2019-12-31", None]),
+        "flag": [True, None, False, True, True],
+    }
+)
+
+
+def read(folder: Path, path: str | None = None, **settings: Any) -> pd.DataFrame:
+    if path is not None:
+        settings["path"] = path
+    return read_table(check_settings(TableSource, settings, where="s.toml"), base=folder)
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of two rows."""
+    for module in ("csv_files", "parquet_files", "databases"):
+        monkeypatch.setattr(f"common.{module}.BATCH_ROWS", 2)
+
+
+# --- CSV as offices write it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_separator_is_found_in_the_header(tmp_path: Path, separator: str) -> None:
+    FRAME.to_csv(tmp_path / "t.csv", index=False, sep=separator)
+    assert read(tmp_path, "t.csv")["term"].tolist() == ["36", "60", "60", "36", "24"]
+
+
+def test_no_record_decides_what_separates_it(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"a;b;c",b\n1;1;1;1,2\n')
+    assert read(tmp_path, "t.csv").to_dict("list") == {"a;b;c": ["1;1;1;1"], "b": ["2"]}
+
+
+def test_a_separator_is_as_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sum, net;age\n5;36\n")
+    assert list(read(tmp_path, "t.csv", separator=";").columns) == ["sum, net", "age"]
+    with pytest.raises(InputError, match=r"no column 'age'.*is ';' the separator"):
+        read(tmp_path, "t.csv", separator="|", where={"age": 36})
+
+
+def test_decimal_commas_are_read_where_semicolons_separate(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x;name\n1.458,50;Berg, Ida\n12,5 %;1,2,3\n0.5;7\n")
+    table = read(tmp_path, "t.csv")
+    np.testing.assert_array_equal(parse_numbers(table["x"]), [1458.5, 12.5, 0.5])
+    assert table["name"].tolist() == ["Berg, Ida", "1,2,3", "7"]
+    (tmp_path / "t.csv").write_text('x,y\n"1,5","1,458"\n')
+    assert read(tmp_path, "t.csv", decimal=",").iloc[0].tolist() == ["1.5", "1.458"]
+    assert read(tmp_path, "t.csv").iloc[0].tolist() == ["1,5", "1,458"]
+
+
+def test_each_cell_has_its_own_encoding(tmp_path: Path) -> None:
+    """One record in another encoding changes no other: that would tell about it."""
+    lines = ["näme;x".encode(), "Zoë;1".encode(), "Zo\xeb;2".encode("latin-1")]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
+    assert read(tmp_path, "t.csv")["näme"].tolist() == ["Zoë", "Zoë"]
+    assert read(tmp_path, "t.csv", encoding="utf-8")["näme"].tolist() == ["Zoë", "Zo\ufffd"]
+    assert read(tmp_path, "t.csv", encoding="cp1252").columns[0] == "nÃ¤me"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_mark_at_the_beginning_says_which_unicode_it_is(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "t.csv").write_text("näme,x\nÅsa,1\n", encoding=encoding)
+    assert read(tmp_path, "t.csv").to_dict("list") == {"näme": ["Åsa"], "x": ["1"]}
+
+
+def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2,3\n4,5,6\n")
+    with pytest.raises(InputError, match=r"t\.csv: the first row has 3 cells.* 2 names; correct"):
+        read(tmp_path, "t.csv")
+    # Separators at the ends of the rows are no cells.
+    (tmp_path / "t.csv").write_text("a,b\n1,2,\n4,5,\n")
+    assert read(tmp_path, "t.csv").to_dict("list") == {"a": ["1", "4"], "b": ["2", "5"]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", ""])
+def test_what_is_told_of_a_file_is_checked(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(InputError, match=r"encoding: got .*expected an encoding such as"):
+        read(tmp_path, "t.csv", encoding=encoding)
+
+
+# --- several files ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["stays", "stays/*.csv", "**/*.csv"])
+def test_files_of_a_folder_or_a_pattern_are_one_table_by_name(tmp_path: Path, path: str) -> None:
+    (tmp_path / "stays").mkdir()
+    (tmp_path / "stays" / "2.csv").write_text("b,a\n4,3\n")
+    (tmp_path / "stays" / "1.csv").write_text("a,b\n1,2\n5,6\n")
+    (tmp_path / "stays" / ".hidden.csv").write_text("a\n1\n")
+    (tmp_path / "stays" / "readme.md").write_text("no table")
+    assert read(tmp_path, path).to_dict("list") == {"a": ["1", "5", "3"], "b": ["2", "6", "4"]}
+    assert read(tmp_path, path, rows="-2:")["a"].tolist() == ["5", "3"]
+    assert read(tmp_path, path, rows="::-1")["a"].tolist() == ["3", "5", "1"]
+
+
+def test_files_with_other_columns_are_no_table(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text("a,c\n1,2\n")
+    with pytest.raises(InputError, match=r"2\.csv: no column 'b', which .*1\.csv has"):
+        read(tmp_path, "*.csv")
+    with pytest.raises(InputError, match="no CSV or Parquet file there; give"):
+        read(tmp_path, "*.parquet")
+
+
+def test_rows_of_one_file_are_shared_by_its_folder(tmp_path: Path) -> None:
+    for name in "12":
+        FRAME.to_parquet(tmp_path / f"{name}.parquet")
+    folder, file = TableSource(path=Path()), TableSource(path=Path("2.parquet"), rows="1:")
+    assert count_shared_rows(folder, [file], base=tmp_path) == [4]
+    assert count_shared_rows(
+        file, [folder, TableSource(path=Path("1.parquet"))], base=tmp_path
+    ) == [
+        4,
+        0,
+    ]
+
+
+# --- conditions -------------------------------------------------------------------------------
+
+CONDITIONS: list[tuple[dict[str, Any], list[int]]] = [
+    ({"term": [36, "24.0"]}, [0, 3, 4]),
+    ({"bank": ["b", "c", "z"]}, [1, 4]),
+    ({"term": {"min": 30, "max": 36}}, [0, 3]),
+    ({"rate": {"max": 0.5}}, [0, 2]),
+    ({"day": {"min": "2020-02-01"}}, [1, 2]),
+    ({"day": {"min": "2020-01-01", "max": "2020-12-31"}, "bank": "a"}, [0]),
+]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize(("where", "rows"), CONDITIONS)
+def test_conditions_take_lists_and_ranges(
+    tmp_path: Path, name: str, where: dict[str, Any], rows: list[int], few_rows: None
+) -> None:
+    path = tmp_path / name
+    FRAME.to_csv(path, index=False) if name == "t.csv" else FRAME.to_parquet(path)
+    expected = FRAME["term"][rows].astype(int).tolist()
+    assert read(tmp_path, name, where=where)["term"].astype(int).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ([], "a value, a list of values, or a range"),
+        ({}, "min, max or both"),
+        ({"min": 3, "max": 2}, "expected min to be at most max"),
+        ({"min": 3, "max": "2020-01-01"}, "two numbers or two dates"),
+        ({"min": "x"}, 'a number, or a date such as "2020-01-31"'),
+        ({"above": 3}, "a range with min, max or both"),
+    ],
+)
+def test_a_condition_that_is_none_is_refused(tmp_path: Path, condition: Any, why: str) -> None:
+    with pytest.raises(InputError, match=f"where.*{why}"):
+        read(tmp_path, "t.csv", where={"a": condition})
+
+
+# --- batches ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [{}, {"term": [36, 60]}, {"bank": "a"}, {"flag": "true"}])
+def test_batches_are_stored_as_the_whole_table_would_be(
+    tmp_path: Path, few_rows: None, where: dict[str, Any]
+) -> None:
+    """A ledger is bound to how columns are stored, which gaps elsewhere in the table decide."""
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    whole = pd.read_parquet(tmp_path / "t.parquet")
+    if where:
+        (name, value), *_ = where.items()
+        wanted = [True] if value == "true" else value if isinstance(value, list) else [value]
+        whole = whole[whole[name].isin(wanted)].reset_index(drop=True)
+    assert fingerprint(read(tmp_path, "t.parquet", where=where)) == fingerprint(whole)
+
+
+def test_only_what_is_needed_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("common.parquet_files.BATCH_ROWS", 1000)
+    table = pa.table({name: np.arange(100_000.0) for name in "abcdefgh"})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=1000)
+    pool = pa.default_memory_pool()
+    before, most = pool.bytes_allocated(), 0
+    kept = common.batches.rows_of_arrow
+
+    def watched(batches: Any, *rest: Any, **options: Any) -> Any:
+        def seen() -> Any:
+            nonlocal most
+            for batch in batches:
+                most = max(most, pool.bytes_allocated() - before)
+                yield batch
+
+        return kept(seen(), *rest, **options)
+
+    monkeypatch.setattr("common.parquet_files.rows_of_arrow", watched)
+    source = TableSource(path=Path("t.parquet"), rows=":100", where={"a": {"min": 50}})
+    assert len(read_table(source, base=tmp_path, columns=["b"])) == 50
+    assert most < table.nbytes / 4
+
+
+# --- databases --------------------------------------------------------------------------------
+
+ROWS = [("b", 60, 1.5, "2020-01-31"), ("a", 36, None, "2021-01-31"), ("a", 24, 0.5, None)]
+
+
+@pytest.fixture(params=["sqlite", "duckdb"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of a file with the table loans."""
+    name = f"t.{request.param}"
+    if request.param == "sqlite":
+        opened: Any = sqlite3.connect(tmp_path / name)
+    else:
+        opened = pytest.importorskip("duckdb").connect(str(tmp_path / name))
+    opened.execute('create table loans (bank text, "the term" integer, rate double, day text)')
+    opened.executemany("insert into loans values (?, ?, ?, ?)", ROWS)
+    opened.commit()
+    opened.close()
+    return name
+
+
+def test_a_query_selects_records_in_one_order(
+    tmp_path: Path, database: str, few_rows: None
+) -> None:
+    everything = read(tmp_path, database, query="select * from loans;")
+    assert everything["the term"].tolist() == [24, 36, 60]
+    again = read(tmp_path, database, query="select * from loans order by 2 desc")
+    assert fingerprint(again) == fingerprint(everything)
+    some = read(
+        tmp_path, database, query="select * from loans", rows="-2:", where={"rate": {"min": 1}}
+    )
+    assert some["bank"].tolist() == ["b"]
+    source = TableSource(path=Path(database), query="select * from loans where bank = 'a'")
+    assert read_table(source, base=tmp_path, columns=["rate"]).to_dict("list").keys() == {"rate"}
+    assert read_header(source, base=tmp_path) == ["bank", "the term", "rate", "day"]
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (None, "needs query, such as 'select .* from \"loans\"'; it has the tables loans"),
+        ("select * from stays", "cannot be read as a table: .*stays"),
+        ("drop table loans", "cannot be read as a table"),
+        ("select * from loans where rate > 99", "empty shard"),
+    ],
+)
+def test_a_query_that_gives_no_records_is_refused(
+    tmp_path: Path, database: str, query: str | None, why: str
+) -> None:
+    before = (tmp_path / database).read_bytes()
+    with pytest.raises(InputError, match=why):
+        read(tmp_path, database, query=query)
+    assert (tmp_path / database).read_bytes() == before
+
+
+def test_a_cell_of_another_type_touches_no_other(tmp_path: Path) -> None:
+    opened = sqlite3.connect(tmp_path / "t.db")
+    opened.execute("create table t (x, y)")
+    cells = [1.5, "36", None, b"\xff", 2**60]
+    opened.executemany("insert into t values (?, ?)", [(x, i) for i, x in enumerate(cells)])
+    opened.commit()
+    opened.close()
+    table = read(tmp_path, "t.db", query="select y, x from t")
+    np.testing.assert_array_equal(
+        parse_numbers(table["x"])[[0, 1, 2, 4]], [1.5, 36, np.nan, 2.0**60]
+    )
+
+
+def test_a_query_is_for_databases(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match="query is for databases"):
+        read(tmp_path, "t.csv", query="select 1")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ({"database": "env:NO_SUCH"}, "database needs query"),
+        ({"database": "env:NO_SUCH", "query": "select 1"}, "nothing is there; write one line"),
+        ({"database": "file:gone", "query": "select 1"}, "the file cannot be read"),
+        ({"database": "file:uri", "query": "select 1"}, "expected postgresql://USER"),
+        ({"database": "file:uri", "path": "a.csv", "query": "q"}, "either path or database"),
+    ],
+)
+def test_a_database_elsewhere_is_named_by_a_secret_place(
+    tmp_path: Path, place: dict[str, str], why: str
+) -> None:
+    (tmp_path / "uri").write_text("mysql://root:s3cret@db/x")
+    with pytest.raises(InputError, match=why) as refused:
+        read(tmp_path, **place)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
+def test_postgresql_gives_the_same_records() -> None:
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    name = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
+    with (
+        dbapi.connect(os.environ["COPRIV_TEST_POSTGRES"], autocommit=True) as opened,
+        opened.cursor() as cursor,
+    ):
+        cursor.execute(
+            f"create table {name} (bank text, term integer, rate numeric, day date, id uuid)"
+        )
+        cursor.execute(f"create sequence {name}_s")
+        try:
+            cursor.execute(
+                f"insert into {name} values ('b', 60, 1.5, '2020-01-31', gen_random_uuid()), "
+                "('B', 36, null, '2021-01-31', null), ('a', null, 0.5, null, null)"
+            )
+            place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=f"select * from {name}")
+            table = read_table(TableSource(), base=Path(), default=place)
+            # By their bytes, whatever the server's language.
+            assert table["bank"].tolist() == ["B", "a", "b"]
+            np.testing.assert_array_equal(parse_numbers(table["rate"]), [np.nan, 0.5, 1.5])
+            np.testing.assert_array_equal(parse_numbers(table["term"]), [36, np.nan, 60])
+            some = TableSource(rows="1:", where={"day": {"max": "2020-12-31"}})
+            assert read_table(some, base=Path(), default=place)["bank"].tolist() == ["b"]
+            with pytest.raises(InputError, match=r"cannot be read as a table: .*read-only"):
+                read_table(
+                    TableSource(),
+                    base=Path(),
+                    default=place.model_copy(update={"query": f"select nextval('{name}_s')"}),
+                )
+        finally:
+            cursor.execute(f"drop table {name}")
+            cursor.execute(f"drop sequence {name}_s")

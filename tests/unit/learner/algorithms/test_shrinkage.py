@@ -1,0 +1,250 @@
+"""What noise does to a step is taken back as far as it is expected, and no further."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import learner.algorithms.moments
+from common.losses import LOSSES, Regulariser, Squared
+from common.moments import pack_moments, packed_length
+from common.terms import Records
+from learner.algorithms.box_least_squares import box_least_squares
+from learner.algorithms.clocks import Tick
+from learner.algorithms.moments import SecondMoments
+from learner.algorithms.newton import NewtonStep
+from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model, whitening
+from learner.planning.split import around_public
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
+
+P = 4
+G = Regulariser(coefficient=0.05)
+SILENT = StepNoise(entry=0.0, gradient=np.zeros((P, P)))
+
+
+def records_of(n, seed, *, move=0.0, classes=False):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, P)) @ np.diag([1.0, 0.5, 2.0, 1.0])
+    y = x @ (np.array([0.4, -0.3, 0.2, 0.1]) + move) + 0.5 * rng.normal(size=n)
+    return Records(features=x, targets=np.where(y > 0, 1.0, -1.0) if classes else y)
+
+
+def public_of(name="squared", theta_max=5.0, regulariser=G):
+    loss = LOSSES[name].example()
+    problem = Problem(loss=loss, regulariser=regulariser, theta_max=theta_max)
+    records = records_of(400, 1, classes=loss.has_classes())
+    return PublicGroups(problem=problem, records=records, labels=None)
+
+
+def told(problem, records, theta):
+    """Curvature and gradient of records at a model, without g."""
+    x = records.features
+    curvature = (x * problem.curvatures(theta, records, None)[:, None]).T @ x / len(records)
+    return curvature, problem.slopes(theta, records, None) @ x / len(records)
+
+
+def test_without_noise_squared_loss_has_its_optimum_in_one_step():
+    public, owners = public_of(), records_of(900, 2, move=0.1)
+    around = around_public(public, None)
+    curvature, gradient = told(public.problem, owners, around.theta)
+    model = shrunken_model(around, curvature, gradient, SILENT, regulariser=G, theta_max=5.0)
+    assert model == pytest.approx(public.problem.optimum(owners), abs=1e-10)
+    assert np.abs(model - around.theta).max() > 0.05
+
+
+def test_without_noise_a_smooth_loss_makes_newtons_step():
+    public = public_of("logistic")
+    owners = records_of(900, 2, move=0.1, classes=True)
+    around = around_public(public, None)
+    curvature, gradient = told(public.problem, owners, around.theta)
+    model = shrunken_model(around, curvature, gradient, SILENT, regulariser=G, theta_max=5.0)
+    ridge = G.strong_convexity * np.eye(P)
+    step = np.linalg.solve(curvature + ridge, gradient + G.gradient(around.theta))
+    # The public optimum is solved for to a relative fitness of 1e-9.
+    assert model == pytest.approx(around.theta - step, abs=1e-4)
+
+
+def test_a_step_out_of_the_box_ends_where_it_loses_least():
+    public = public_of(theta_max=0.35)
+    around = around_public(public, None)
+    theta = np.array([0.5, -0.3, 0.2, 0.1])
+    gradient = -around.curvature @ (theta - around.theta) + around.offset
+    gradient -= G.strong_convexity * (theta - around.theta)
+    model = shrunken_model(
+        around, around.curvature, gradient, SILENT, regulariser=G, theta_max=0.35
+    )
+    whole = around.curvature + G.strong_convexity * np.eye(P)
+    assert model == pytest.approx(box_least_squares(whole, whole @ theta, theta_max=0.35))
+    assert np.abs(model).max() == 0.35
+
+
+def test_noise_without_end_leaves_the_public_model():
+    public = public_of()
+    around, rng = around_public(public, None), np.random.default_rng(1)
+    for scale in (1e6, 1e12):
+        noise = StepNoise(entry=scale**2, gradient=scale**2 * np.eye(P))
+        loud = rng.normal(size=(P, P)) * scale
+        model = shrunken_model(
+            around, loud + loud.T, rng.normal(size=P) * scale, noise, regulariser=G, theta_max=5.0
+        )
+        assert model == pytest.approx(around.theta, abs=0.05)
+        assert np.abs(model).max() <= 5.0
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0])
+@pytest.mark.parametrize("of_the_curvature", [0.0, 1.0])
+def test_where_the_truth_is_as_near_as_the_spread_says_no_noise_makes_it_worse_than_free(
+    scale, of_the_curvature
+):
+    """Mean squared error in the coordinates of the loss, against that of the public model."""
+    rng, p = np.random.default_rng(3), 5
+    around = Around(
+        theta=np.zeros(p),
+        curvature=np.eye(p),
+        offset=np.zeros(p),
+        spread=0.02,
+        curvature_spread=0.001,
+    )
+    variance = (scale * 0.15) ** 2
+    entry = of_the_curvature * variance
+    noise = StepNoise(entry=entry, gradient=variance * np.eye(p))
+    theirs, free = 0.0, 0.0
+    for _ in range(300):
+        truth = np.sqrt(around.spread) * rng.normal(size=p)
+        curvature = np.triu(rng.laplace(0, np.sqrt(entry / 2) + 1e-12, (p, p)))
+        curvature = np.eye(p) + curvature + np.triu(curvature, 1).T
+        gradient = -truth + rng.laplace(0, np.sqrt(variance / 2), p)
+        model = shrunken_model(
+            around, curvature, gradient, noise, regulariser=Regulariser(coefficient=0), theta_max=9
+        )
+        theirs += float(np.sum((model - truth) ** 2))
+        free += float(np.sum(truth**2))
+    assert theirs < 1.03 * free
+    if scale <= 0.1:
+        assert theirs < 0.1 * free
+
+
+def test_noise_of_the_curvatures_entries_is_as_large_as_is_said():
+    """In whitened coordinates; a share of one entry in two is left out, so never too small."""
+    rng, p = np.random.default_rng(4), 8
+    root = rng.normal(size=(30, p))
+    basis = whitening(root.T @ root / 30)
+    lengths = np.sum(basis**2, axis=0)
+    said = np.outer(lengths, lengths) * (1.0 + np.eye(p))
+    drawn = np.triu(rng.laplace(0, np.sqrt(0.5), (20_000, p, p)))
+    drawn = drawn + np.transpose(np.triu(drawn, 1), (0, 2, 1))
+    seen = np.var(basis.T @ drawn @ basis, axis=0)
+    assert np.all(seen < 1.05 * said)
+    assert np.mean(seen / said) > 0.7
+
+
+def test_the_noise_of_moments_around_a_model_is_what_it_is_told_to_be(monkeypatch):
+    theta, variance, rng = np.array([0.5, -2.0, 1.0, 0.25]), 0.3, np.random.default_rng(5)
+    around = Around(
+        theta=theta, curvature=np.eye(P), offset=np.zeros(P), spread=1.0, curvature_spread=1.0
+    )
+    solver = SecondMoments(
+        weights=np.ones(1),
+        num_features=P,
+        theta_max=9.0,
+        regulariser=G,
+        around=around,
+        scales=np.ones(1),
+    )
+    seen = []
+
+    def watched(around, curvature, gradient, noise, **others):
+        seen.append((curvature, gradient, noise))
+        return around.theta
+
+    monkeypatch.setattr(learner.algorithms.moments, "shrunken_model", watched)
+    for packed in rng.laplace(0, np.sqrt(variance / 2), (15_000, packed_length(P))):
+        solver.solve(packed, variance)
+    curvatures = np.array([one for one, _, _ in seen])
+    gradients = np.array([one for _, one, _ in seen])
+    _, _, noise = seen[0]
+    assert np.var(curvatures, axis=0) == pytest.approx(noise.entry, rel=0.12)
+    covariance = np.cov(gradients.T)
+    sizes = np.sqrt(np.outer(np.diag(noise.gradient), np.diag(noise.gradient)))
+    assert np.max(np.abs(covariance - noise.gradient) / sizes) < 0.06
+    assert np.max(np.abs(noise.gradient / sizes - np.eye(P))) > 0.2
+
+
+def owners_of(public, sizes=(300, 500, 100)):
+    shards = [records_of(n, 10 + n, move=0.1) for n in sizes]
+    shares = np.array(sizes) / np.sum(sizes)
+    return shards, shares
+
+
+@pytest.mark.parametrize("kind", ["newton", "moments"])
+def test_answers_are_averaged_by_their_owners_shares_and_so_is_their_noise(kind):
+    public = public_of()
+    around = around_public(public, None)
+    shards, shares = owners_of(public)
+    scales = np.array([0.02, 0.01, 0.05])
+    if kind == "newton":
+        algorithm = NewtonStep(
+            weights=shares,
+            around=around,
+            curvature_scale=0.3,
+            scales=scales,
+            theta_max=5.0,
+            regulariser=G,
+        )
+    else:
+        algorithm = SecondMoments(
+            weights=shares,
+            num_features=P,
+            theta_max=5.0,
+            regulariser=G,
+            around=around,
+            scales=scales,
+        )
+    answers = []
+    for shard in shards:
+        curvature, gradient = told(public.problem, shard, around.theta)
+        x, y = shard.features, shard.targets
+        answers.append(
+            pack_moments(0.3 * curvature, gradient)
+            if kind == "newton"
+            else pack_moments(x.T @ x / len(y), x.T @ y / len(y))
+        )
+    state = algorithm.initial_state()
+    assert np.array_equal(algorithm.central_model(state), around.theta)
+    for k, owner in enumerate((2, 0)):
+        tick = Tick(float(k), (owner,))
+        point = algorithm.query_point(state, tick)
+        assert np.array_equal(point, around.theta if kind == "newton" else np.zeros(P))
+        state = algorithm.apply_responses(state, tick, {owner: answers[owner]})
+    kept = shares[[2, 0]] / shares[[2, 0]].sum()
+    variance = 2 * float(np.sum((kept * scales[[2, 0]]) ** 2))
+    expected = algorithm.solve(kept @ np.array([answers[2], answers[0]]), variance)
+    assert algorithm.central_model(state) == pytest.approx(expected, rel=1e-12)
+    # Whoever does not answer changes nothing.
+    same = algorithm.apply_responses(state, Tick(9.0, (1,)), {})
+    assert algorithm.central_model(same) == pytest.approx(expected, rel=1e-12)
+    # Without noise both are the optimum of those who answered.
+    silent = replace(algorithm, scales=np.zeros(3))
+    exact = silent.solve(shares @ np.array(answers), 0.0)
+    joined = Records(
+        features=np.concatenate([s.features for s in shards]),
+        targets=np.concatenate([s.targets for s in shards]),
+    )
+    assert exact == pytest.approx(public.problem.optimum(joined), abs=1e-10)
+
+
+def test_the_spread_is_that_of_the_public_model_by_chance():
+    """Many public tables of one distribution: how far their models are off, where H is I."""
+    off, said = [], []
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-9), theta_max=9.0)
+    x = records_of(100_000, 7).features
+    root = np.linalg.cholesky(2 * x.T @ x / len(x))
+    for seed in range(200):
+        records = records_of(60, 100 + seed)
+        public = PublicGroups(problem=problem, records=records, labels=None)
+        around = around_public(public, None)
+        step = around.theta - np.array([0.4, -0.3, 0.2, 0.1])
+        off.append(np.mean((root.T @ step) ** 2))
+        said.append(around.spread)
+    assert np.mean(said) == pytest.approx(np.mean(off), rel=0.2)

@@ -1,0 +1,95 @@
+"""A sweep's grid: what is typed becomes studies, and what is none is one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.errors import InputError
+from learner.planning.grid import parse_grid, points_of
+
+STUDY = """\
+name = "small"
+[features]
+map = "features.json"
+[model]
+theta_max = 2
+[algorithm]
+horizon = 4
+rho = 1
+[privacy]
+epsilon = 1
+[[owners]]
+name = "north"
+epsilon = 3
+[[owners]]
+name = "south"
+[[owners]]
+name = "west"
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_every_combination_is_a_study_of_its_own(study):
+    grid = parse_grid(["privacy.epsilon=1/3,2", "owners=3,1", "algorithm.horizon=4,auto"])
+    points = points_of(grid, study, seeds=5, overrides=["algorithm.step=auto", "profile=published"],
+                       values={"algorithm.rho": None})  # fmt: skip
+    assert len(points) == 8
+    first, last = points[0], points[-1]
+    assert first.words == "privacy.epsilon=1/3, owners=3, algorithm.horizon=4"
+    assert str(first.settings.privacy.epsilon) == "1/3"
+    assert [owner.name for owner in first.settings.owners] == ["north", "south", "west"]
+    assert [owner.name for owner in last.settings.owners] == ["north"]
+    assert first.settings.owners[0].epsilon == 3
+    assert last.settings.algorithm.horizon == "auto"
+
+
+def test_no_grid_is_one_point(study):
+    (point,) = points_of({}, study, seeds=1)
+    assert point.words == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("privacy.epsilon", "expected KEY=VALUE,VALUE"),
+        ("=1", "expected KEY=VALUE,VALUE"),
+        ("privacy.epsilon=", "expected KEY=VALUE,VALUE"),
+        ("privacy.epsilon=1,,2", "expected KEY=VALUE,VALUE"),
+        ("seed=1,2", "give their number, --seeds"),
+        ("privacy.epsilon=1,1", "1 stands twice"),
+        ("privacy.epsilon=1,-1", "greater than 0"),
+        ("privacy.epsylon=1", "privacy.epsylon"),
+        ("model.loss=squared,hinges", "model.loss"),
+        ("owners=4", "from 1 to 3"),
+        ("owners=0", "from 1 to 3"),
+        ("owners=north", "from 1 to 3"),
+        ("owners=true", "from 1 to 3"),
+        ("name.first=a", "name is not a table"),
+        ("algorithm.initiative=learner,owner", "cannot be repeated by seeds"),
+    ],
+)
+def test_what_is_no_grid_is_one_sentence(study, typed, sentence):
+    with pytest.raises(InputError) as error:
+        points_of(parse_grid([typed]), study, seeds=3)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_grid_that_is_too_large_says_how_many_studies_it_has(study):
+    values = ",".join(map(str, range(1, 201)))
+    grid = parse_grid([f"privacy.epsilon={values}", f"model.theta_max={values}"])
+    with pytest.raises(InputError, match="40,000 points x 3 seeds = 120,000 studies"):
+        points_of(grid, study, seeds=3)
+    with pytest.raises(InputError, match=r"at most .* 999,999 studies"):
+        points_of(parse_grid(["privacy.epsilon=1,2"]), study, seeds=600_000)
+
+
+def test_a_key_that_stands_twice_is_refused():
+    with pytest.raises(InputError, match="stands twice"):
+        parse_grid(["privacy.epsilon=1", "privacy.epsilon=2"])

@@ -1,0 +1,73 @@
+"""Whose table is whose, and records without a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.errors import InputError
+from learner.commands.forecast import candidate_of
+from learner.network.processes import read_owner, table_source
+from learner.planning.public_side import prepare_public_side
+from learner.planning.settings import StudySettings
+
+ELSEWHERE = [{"name": "a", "address": "127.0.0.1:1"}, {"name": "b", "address": "127.0.0.1:2"}]
+
+
+@pytest.fixture
+def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[..., StudySettings]:
+    """A study on a table of the learner's, two of its records without a target."""
+    table = table_maker(300, seed=1)
+    table.loc[[0, 299], "y"] = None
+    table.to_parquet(tmp_path / "mine.parquet")
+
+    def settings(**changes: Any) -> StudySettings:
+        base: dict[str, Any] = {
+            "name": "s",
+            "data": {"path": "mine.parquet", "missing_target": "drop"},
+            "features": {"public": {"rows": "100:"}, "target": "y"},
+            "model": {"theta_max": 1},
+            "algorithm": {},
+            "privacy": {"epsilon": 1},
+            "owners": ELSEWHERE,
+        }
+        return check_settings(StudySettings, base | changes, where="s.toml")
+
+    return settings
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [{"owners": ELSEWHERE}, {"owners": [{"name": "a"}], "network": {"listen": "127.0.0.1:0"}}],
+)
+def test_the_learners_table_is_never_taken_for_a_remote_owners(
+    study: Callable[..., StudySettings], tmp_path: Path, owners: dict[str, Any]
+) -> None:
+    settings = study(**owners)
+    # No warning that the public records are an owner's, and no map that says so.
+    assert prepare_public_side(settings, base=tmp_path).feature_map.source_kind == "public"
+    with pytest.raises(InputError, match="number of records of a is not known"):
+        candidate_of(settings, base=tmp_path, public=None)
+    with pytest.raises(InputError, match="a has its table elsewhere; to play it here"):
+        table_source(settings, settings.owners[0], base=tmp_path)
+
+
+def test_records_without_a_target_are_left_out_or_refused(
+    study: Callable[..., StudySettings], tmp_path: Path
+) -> None:
+    settings = study(owners=[{"name": "a", "data": {"rows": ":100"}}])
+    public = prepare_public_side(settings, base=tmp_path)
+    assert public.records is not None
+    assert len(public.records) == 199
+    assert len(read_owner(settings, settings.owners[0], public.feature_map, base=tmp_path)) == 99
+    counted = candidate_of(settings, base=tmp_path, public=None)
+    assert counted.num_records == (99,)
+    for missing in ({}, {"missing_target": "refuse"}):
+        refusing = study(data={"path": "mine.parquet", **missing})
+        with pytest.raises(InputError, match=r"1 of 200 records.*missing_target"):
+            prepare_public_side(refusing, base=tmp_path)

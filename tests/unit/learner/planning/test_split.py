@@ -1,0 +1,74 @@
+"""Newton's clip and share of epsilon, from public facts: quieter where the noise is loud."""
+
+import numpy as np
+import pytest
+
+from common.domain import Domain
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.planning.split import SHARES, Split, choose_split, largest_gradient
+from learner.simulated.groups import PublicGroups
+from learner.simulated.playing import worlds_to_choose_in
+from learner.simulated.problem import Problem
+
+P = 3
+SIZES = np.array([4000.0, 2000.0, 3000.0])
+DOMAIN = Domain(feature_bound=np.array([4.0, 4.0, 1.0]), target_bound=8.0)
+
+
+def public_of(name="squared"):
+    loss, rng = LOSSES[name].example(), np.random.default_rng(1)
+    x = np.column_stack([np.clip(rng.normal(size=(600, P - 1)), -4, 4), np.ones(600)])
+    y = np.clip(x @ [0.4, -0.3, 0.2] + 0.3 * np.clip(rng.standard_t(3, 600), -6, 6), -8, 8)
+    if loss.has_classes():
+        y = np.where(y > 0, 1.0, -1.0)
+    problem = Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
+    return PublicGroups(problem=problem, records=Records(features=x, targets=y), labels=None)
+
+
+def pick(epsilon, *, public=None, **given):
+    public = public_of() if public is None else public
+    worlds = worlds_to_choose_in(public, SIZES, [None] * 3)
+    units = 1.0 / (SIZES * epsilon)
+    return choose_split(public, worlds, domain=DOMAIN, units=units, **given)
+
+
+def test_equal_arguments_choose_equally():
+    assert pick(1.0) == pick(1.0)
+
+
+def test_more_noise_asks_for_smaller_clips():
+    """Where anything can be told: beyond that every design leaves the public model as it is."""
+    clips = [pick(epsilon).clip for epsilon in (0.03, 0.3, 3, 100)]
+    assert clips == sorted(set(clips))
+    # As no gradient at the public model is longer, this clips nothing.
+    assert clips[-1] == largest_gradient(public_of(), DOMAIN)
+
+
+def test_what_is_typed_stays():
+    assert pick(1.0, clips=[0.125], shares=[0.45]) == Split(clip=0.125, share=0.45)
+    assert pick(1.0, clips=[None], shares=[0.45]) == Split(clip=None, share=0.45)
+    chosen = pick(1.0, clips=[2.0])
+    assert chosen.clip == 2.0
+    assert chosen.share in SHARES
+    assert pick(1.0, shares=[0.45]).share == 0.45
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])
+def test_no_record_of_the_domain_has_a_longer_gradient_at_the_public_model(name):
+    public, rng = public_of(name), np.random.default_rng(2)
+    largest = largest_gradient(public, DOMAIN)
+    x = rng.choice([-1.0, 1.0], (4000, P)) * DOMAIN.feature_bound
+    classes = public.problem.loss.has_classes()
+    y = rng.choice([-1.0, 1.0], 4000) * (1.0 if classes else DOMAIN.target_bound)
+    records = Records(features=x, targets=y)
+    norms = np.abs(public.problem.gradients(public.theta_optimal, records, None)).sum(axis=1)
+    assert 0.99 * largest <= norms.max() <= largest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])
+def test_every_smooth_loss_is_split(name):
+    public = public_of(name)
+    chosen = pick(3.0, public=public)
+    assert 0 < chosen.clip <= largest_gradient(public, DOMAIN)
+    assert chosen.share in SHARES

@@ -1,0 +1,119 @@
+"""With what bounds owners are asked of a finished model: from public facts, and within epsilon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.config import check_settings
+from common.errors import InputError
+from common.features import FeatureMap
+from common.releases import VALIDATION
+from learner.planning.decision import Decision
+from learner.planning.plan import Plan
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.planning.validation import Questions, questions_for, validation_terms
+from learner.planning.ways import resolved
+
+
+def settings_of(profile: str = "recommended", **privacy: Any) -> StudySettings:
+    return check_settings(
+        StudySettings,
+        {
+            "name": "small",
+            "profile": profile,
+            "features": {"map": "features.json"},
+            "model": {"theta_max": 2.0},
+            "algorithm": {"horizon": 10, "rho": 0.1},
+            "privacy": {"epsilon": 1, "clip": 1.0, "sensitivity": "clip"} | privacy,
+            "owners": [{"name": "a"}, {"name": "b", "epsilon": "1/3"}],
+        },
+        where="test",
+    )
+
+
+@pytest.fixture
+def plan(feature_map: FeatureMap) -> Plan:
+    decision = Decision(num_records=(500, 300), horizon=10, clip=1.0, constant=0.1)
+    p = feature_map.num_features
+    return Plan(settings=settings_of(), num_features=p, decision=decision, seed=1)
+
+
+@pytest.fixture
+def public(feature_map: FeatureMap, public_table: Any) -> PublicSide:
+    return PublicSide(feature_map=feature_map, records=feature_map.apply(public_table, where="p"))
+
+
+def test_training_and_validation_together_are_what_is_promised(
+    plan: Plan, public: PublicSide
+) -> None:
+    asked = questions_for(plan, public, np.zeros(plan.num_features))
+    training = plan.terms(public.feature_map, study_id="s")
+    validation = validation_terms(plan, public.feature_map, asked, study_id="s")
+    both = [one.epsilon + other.epsilon for one, other in zip(training, validation, strict=True)]
+    assert both == [Fraction(1), Fraction(1, 3)]
+    assert [its.epsilon for its in validation] == [Fraction(1, 10), Fraction(1, 30)]
+    for its in validation:
+        VALIDATION.check(its)
+        assert VALIDATION.change(its, public.feature_map.domain) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "privacy", "share"),
+    [
+        ("recommended", {}, Fraction(1, 10)),
+        ("published", {}, Fraction(0)),
+        ("recommended", {"validation": 0}, Fraction(0)),
+        ("published", {"validation": "1/3"}, Fraction(1, 3)),
+    ],
+)
+def test_a_profile_fills_the_share_and_a_study_may_name_its_own(
+    profile: str, privacy: dict[str, Any], share: Fraction
+) -> None:
+    settings = settings_of(profile, **privacy)
+    assert settings.privacy.validation == share
+    assert settings.for_training(settings.owners[0]) == 1 - share
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.95, 2, "x", True, float("nan"), [0]])
+def test_a_share_that_is_none_is_one_sentence(share: Any) -> None:
+    with pytest.raises(InputError, match=r"expected a share of epsilon from 0 to 0\.9"):
+        settings_of(validation=share)
+
+
+def test_a_run_of_before_validation_goes_on_without_it() -> None:
+    """Its journal says nothing of a share, so all of epsilon is the training's, as was promised."""
+    before = Decision(num_records=(5, 5), horizon=10, clip=1.0, constant=0.1)
+    assert resolved(settings_of(), before).privacy.validation == 0
+    since = replace(before, validation="1/10")
+    assert resolved(settings_of(), since).privacy.validation == Fraction(1, 10)
+
+
+def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(
+    plan: Plan, public: PublicSide
+) -> None:
+    def asked(epsilon: float) -> Questions:
+        settings = settings_of(epsilon=epsilon)
+        alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
+        changed = replace(plan, settings=settings.model_copy(update={"owners": alike}))
+        return questions_for(changed, public, np.zeros(plan.num_features))
+
+    rough, fine = asked(0.01), asked(1e6)
+    assert rough.loss_bound < fine.loss_bound
+    assert fine.cut_off == pytest.approx(0.0, abs=1e-12)
+    assert 0 < (rough.cut_off or 0) < 1
+    assert (rough.difference_bound or 0) <= rough.loss_bound
+
+
+def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compared(
+    plan: Plan, public: PublicSide
+) -> None:
+    asked = questions_for(plan, replace(public, records=None), np.zeros(plan.num_features))
+    assert asked.loss_bound == pytest.approx(4 * public.feature_map.domain.target_bound**2)
+    assert asked.reference == ()
+    assert asked.difference_bound is None

@@ -1,0 +1,87 @@
+"""A model's card says what was promised in words, and its warnings come first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.model import Model
+from learner.planning.public_side import PublicSide
+from learner.results.card import card_text
+from learner.results.run_quality import Union, quality_of_run
+from learner.results.summary import Summary
+
+
+def test_a_card_says_what_each_owner_was_promised(
+    make_model: Callable[..., Model], summary: Callable[..., Summary]
+) -> None:
+    text = card_text(summary(), make_model())
+    assert "For north, who spent epsilon 0.5 (strong protection)" in text
+    assert "odds at most 1.6 times as high" in text
+    assert "For south, who spent epsilon 8 (weak protection)" in text
+    assert "| north | 1,200 | 0.5 | 0.5 | 3 |" in text
+    assert "Nobody has measured it" in text
+    for part in ("Purpose", "Records and owners", "Privacy", "Quality", "Limits"):
+        assert f"\n## {part}\n" in text
+
+
+def test_warnings_come_first_and_promise_nothing(
+    make_model: Callable[..., Model], summary: Callable[..., Summary]
+) -> None:
+    text = card_text(summary(insecure_noise=True).with_own("south"), make_model())
+    assert text.index("**INSECURE**") < text.index("**UNPROTECTED**") < text.index("## Purpose")
+    assert "Nothing is promised" in text
+    assert "protection)" not in text
+
+
+def test_a_name_cannot_write_the_card(
+    make_model: Callable[..., Model], summary: Callable[..., Summary]
+) -> None:
+    model = make_model()
+    target = model.feature_map.target.model_copy(update={"name": "x\n## Free <img> of | charge"})
+    feature_map = model.feature_map.model_copy(update={"target": target})
+    text = card_text(summary(), replace(model, feature_map=feature_map))
+    assert "\n## Free" not in text
+    assert "<img>" not in text
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
+    make_model: Callable[..., Model], make_raw_table: Callable[..., pd.DataFrame], loss: str
+) -> None:
+    model = make_model(loss)
+    tables = [make_raw_table(60, seed=i, strange=True) for i in range(2)]
+    shards = [model.feature_map.apply(table, where="owner") for table in tables]
+    raw = [model.feature_map.target.raw(table[model.feature_map.target_name]) for table in tables]
+    alone = np.stack([model.theta, 2 * model.theta])
+    public = PublicSide(feature_map=model.feature_map, records=None)
+    whole = Union(shards=shards, raw_targets=raw, models_alone=alone)
+    found = quality_of_run(model, public, whole)
+    assert found is not None
+    assert (found.on, found.records) == ("owners", 120)
+    assert found.alone is not None
+    assert found.alone[0] == pytest.approx(found.common.value)
+    if loss == "squared":
+        table = pd.concat(tables, ignore_index=True)
+        off = model.predictions(table, where="t")["prediction"] - table["y"]
+        assert found.common.value == pytest.approx(np.sqrt(np.mean(off**2)))
+        assert found.guess == pytest.approx(np.std(table["y"]))
+    assert quality_of_run(model, public, None) is None
+    known = PublicSide(feature_map=model.feature_map, records=shards[0], raw_targets=raw[0])
+    told = quality_of_run(model, known, None)
+    assert told is not None
+    assert (told.on, told.alone) == ("public", None)
+
+
+def test_the_card_is_written_beside_the_model(
+    make_model: Callable[..., Model], summary: Callable[..., Summary], tmp_path: Path
+) -> None:
+    from learner.results.card import write_card  # noqa: PLC0415
+
+    (tmp_path / "model.json").write_text(make_model().to_json())
+    assert write_card(tmp_path, summary()).read_text().startswith("# Model card: small\n")

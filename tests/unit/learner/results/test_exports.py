@@ -1,0 +1,194 @@
+"""A model that left copriv predicts the same: ONNX, scikit-learn, SQL, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import onnx
+import onnxruntime
+import pandas as pd
+import pytest
+
+from common.model import Model
+from learner.commands.estimators import estimator_bytes
+from learner.results.export_json import json_text
+from learner.results.export_onnx import onnx_bytes
+from learner.results.export_sql import sql_query
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("squared", {}),
+    ("squared", {"components": 3}),
+    ("squared", {"whiten": True, "l1_coverage": 1.0, "intercept": False}),
+    ("squared", {"columns": ["amount"], "components": 1}),
+    ("logistic", {}),
+    ("hinge", {}),
+]
+each_case = pytest.mark.parametrize(("loss", "settings"), CASES, ids=range(len(CASES)))
+
+
+def feeds(model: Model, table: pd.DataFrame) -> dict[str, Any]:
+    """The raw table as ONNX takes it: numbers as doubles, all else as texts."""
+    return {
+        rule.name: table[rule.name].to_numpy(np.float64 if rule.kind == "number" else object)[
+            :, None
+        ]
+        for rule in model.feature_map.columns
+    }
+
+
+def run_onnx(made: bytes, table: pd.DataFrame, model: Model) -> dict[str, Any]:
+    session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    values = session.run(names, feeds(model, table))
+    return {name: value[:, 0] for name, value in zip(names, values, strict=True)}
+
+
+@each_case
+def test_an_onnx_graph_predicts_the_same(
+    make_model: Callable[..., Model],
+    strange_table: pd.DataFrame,
+    loss: str,
+    settings: dict[str, Any],
+) -> None:
+    model = make_model(loss, **settings)
+    wanted = model.predictions(strange_table, where="table")
+    found = run_onnx(onnx_bytes(model), strange_table, model)
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-6)
+    assert len(np.unique(wanted[list(wanted)[-1]])) > 200
+
+
+DATES = (
+    *("2011-12-01", "2011-12", " 2011-2-31 ", "2011-13-01", "2011-12-01T10:11:12Z", "Dec-2011"),
+    *("2011-12-01 10:00", "december 2011", "1 Dec 2011", "31-Dec-2011", "32-Dec-2011", "12/1/2011"),
+    *("13/1/2011", "1/1/1999", "", "na", "foo", "2011", "Foo-2011", "2011-12-0", "dec  2011"),
+)
+CATEGORIES = (
+    *("A", "a", "New York", " New  York ", "New York City", "new york", "B", "St. John's", "NULL"),
+    *("7", "7.0", "+7", "70e-1", "1,204", "1204.0", "1,204.", "12e0", "-7", "inf", "true", "False"),
+    *("", " ", "NA", "n/a", "-", ".", "#N/A", "<na>", "0", "-0", "7 months", "1,20", "٧"),
+)
+
+
+def test_texts_are_read_in_an_onnx_graph_as_the_map_reads_them(
+    make_model: Callable[..., Model],
+) -> None:
+    model = make_model()
+    count = max(len(DATES), len(CATEGORIES))
+    table = pd.DataFrame({"amount": np.zeros(count), "is new": 0.0})
+    table["when"] = np.resize(np.array(DATES, dtype=object), count)
+    table["grade"] = table["code"] = np.resize(np.array(CATEGORIES, dtype=object), count)
+    wanted = model.predictions(table, where="table")["prediction"]
+    found = run_onnx(onnx_bytes(model), table, model)["prediction"]
+    off = [tuple(table.iloc[i]) for i in np.flatnonzero(np.abs(found - wanted) > 1e-9)]
+    assert off == []
+
+
+def test_an_onnx_file_says_what_it_is_of(make_model: Callable[..., Model]) -> None:
+    made = onnx.load_model_from_string(onnx_bytes(make_model("logistic")))
+    told = {prop.key: prop.value for prop in made.metadata_props}
+    assert told == {"target": "class", "loss": "logistic", "positive": "late"}
+
+
+@each_case
+def test_a_scikit_learn_file_predicts_the_same(
+    make_model: Callable[..., Model],
+    strange_table: pd.DataFrame,
+    loss: str,
+    settings: dict[str, Any],
+) -> None:
+    model = make_model(loss, **settings)
+    loaded = joblib.load(io.BytesIO(estimator_bytes(model)))
+    wanted = model.predictions(strange_table, where="table")
+    raw = strange_table[list(loaded.feature_names_in_)]
+    np.testing.assert_allclose(loaded.predict(raw), wanted["prediction"], rtol=0, atol=1e-9)
+    if loss == "logistic":
+        np.testing.assert_allclose(loaded.predict_proba(raw)[:, 1], wanted["probability"])
+
+
+@each_case
+def test_a_query_predicts_the_same(
+    make_model: Callable[..., Model],
+    strange_table: pd.DataFrame,
+    loss: str,
+    settings: dict[str, Any],
+) -> None:
+    model = make_model(loss, **settings)
+    # In a database dates are dates, and numbers are written in one way.
+    table = strange_table.assign(id=range(len(strange_table)))
+    table["when"] = table["when"].where(table["when"].str.fullmatch(r"20\d\d-[01]\d-15"))
+    table["code"] = table["code"].replace({"1,204": "1204", "+7": "7"})
+    table["grade"] = table["grade"].replace({"  New   York ": " New York"})
+    with sqlite3.connect(":memory:") as database:
+        table.to_sql("records", database, index=False)
+        found = pd.read_sql_query(sql_query(model), database).sort_values("id")
+    for name, values in model.predictions(table, where="table").items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9)
+
+
+def test_a_long_sum_is_not_nested_deeper_than_a_database_allows() -> None:
+    from learner.results.export_sql import _sum  # noqa: PLC0415
+
+    with sqlite3.connect(":memory:") as database:
+        assert database.execute(f"SELECT {_sum(['1'] * 3000)}").fetchone() == (3000,)
+
+
+def follow(told: dict[str, Any], row: dict[str, Any]) -> float:
+    """The margin by the steps that the JSON tells, with nothing of copriv."""
+    feature_map = told["feature_map"]
+    z = []
+    for rule in feature_map["columns"]:
+        cell = row[rule["name"]]
+        if cell is None:
+            value = rule["fill"]
+        elif rule["kind"] == "category":
+            value = rule["codes"].get(cell, rule["unknown"])
+        elif rule["kind"] == "date":
+            year, month, day = map(int, cell.split("-"))
+            value = 12 * (year - 2000) + month - 1 + (day - 1) / 31
+        else:
+            value = cell
+        value = min(max(value, rule["low"]), rule["high"])
+        z.append((value - rule["center"]) / rule["scale"])
+    rotation = feature_map["rotation"] or np.eye(len(z)).tolist()
+    features = [sum(a * b for a, b in zip(line, z, strict=True)) for line in rotation]
+    bounds = feature_map["bounds"]
+    features = [min(max(f, -b), b) for f, b in zip(features, bounds, strict=True)]
+    if feature_map["l1_radius"] is not None:
+        room = (feature_map["l1_radius"] - feature_map["intercept"]) * (1 - 1e-9)
+        total = sum(map(abs, features))
+        features = [f * min(1.0, room / total) for f in features]
+    features += [1.0] * feature_map["intercept"]
+    return float(sum(t * f for t, f in zip(told["theta"], features, strict=True)))
+
+
+@each_case
+def test_the_steps_of_the_json_make_its_own_predictions(
+    make_model: Callable[..., Model], loss: str, settings: dict[str, Any]
+) -> None:
+    told = json.loads(json_text(make_model(loss, **settings)))
+    for example in told["examples"]:
+        margin = follow(told, example["row"])
+        if loss == "squared":
+            target = told["feature_map"]["target"]
+            predicted = margin * target["scale"] + target["center"]
+            assert predicted == pytest.approx(example["prediction"], abs=1e-9)
+        else:
+            assert example["prediction"] == (margin > 0)
+
+
+def test_what_is_unprotected_says_so_in_every_form(make_model: Callable[..., Model]) -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    model = replace(make_model(), unprotected="north")
+    assert json.loads(json_text(model))["unprotected"] == "north"
+    assert "UNPROTECTED" in sql_query(model)
+    made = onnx.load_model_from_string(onnx_bytes(model))
+    assert ("unprotected", "north") in [(p.key, p.value) for p in made.metadata_props]

@@ -1,0 +1,155 @@
+"""At home an owner learns which model to use, for free, and what it bends stays there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.best_fit import fit_near
+from common.config import load_settings
+from common.model import Model, read_model
+from owner.at_home import advice, evaluate_at_home
+from owner.policy import OwnerSettings
+
+
+def best(make_model: Callable[..., Model], table: pd.DataFrame, loss: str = "squared") -> Model:
+    """A model that is as good as one can be on a table."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    model = make_model(loss)
+    records = model.feature_map.apply(table, where="table")
+    zero = np.zeros(model.feature_map.num_features)
+    return replace(model, theta=fit_near(records, model.loss, center=zero, weight=1e-6))
+
+
+@pytest.fixture
+def at_home(
+    tmp_path: Path,
+    owner_folder: Callable[..., Path],
+    make_model: Callable[..., Model],
+) -> Callable[..., Any]:
+    """Evaluates a model on an owner's table."""
+
+    def go(table: pd.DataFrame, model: Model) -> Any:
+        path = owner_folder(table=table, pinned=model.feature_map)
+        (tmp_path / "model.json").write_text(model.to_json())
+        settings = load_settings(OwnerSettings, path)
+        return evaluate_at_home(settings, base=path.parent, run=tmp_path / "model.json")
+
+    return go
+
+
+def other(table: pd.DataFrame) -> pd.DataFrame:
+    """The same records under another law."""
+    return table.assign(y=60 - table["y"])
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_common_model_of_the_same_law_is_kept(
+    at_home: Callable[..., Any],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    loss: str,
+) -> None:
+    model = best(make_model, make_raw_table(3000, seed=1, strange=False), loss)
+    found = at_home(make_raw_table(60, seed=2, strange=False), model)
+    assert set(found.judged.models) == {"common", "public", "own", "personal"}
+    assert advice(found.judged).startswith("Use the common model")
+    assert found.weight is not None
+
+
+def test_a_common_model_of_another_law_is_bent_as_far_as_own_records_say(
+    at_home: Callable[..., Any],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> None:
+    table = make_raw_table(300, seed=2, strange=False)
+    model = best(make_model, make_raw_table(3000, seed=1, strange=False))
+    found = at_home(other(table), model)
+    assert found.weight < 0.01
+    assert "better than the common model beyond chance" in advice(found.judged)
+    rmse = {name: own["rmse"].value for name, own in found.judged.models.items()}
+    assert rmse["personal"] < 0.5 * rmse["common"]
+
+
+def test_a_bent_model_is_judged_on_records_it_was_not_fitted_to(
+    at_home: Callable[..., Any],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> None:
+    """Where targets are chance, no honest judge finds an own model better than their mean."""
+    table = make_raw_table(40, seed=2, strange=False)
+    rng = np.random.default_rng(1)
+    table["y"] = 45 + 30 * rng.normal(size=len(table))
+    found = at_home(table, best(make_model, table))
+    own = found.judged.models["own"]["r2"].value
+    assert own is not None
+    assert own < 0.1
+
+
+def test_few_records_say_so(
+    at_home: Callable[..., Any],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> None:
+    found = at_home(make_raw_table(10, seed=2, strange=False), make_model())
+    assert found.personal is None
+    assert "10 records are too few to learn from" in advice(found.judged)
+
+
+def test_the_commands_cost_nothing_and_a_bent_model_says_that_it_stays_at_home(
+    tmp_path: Path,
+    owner_folder: Callable[..., Path],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model = make_model()
+    settings = owner_folder(
+        table=make_raw_table(100, seed=2, strange=True), pinned=model.feature_map
+    )
+    (tmp_path / "model.json").write_text(model.to_json())
+    before = sorted(settings.parent.iterdir())
+    said = typed("copriv-owner", "evaluate", settings, tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "Nothing was charged" in said.stdout
+    out = tmp_path / "personal.json"
+    made = typed("copriv-owner", "personalise", settings, tmp_path / "model.json", "--out", out)
+    assert made.returncode == 0, made.stderr
+    assert "stays at home" in made.stdout
+    assert sorted(settings.parent.iterdir()) == before
+    assert os.stat(out).st_mode & 0o777 == 0o600
+    personal = read_model(out)
+    assert (personal.unprotected, personal.personal) == ("owner-a", True)
+    assert not np.allclose(personal.theta, model.theta)
+    # The learner's commands take it.
+    make_raw_table(10, seed=3, strange=False).to_csv(tmp_path / "new.csv", index=False)
+    predicted = typed(
+        "copriv", "predict", out, "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv"
+    )
+    assert predicted.returncode == 0, predicted.stderr
+
+
+def test_too_few_records_are_not_bent_to(
+    tmp_path: Path,
+    owner_folder: Callable[..., Path],
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model = make_model()
+    settings = owner_folder(
+        table=make_raw_table(9, seed=2, strange=False), pinned=model.feature_map
+    )
+    (tmp_path / "model.json").write_text(model.to_json())
+    out = tmp_path / "personal.json"
+    made = typed("copriv-owner", "personalise", settings, tmp_path, "--out", out)
+    assert made.returncode == 2
+    assert "9 records with a readable target are too few" in made.stderr
+    assert not out.exists()

@@ -1,0 +1,103 @@
+"""What an owner's officer is shown of the columns, and what is too much to pass in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+from owner.column_report import faults_of, look_at_columns, refuse_faults
+
+N = 400
+
+
+def people(seed: int, num_records: int = N) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.normal(50.0, 12.0, num_records)
+    sex = rng.choice(["Female", "Male"], num_records)
+    return pd.DataFrame({"age": age, "sex": sex, "cost": 0.1 * age + rng.normal(size=num_records)})
+
+
+@pytest.fixture(scope="module")
+def study_map() -> FeatureMap:
+    settings = FeatureSettings(target="cost", public=TableSource())
+    return fit_feature_map(people(0, 2000), settings, source="public.parquet")
+
+
+def faults(table: pd.DataFrame, study_map: FeatureMap) -> dict[str, list[str]]:
+    found = {one.name: list(faults_of(one)) for one in look_at_columns(table, study_map)}
+    return {name: told for name, told in found.items() if told}
+
+
+def test_ordinary_records_have_no_fault(study_map: FeatureMap) -> None:
+    for seed in range(1, 20):
+        assert faults(people(seed, 60), study_map) == {}
+
+
+CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
+    (
+        "age",
+        lambda t: t["age"] * 365,
+        ("100% of the records are beyond", "times the public one", "unit"),
+    ),
+    ("age", lambda t: t["age"] / 365, ("100% of the records are beyond", "0.0027")),
+    ("age", lambda t: ["n/a"] * N, ("100% of the records have no readable value",)),
+    ("age", lambda _: 51.0, ("differ 0 times as much",)),
+    ("sex", lambda t: t["sex"].str.lower(), ("100%", "'female' (did you mean 'Female'?)")),
+    ("sex", lambda t: t["sex"].str[0], ("categories that the map does not know", "'M'")),
+    ("cost", lambda t: t["cost"].mask(t.index < N // 5), ("20% of the records have no readable",)),
+    ("cost", lambda t: t["cost"] * 365, ("beyond the public bounds", "unit")),
+    ("cost", lambda t: t["cost"] + 2.8, ("public deviations away",)),
+]
+
+
+@pytest.mark.parametrize(("column", "change", "words"), CHANGES)
+def test_a_column_that_does_not_fit_is_told(
+    column: str,
+    change: Callable[[pd.DataFrame], Any],
+    words: tuple[str, ...],
+    study_map: FeatureMap,
+) -> None:
+    table = people(1)
+    table[column] = change(table)
+    told = faults(table, study_map)
+    assert list(told) == [column]
+    for word in words:
+        assert word in told[column][0]
+    seen = look_at_columns(table, study_map)
+    with pytest.raises(InputError, match=f"column '{column}': .*"):
+        refuse_faults(seen, accepted=())
+    refuse_faults(seen, accepted=(column,))
+
+
+def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:
+    with pytest.raises(InputError, match="--accept agee: the feature map has no such column"):
+        refuse_faults(look_at_columns(people(1), study_map), accepted=("agee",))
+
+
+def test_a_column_that_is_missing_is_named(study_map: FeatureMap) -> None:
+    with pytest.raises(InputError, match="no column 'sex'"):
+        look_at_columns(people(1).drop(columns="sex"), study_map)
+
+
+def test_hostile_cells_of_a_category_are_shown_short(study_map: FeatureMap) -> None:
+    table = people(1)
+    table["sex"] = "\x1b[2J" + "x" * 900
+    (told,) = faults(table, study_map)["sex"]
+    assert "\x1b" not in told
+    assert len(told) < 300
+
+
+def test_a_column_that_is_accepted_passes_no_other(study_map: FeatureMap) -> None:
+    table = people(1)
+    table["age"], table["sex"] = table["age"] * 365, "x"
+    with pytest.raises(InputError, match="column 'sex'") as refused:
+        refuse_faults(look_at_columns(table, study_map), accepted=("age",))
+    assert "'age'" not in str(refused.value)

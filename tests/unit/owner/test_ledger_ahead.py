@@ -1,0 +1,190 @@
+"""Charges in blocks: before a response leaves, and never for two queries."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import OrderError
+from common.terms import Query, StudyTerms
+from owner.answering import DataOwner
+from owner.ledger import Ledger
+from owner.ledger_reading import read_history, read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
+from owner.ledger_tables import charges_of
+
+PROMISED = 200
+
+
+def opened(path: Path, *, block: int = 64) -> Ledger:
+    return Ledger(path, owner="a", fingerprint="shard", block=block)
+
+
+def enroll(ledger: Ledger) -> None:
+    ledger.open_study(
+        StudyTerms(
+            study_id="s",
+            loss="squared",
+            theta_max=1.0,
+            feature_map="{}",
+            horizon=PROMISED,
+            responses=PROMISED,
+            epsilon=Fraction(1),
+        ),
+        learner="l",
+        noise_scale=1.0,
+        insecure_noise=False,
+        lifetime=Fraction(1),
+    )
+
+
+def charge(ledger: Ledger, *numbers: int) -> None:
+    for number in numbers:
+        ledger.charge(
+            study_id="s", sequence=number, digest=f"{number:064x}", response=b"%d" % number
+        )
+
+
+@contextmanager
+def killed_with(path: Path, numbers: range, *, block: int = 64) -> Iterator[Path]:
+    """A ledger as a process leaves it that is killed after these charges."""
+    with closing(opened(path, block=block)) as ledger:
+        if not ledger.responses:
+            enroll(ledger)
+        charge(ledger, *numbers)
+        left = path.with_name(f"left-{numbers.stop}")
+        left.mkdir()
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copy2(file, left / file.name)
+    yield left / path.name
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_write(
+    path: Path,
+) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        statements: list[str] = []
+        for number in range(1, PROMISED + 1):
+            ledger._db.set_trace_callback(statements.append)
+            charge(ledger, number)
+            ledger._db.set_trace_callback(None)
+            assert read_studies(path)[1][0].account.answered >= number
+        writes = sum(statement.startswith("UPDATE") for statement in statements)
+        assert writes == 4
+        assert statements.count("COMMIT") == 4
+
+
+def test_what_a_killed_owner_charged_is_spent_and_never_answered(path: Path) -> None:
+    with killed_with(path, range(1, 11)) as left, closing(opened(left)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        assert entry.account.answered == 64
+        assert (entry.account.last_digest, entry.account.last_response) == ("", b"")
+        for number in (10, 11, 64, 66):
+            with pytest.raises(OrderError):
+                charge(ledger, number)
+        charge(ledger, 65)
+    assert verify_ledger(left) == []
+    (told, records) = read_history(left).studies[0]
+    digests = [digest for digest, _ in charges_of(records)]
+    # The second process ended in order: it took back what it had not given.
+    assert told.account.answered == len(digests) == 65
+    assert digests == [*[""] * 64, f"{65:064x}"]
+    assert told.epsilon_spent == Fraction(65, PROMISED)
+
+
+def test_an_owner_that_ends_in_order_loses_nothing(path: Path) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, 71))
+    entry = read_studies(path)[1][0]
+    assert entry.account.answered == 70
+    assert (entry.account.last_digest, entry.account.last_response) == (f"{70:064x}", b"70")
+    for block in (64, 1, 7):
+        with closing(opened(path, block=block)) as ledger:
+            first = ledger.responses + 1
+            charge(ledger, *range(first, first + 40))
+    assert verify_ledger(path) == []
+    records = read_history(path).studies[0][1]
+    assert [digest for digest, _ in charges_of(records)] == [f"{k:064x}" for k in range(1, 191)]
+
+
+def test_a_closed_study_gets_the_rest_of_its_block_back(path: Path) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, 1, 2, 3)
+        ledger.close_study("s")
+        assert ledger.epsilon_held() == Fraction(3, PROMISED)
+    assert read_studies(path)[1][0].epsilon_held == Fraction(3, PROMISED)
+    assert verify_ledger(path) == []
+
+
+def test_what_was_given_since_cannot_be_undone_by_an_older_copy(path: Path) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, 11))
+    before = path.read_bytes()
+    with closing(opened(path)) as ledger:
+        charge(ledger, 11)
+    with killed_with(path, range(12, 13)) as left:
+        left.write_bytes(before)
+        Path(f"{left}-wal").unlink()
+        with pytest.raises(LedgerError, match="has lost responses"):
+            opened(left)
+
+
+def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path: Path) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, 1)
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(LedgerError, match="moved or replaced"):
+            charge(ledger, 2)
+
+
+def test_nothing_is_given_of_a_block_after_the_end(path: Path) -> None:
+    ledger = opened(path)
+    enroll(ledger)
+    charge(ledger, 1)
+    ledger.close()
+    with pytest.raises((LedgerError, OrderError)):
+        charge(ledger, 2)
+    assert read_studies(path)[1][0].account.answered == 1
+
+
+def test_a_retry_is_replayed_while_the_owner_lives_and_refused_after_it_was_killed(
+    fast_folder: Path,
+    open_owner: Callable[..., DataOwner],
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    first = open_owner(block=64)
+    terms = make_terms(horizon=100, responses=100)
+    first.enroll(terms, learner="l")
+    query = Query(study_id=terms.study_id, sequence=1, theta=np.zeros(4))
+    answer = first.answer(query, learner="l")
+    assert np.array_equal(first.answer(query, learner="l").gradient, answer.gradient)
+    left = fast_folder / "left"
+    left.mkdir()
+    for file in fast_folder.glob("ledger.sqlite*"):
+        shutil.copy2(file, left / file.name)
+    second = open_owner(ledger="left/ledger.sqlite", block=64)
+    assert second.enroll(terms, learner="l").answered == 64
+    with pytest.raises(OrderError, match="next one is 65"):
+        second.answer(query, learner="l")
+    last = Query(study_id=terms.study_id, sequence=64, theta=np.zeros(4))
+    with pytest.raises(OrderError, match="may have been answered; it is spent, the next one is 65"):
+        second.answer(last, learner="l")
+    fresh = Query(study_id=terms.study_id, sequence=65, theta=np.zeros(4))
+    assert second.answer(fresh, learner="l").sequence == 65

@@ -1,0 +1,67 @@
+"""Which offers an owner accepts."""
+
+from __future__ import annotations
+
+from datetime import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.config import check_settings
+from common.errors import InputError
+from owner.offers import Offers, OfferSettings
+
+
+def offers(pauses: list[float], now: time = time(12), **settings: Any) -> Offers:
+    checked = check_settings(OfferSettings, settings, where="test")
+    return Offers(checked, pause=pauses.append, now=lambda: now)
+
+
+def test_an_owner_without_settings_always_listens() -> None:
+    pauses: list[float] = []
+    assert all(offers(pauses).accepts() for _ in range(100))
+    assert pauses == []
+
+
+def test_it_accepts_its_share_of_the_offers() -> None:
+    owner = offers([], probability=0.3)
+    accepted = np.mean([owner.accepts() for _ in range(10_000)])
+    # Five standard errors; a share of 0.25 or 0.35 would be eleven away.
+    assert accepted == pytest.approx(0.3, abs=5 * np.sqrt(0.3 * 0.7 / 10_000))
+
+
+def test_outside_its_hours_it_declines_and_does_not_pause() -> None:
+    pauses: list[float] = []
+    hours = ["22:00-06:00", "12:30-13:00"]
+    heard = [
+        offers(pauses, time(hour, minute), hours=hours, delay=1.0).accepts()
+        for hour, minute in ((21, 59), (22, 0), (5, 59), (6, 0), (12, 29), (12, 30), (13, 0))
+    ]
+    assert heard == [False, True, True, False, False, True, False]
+    assert len(pauses) == 3
+
+
+def test_pauses_are_exponential_with_the_mean_that_is_set() -> None:
+    pauses: list[float] = []
+    owner = offers(pauses, delay=0.2)
+    for _ in range(10_000):
+        owner.accepts()
+    error = 5 * 0.2 / np.sqrt(10_000)
+    assert np.mean(pauses) == pytest.approx(0.2, abs=error)
+    assert np.std(pauses) == pytest.approx(0.2, abs=3 * error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"probability": 0}, "probability"),
+        ({"probability": 1.5}, "probability"),
+        ({"delay": -1}, "delay"),
+        ({"hours": ["25:00-06:00"]}, "hours"),
+        ({"hours": ["night"]}, "hours"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError, match=key):
+        offers([], **settings)

@@ -1,0 +1,283 @@
+"""Shards on the disk are those in memory, bit for bit, and nobody else's to read or to change."""
+
+from __future__ import annotations
+
+import errno
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common import batches
+from common.columns import parse_numbers
+from common.config import check_settings
+from common.errors import InputError, PolicyError
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+from common.terms import Records
+from owner import shard
+from owner.loading import Served, load_to_serve
+from owner.policy import OwnerSettings
+from owner.shard_cache import KEPT_FILES, ShardCache
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of a few rows come in several batches, too."""
+    monkeypatch.setattr(shard, "ROWS_AT_ONCE", 5)
+    for module in ("common.parquet_files", "common.csv_files", "common.databases"):
+        monkeypatch.setattr(f"{module}.BATCH_ROWS", 7)
+    assert batches.BATCH_ROWS > 7
+
+
+def serve(folder: Path, pinned: FeatureMap | None, **data: object) -> Served:
+    folder.chmod(0o700)
+    values = {
+        "name": "owner-a",
+        "data": data,
+        "policy": {"epsilon_per_study": 1, "epsilon_lifetime": 1},
+        "threads": 1,
+    }
+    settings = check_settings(OwnerSettings, values, where="test")
+    return load_to_serve(settings, base=folder, pinned=pinned)
+
+
+def equal(one: Records, other: Records) -> None:
+    np.testing.assert_array_equal(one.features, other.features)
+    np.testing.assert_array_equal(one.targets, other.targets)
+
+
+def written(table: pd.DataFrame, folder: Path, kind: str) -> dict[str, object]:
+    path = folder / f"t.{kind}"
+    if kind == "parquet":
+        table.to_parquet(path, index=False)
+        return {"path": path.name}
+    if kind == "csv":
+        table.to_csv(path, index=False)
+        return {"path": path.name}
+    if kind == "sqlite":
+        import sqlite3  # noqa: PLC0415
+
+        opened = sqlite3.connect(path)
+        table.to_sql("t", opened, index=False)
+        opened.close()
+        return {"path": path.name, "query": "select * from t"}
+    half = len(table) // 2
+    (folder / "parts").mkdir()
+    table.iloc[:half].to_parquet(folder / "parts" / "a.parquet", index=False)
+    table.iloc[half:].to_csv(folder / "parts" / "b.csv", index=False)
+    return {"path": "parts"}
+
+
+@pytest.mark.parametrize("storage", ["float64", "float32"])
+@pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
+@pytest.mark.parametrize("rows", [None, "5:60:3", "-31:"])
+def test_a_shard_on_the_disk_is_the_one_in_memory(
+    tmp_path: Path,
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    kind: str,
+    rows: str | None,
+    storage: str,
+) -> None:
+    table = table_maker(80, seed=5)
+    table.iloc[3:9, 0] = np.nan
+    table.iloc[60:70, -1] = np.nan
+    data = written(table, tmp_path, kind) | {"storage": storage}
+    if rows is not None:
+        data["rows"] = rows
+    held = serve(tmp_path, feature_map, cache=False, **data)
+    far = serve(tmp_path, feature_map, cache=True, **data)
+    assert far.fingerprint == held.fingerprint
+    assert far.table.num_records == held.table.num_records
+    assert far.table.columns == held.table.columns
+    mine, theirs = (made.table.shard(feature_map) for made in (far, held))
+    assert mine.records.features.dtype == storage
+    equal(mine.records, theirs.records)
+    np.testing.assert_array_equal(mine.gram, theirs.gram)
+    np.testing.assert_array_equal(parse_numbers(far.rows["y"]), parse_numbers(held.rows["y"]))
+
+
+def test_records_without_a_target_are_left_out_alike(
+    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(80, seed=5)
+    table.loc[[0, 6, 7, 30, 79], "y"] = np.nan
+    data = written(table, tmp_path, "parquet") | {"missing_target": "drop"}
+    held = serve(tmp_path, feature_map, cache=False, **data)
+    far = serve(tmp_path, feature_map, cache=True, **data)
+    assert far.fingerprint == held.fingerprint
+    assert far.table.num_records == 75
+    equal(far.table.shard(feature_map).records, held.table.shard(feature_map).records)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "ledger.sqlite.shards").iterdir())
+
+
+def test_files_are_for_their_user_alone_and_made_once(
+    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    data = written(table_maker(30, seed=5), tmp_path, "parquet")
+    first = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
+    assert (tmp_path / "ledger.sqlite.shards").stat().st_mode & 0o777 == 0o700
+    assert [file.suffix for file in files(tmp_path)] == [".sha256", ".shard"]
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files(tmp_path))
+    made = files(tmp_path)[1].stat().st_ino
+    again = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
+    assert files(tmp_path)[1].stat().st_ino == made
+    equal(first, again)
+    with pytest.raises(ValueError, match="read-only"):
+        again.features[0, 0] = 1e9
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "cut short", "no digest", "another digest"])
+def test_a_damaged_file_is_made_again(
+    tmp_path: Path,
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    damage: str,
+) -> None:
+    data = written(table_maker(30, seed=5), tmp_path, "parquet")
+    expected = serve(tmp_path, feature_map, cache=False, **data).table.shard(feature_map).records
+    serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map)
+    noted, shard = files(tmp_path)
+    if damage == "a flipped bit":
+        content = bytearray(shard.read_bytes())
+        content[-3] ^= 64
+        shard.write_bytes(content)
+    elif damage == "cut short":
+        os.truncate(shard, shard.stat().st_size - 8)
+    elif damage == "no digest":
+        noted.unlink()
+    else:
+        noted.write_bytes(b"\xff\x00")
+    again = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
+    equal(again, expected)
+
+
+def test_other_records_meet_no_old_file(
+    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(30, seed=5)
+    data = written(table, tmp_path, "parquet")
+    serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map)
+    table.loc[7, "y"] += 1.0
+    written(table, tmp_path, "parquet")
+    held = serve(tmp_path, feature_map, cache=False, **data).table.shard(feature_map).records
+    far = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
+    equal(far, held)
+
+
+def shard_of(cache: ShardCache, digest: str, value: float) -> Records:
+    def fill(records: Records) -> None:
+        records.features[:] = value
+        records.targets[:] = 1.0
+
+    return cache.records(digest, (3, 2), storage="float64", fill=fill)
+
+
+def test_learners_maps_fill_no_disk(tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path / "shards", fingerprint="f")
+    held = [shard_of(cache, str(k), float(k)) for k in range(3 * KEPT_FILES)]
+    assert len(list((tmp_path / "shards").glob("*.shard"))) == KEPT_FILES
+    assert len(list((tmp_path / "shards").iterdir())) == 2 * KEPT_FILES
+    # Who uses one whose file is gone has it still.
+    assert [records.features[0, 0] for records in held] == list(range(3 * KEPT_FILES))
+
+
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir(mode=0o755)
+    with pytest.raises(InputError, match=r"chmod 700 it, or set data\.cache = false"):
+        ShardCache(tmp_path / "shards", fingerprint="f")
+
+
+def test_a_full_disk_is_said_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ShardCache(tmp_path / "shards", fingerprint="f")
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(InputError, match=r"No space left on device.*make room"):
+        shard_of(cache, "a", 1.0)
+    assert list((tmp_path / "shards").iterdir()) == []
+
+
+def test_what_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path / "shards", fingerprint="f")
+
+    def fails(records: Records) -> None:
+        records.features[0, 0] = 5.0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.records("a", (3, 2), storage="float64", fill=fails)
+    assert list((tmp_path / "shards").iterdir()) == []
+    assert shard_of(cache, "a", 2.0).features[0, 0] == 2.0
+
+
+def test_rows_that_run_backwards_are_refused_where_they_are(
+    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    data = written(table_maker(30, seed=5), tmp_path, "parquet") | {"rows": "::-1"}
+    far = serve(tmp_path, feature_map, cache=True, **data)
+    with pytest.raises(InputError, match="run backwards"):
+        far.table.shard(feature_map)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
+def test_how_a_batch_is_stored_decides_nothing(tmp_path: Path, kind: str) -> None:
+    """Gaps in one batch make other types of its columns than the whole table has."""
+    n = 60
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {
+            "code": rng.integers(1, 4, n).astype(object),
+            "flag": rng.integers(0, 2, n).astype(bool).astype(object),
+            "word": rng.choice(["a", "b", "2"], n).astype(object),
+            "amount": rng.integers(0, 50, n).astype(object),
+            "y": rng.normal(size=n),
+        }
+    )
+    settings = FeatureSettings(target="y", public=TableSource(), categorical=["code", "flag"])
+    made = fit_feature_map(table.infer_objects(), settings, source="public")
+    for k, name in enumerate(("code", "flag", "word", "amount")):
+        table.loc[7 * k + 3, name] = None
+    whole = pd.DataFrame({name: table[name].convert_dtypes() for name in table})
+    if kind == "sqlite":
+        whole = whole.astype(object).where(whole.notna(), None)
+    data = written(whole, tmp_path, kind)
+    held = serve(tmp_path, made, cache=False, **data)
+    far = serve(tmp_path, made, cache=True, **data)
+    assert far.fingerprint == held.fingerprint
+    equal(far.table.shard(made).records, held.table.shard(made).records)
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_an_owner_with_a_map_of_its_own_holds_no_raw_record(
+    tmp_path: Path,
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    cache: bool,
+) -> None:
+    data = written(table_maker(30, seed=5), tmp_path, "parquet")
+    served = serve(tmp_path, feature_map, cache=cache, **data)
+    before, rows = served.table.shard(feature_map), weakref.ref(served.rows)
+    table = served.table
+    table.keep_only(feature_map)
+    del served
+    assert rows() is None
+    assert table.num_records == 30
+    assert table.shard(feature_map) is before
+    changed = feature_map.model_copy(update={"source": "another"})
+    other = FeatureMap.from_json(changed.to_json())
+    with pytest.raises(PolicyError, match="its own feature map only"):
+        table.shard(other)

@@ -1,0 +1,101 @@
+"""The order of additions is one, whatever the threads, and loses no record."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from common.losses import LOSSES, Squared
+from common.terms import Records
+from owner.core import Shard, mean_curvature, mean_gradient
+from owner.sums import BLOCK_CELLS, STRETCHES, block_records, moment_sums, stretches
+
+P = 7
+# Blocks of more than one stretch, the last of them not full.
+N = (STRETCHES + 5) * (BLOCK_CELLS // P) + 11
+
+
+def big_records(*, seed: int = 0) -> Records:
+    rng = np.random.default_rng(seed)
+    targets = np.sign(rng.uniform(-1, 1, N))
+    return Records(features=rng.normal(size=(N, P)), targets=targets)
+
+
+RECORDS = big_records()
+THETA = np.linspace(-0.5, 0.5, P)
+
+
+@pytest.mark.parametrize("num_features", [1, 3, 100, 1000, BLOCK_CELLS, 3 * BLOCK_CELLS])
+@pytest.mark.parametrize("blocks", [0.5, 1, 1.5, 15, 16, 17, 100])
+def test_stretches_hold_every_record_once_in_order(num_features: int, blocks: float) -> None:
+    n = max(1, int(blocks * block_records(num_features)))
+    ranges = stretches(n, num_features)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n
+    assert all(a[1] == b[0] for a, b in pairwise(ranges))
+    assert all(start < stop for start, stop in ranges)
+    assert len(ranges) <= STRETCHES
+    assert all(start % block_records(num_features) == 0 for start, _ in ranges)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradients_have_the_same_bits_on_any_number_of_threads(
+    loss: str, clip: float | None
+) -> None:
+    kind = LOSSES[loss].example()
+    answers = [
+        mean_gradient(Shard(RECORDS, threads=threads), THETA, loss=kind, clip=clip)
+        for threads in (1, 2, 3, STRETCHES + 1)
+    ]
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+
+
+def test_curvatures_have_the_same_bits_on_any_number_of_threads() -> None:
+    kind = LOSSES["logistic"].example()
+    one, two = (
+        mean_curvature(Shard(RECORDS, threads=threads), THETA, loss=kind, clip=0.5)
+        for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("blas_threads", [1, 2, 5])
+def test_moments_have_the_same_bits_whatever_the_threads_of_the_process(blas_threads: int) -> None:
+    expected = moment_sums(RECORDS.features, RECORDS.targets, threads=1)
+    with threadpool_limits(blas_threads):
+        told = moment_sums(RECORDS.features, RECORDS.targets, threads=2)
+        # The process's own choice is given back.
+        given_back = {pool["num_threads"] for pool in threadpool_info()}
+    for one, other in zip(expected, told, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert given_back == {blas_threads}
+
+
+def test_moments_do_not_depend_on_where_records_lie_in_memory() -> None:
+    expected = moment_sums(RECORDS.features, RECORDS.targets, threads=1)
+    for offset in (8, 16, 40):
+        room = np.empty(RECORDS.features.nbytes + offset, dtype=np.uint8)
+        moved = room[offset:].view(np.float64).reshape(RECORDS.features.shape)
+        moved[:] = RECORDS.features
+        for one, other in zip(
+            expected, moment_sums(moved, RECORDS.targets, threads=1), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_sums_of_many_blocks_are_those_of_the_whole() -> None:
+    x, y = RECORDS.features, RECORDS.targets
+    gram, cross = moment_sums(x, y, threads=1)
+    np.testing.assert_allclose(gram, x.T @ x, rtol=1e-11, atol=1e-6)
+    np.testing.assert_allclose(cross, x.T @ y, rtol=1e-9, atol=1e-6)
+    np.testing.assert_array_equal(gram, gram.T)
+    loss = LOSSES["huber"].example()
+    told = mean_gradient(Shard(RECORDS), THETA, loss=loss, clip=None)
+    np.testing.assert_allclose(told, loss.mean_gradient(THETA, x, y), rtol=1e-10)
+    curvature = mean_curvature(Shard(RECORDS), THETA, loss=Squared(), clip=None)
+    np.testing.assert_allclose(curvature, 2.0 * x.T @ x / N, rtol=1e-11, atol=1e-9)
