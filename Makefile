@@ -1,9 +1,10 @@
-# Two commands do everything: `make demo` and `make test`; `make bench` measures.
+# Two commands do everything: `make demo` and `make test`. `make test-long` runs attacks, kills and
+# audits at full length, `make test-deployment` containers; `make bench` measures.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench test-deployment images env lint types imports protos-check protos unit clean
+.PHONY: demo test bench test-long test-deployment images env lint types imports protos-check protos unit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/copriv simulate examples/hospitals.toml
@@ -51,6 +52,10 @@ images: env
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: env
 	$(BIN)/pytest -n 2 --dist worksteal
+
+test-long: export PYTHONDONTWRITEBYTECODE =
+test-long: env
+	$(BIN)/pytest -n 2 --dist worksteal -m long
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
