@@ -90,11 +90,13 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
         said = detail["msg"].removeprefix("Value error, ")
         said = said[:1].lower() + said[1:]
         said = said.replace("input should be ", "expected ")
+        # As TOML writes it.
+        said = said.removesuffix("False") + "false" if said.endswith("False") else said
     return f"{key}: {got}{said}" if key else said
 
 
 def _shown(value: object) -> str:
-    return printable(repr(value), LONGEST_VALUE)
+    return printable(repr(value).lower() if isinstance(value, bool) else repr(value), LONGEST_VALUE)
 
 
 def _without_numbers(place: Sequence[Any]) -> str:
