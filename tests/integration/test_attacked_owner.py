@@ -51,6 +51,7 @@ def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> No
     assert told["most_different_answers_to_one_number"] == 1
 
 
+@pytest.mark.long
 def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
     told = run_tool("fuzz_owner.py", "--messages", "3000")
     assert told["messages"] >= 3000

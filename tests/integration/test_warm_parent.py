@@ -55,6 +55,7 @@ def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
             owner.stop(0)
 
 
+@pytest.mark.long
 def test_many_forks_that_end_at_once_are_all_told_of(tmp_path: Path) -> None:
     with warm_parent() as parent:
         for _ in range(3):

@@ -68,6 +68,7 @@ def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
     assert all(finding.lower_bound > 0.6 * LARGE_EPSILON for finding in one_response), one_response
 
 
+@pytest.mark.long
 def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
     (moments,) = (case for case in CASES if case.release is MOMENTS)
     findings = audit(

@@ -23,6 +23,7 @@ def runs(case: Case) -> list[ValidationSummary]:
     return list(told(case, range(RUNS)))
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
     runs: list[ValidationSummary],
 ) -> None:
