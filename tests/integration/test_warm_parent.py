@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
