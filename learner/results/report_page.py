@@ -269,9 +269,15 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
-        told = ", ".join(f"{one.name} ({one.responses_left:,})" for one in short[:NAMED])
-        more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
-        lines.append(f"Away at ticks of their own, with answers left: {told}{more}.")
+        left = [(owner.name, owner.responses_left) for owner in short]
+        lines.append(f"Away at ticks of their own, with answers left: {_named(left)}.")
+    lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]
+    if lost:
+        lines.append(
+            f"Charged, but lost in a crash: {_named(lost)}. Their epsilon is spent, and nobody has "
+            "the answers. An owner that charges in blocks loses at most the rest of a block each "
+            "time that it is killed, any other at most one answer."
+        )
     picture = ""
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
@@ -284,6 +290,12 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
             marks=[Mark(at=summary.ticks, text="the run ended here")] if missed > 0 else [],
         )
     return section("Communication", paragraphs(lines), picture)
+
+
+def _named(counts: Sequence[tuple[str, int]]) -> str:
+    """The first of these names with their counts, and how many more there are."""
+    named = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
+    return f"{named} and {len(counts) - NAMED} more" if len(counts) > NAMED else named
 
 
 def _money(summary: Summary) -> str:

@@ -112,6 +112,8 @@ class QualitySummary(Record):
 class OwnerSummary(Record):
     """One owner: what it promised, gave and spent, and what a simulation compares it with.
 
+    ``responses`` were charged; ``responses_lost`` of them never arrived.
+
     It ``gains`` if the common model beats both its own and the public one; ``gains_over_own`` is
     the papers' sense of the word.
     """
@@ -124,6 +126,7 @@ class OwnerSummary(Record):
     epsilon_spent: Rational
     epsilon_for_validation: Rational = "0"
     responses_left: Count
+    responses_lost: Count = 0
     relative_fitness_alone: float | None = None
     gains: bool | None = None
     gains_over_own: bool | None = None
@@ -335,9 +338,9 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
     validated = outcome.validated
     answers = validated.answers if validated else (None,) * len(settings.owners)
     rows = []
-    for entry, enrollment, given, answer in zip(
-        settings.owners, outcome.enrollments, outcome.responses, answers, strict=True
-    ):
+    agreed = zip(settings.owners, outcome.enrollments, answers, strict=True)
+    for i, (entry, enrollment, answer) in enumerate(agreed):
+        given = outcome.responses[i]
         spent = enrollment.epsilon * given / max(enrollment.responses, 1)
         rows.append(
             OwnerSummary(
@@ -348,6 +351,7 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
                 noise_scale=enrollment.noise_scale,
                 epsilon_spent=str(spent + (answer.epsilon_spent if answer else 0)),
                 responses_left=enrollment.responses - given,
+                responses_lost=outcome.lost[i],
                 epsilon_for_validation=str(answer.epsilon_spent if answer else 0),
             )
         )

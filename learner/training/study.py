@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,7 +43,9 @@ class Outcome:
     Args:
       theta: The model, shape (p,).
       enrollments: What each owner promised.
-      responses: How many responses each owner gave.
+      responses: How many responses each owner charged.
+      lost: How many of these never arrived: an owner that charges in blocks and is killed, or both
+        sides at once, spends some that nobody holds.
       plan: What ran, with what was chosen for it.
       ticks: Communications applied.
       wall_seconds: Seconds of training.
@@ -53,6 +56,7 @@ class Outcome:
     theta: Vector
     enrollments: tuple[Enrollment, ...]
     responses: tuple[int, ...]
+    lost: tuple[int, ...]
     plan: Plan
     ticks: int
     wall_seconds: float
@@ -84,16 +88,15 @@ def train(
       on_started: Called with the plan before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
-      on_lines: Called with the lines to the owners, before anybody is enrolled.
-      on_enrolled: Called when all owners have agreed to the study.
+      on_lines: Called with the lines before anybody is enrolled.
+      on_enrolled: Called when all have agreed.
 
     Raises:
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
     with _let_go(owners):
         study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
-        plan = _plan(settings, public, owners, journal=journal)
-        _begin(plan, journal, on_started)
+        plan = _begin(_plan(settings, public, owners, journal=journal), journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
         pace, last = _pace(plan.settings), _Last(on_applied)
@@ -114,6 +117,7 @@ def train(
         theta=theta,
         enrollments=enrollments,
         responses=tuple(line.answered for line in lines),
+        lost=last.lost(lines),
         plan=plan,
         ticks=last.ticks,
         wall_seconds=last.wall_seconds,
@@ -144,11 +148,12 @@ def _end(
     return validated, unclosed
 
 
-def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> None:
+def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> Plan:
     """Tell the plan, and stop while nobody has been asked if it is worse than what is free."""
     on_started(plan)
     if journal.noted("enrollments") is None:
         check_guard(plan.settings, plan.decision)
+    return plan
 
 
 def _pace(settings: StudySettings) -> Pace:
@@ -178,16 +183,22 @@ def _ticks(
 
 
 class _Last:
-    """Passes each communication on, and keeps how many there were and how long they took."""
+    """Passes each communication on; keeps how many there were, from whom, how long they took."""
 
     def __init__(self, on_applied: Callable[[Applied], None]) -> None:
         self._on_applied = on_applied
         self.ticks = 0
         self.wall_seconds = 0.0
+        self.held: Counter[int] = Counter()
 
     def __call__(self, now: Applied) -> None:
+        self.held.update(now.entry.responses.keys())
         self.ticks, self.wall_seconds = now.k, now.entry.wall_seconds
         self._on_applied(now)
+
+    def lost(self, lines: Sequence[OwnerLine]) -> tuple[int, ...]:
+        """Each owner's charged responses that are in no communication."""
+        return tuple(max(0, line.answered - self.held[i]) for i, line in enumerate(lines))
 
 
 def noiseless_model(

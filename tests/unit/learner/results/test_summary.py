@@ -94,6 +94,12 @@ def test_the_record_and_the_schema_name_the_same_keys() -> None:
         assert required == set(schema["required"])
 
 
+def test_what_was_lost_in_a_crash_is_said(tmp_path: Path) -> None:
+    owners = [owner("a", responses=5, responses_lost=3), owner("b", responses=5)]
+    summary = Summary.model_validate(table(ticks=7, owners=owners))
+    assert "Charged, but lost in a crash: a (3)." in write_report(tmp_path, summary).read_text()
+
+
 def test_a_run_without_noise_that_was_not_made_is_in_no_sentence() -> None:
     silent = replace(EVALUATED, relative_fitness_noiseless=None)
     summary = Summary.model_validate(table()).with_evaluation(silent)
