@@ -75,9 +75,9 @@ class Settings(BaseModel):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """What the docstring says of each key is the key's description, everywhere."""
         super().__pydantic_init_subclass__(**options)
-        said = meanings(cls.__doc__ or "")
+        descriptions = meanings(cls.__doc__ or "")
         for name, field in cls.model_fields.items():
-            field.description = field.description or said.get(name)
+            field.description = field.description or descriptions.get(name)
             if name in cls.EXAMPLES:
                 field.examples = [cls.EXAMPLES[name]]
         cls.model_rebuild(force=True)

@@ -215,8 +215,8 @@ def _checked(kind: type[S], table: dict[str, Any], path: Path) -> S:
         first = error.errors(include_input=False, include_url=False)[0]
         key = printable(".".join(str(part) for part in first["loc"][:3]) or "the file", 80)
         message = first["msg"].removeprefix("Value error, ")
-        said = f"{message[:1].lower()}{message[1:]}"
-        raise InputError(f"{path}: {key}: {printable(said)}; ask for another file") from None
+        sentence = f"{message[:1].lower()}{message[1:]}"
+        raise InputError(f"{path}: {key}: {printable(sentence)}; ask for another file") from None
 
 
 def _check_ca(pem: str, path: Path) -> None:

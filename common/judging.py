@@ -183,7 +183,7 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
       sample: The records.
       margins: Each model's margins on them, by its name, shape (n,); "common" must be there.
     """
-    named = {name: sample.measures(own) for name, own in margins.items()}
+    named = {name: sample.measures(of_model) for name, of_model in margins.items()}
     main, less_is_better = MAIN[sample.kind]
     observed = sample.raw_targets
     if sample.kind != "number":
@@ -200,8 +200,8 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
         records=len(sample),
         without_target=sample.without_target,
         models={
-            name: estimates(own, len(sample), rng=np.random.default_rng(SEED))
-            for name, own in named.items()
+            name: estimates(of_model, len(sample), rng=np.random.default_rng(SEED))
+            for name, of_model in named.items()
         },
         better_by={name: better(name) for name in named if name != "common"},
         calibration=()

@@ -80,8 +80,8 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
     right = ((outputs > threshold) == positive).astype(np.float64)
     found = {"auc": _auc(outputs, positive), "accuracy": _mean(right)}
     if kind == "probability":
-        said = np.where(positive, outputs, 1.0 - outputs)
-        found["log_loss"] = _mean(-np.log(np.maximum(said, 1e-15)))
+        likelihood = np.where(positive, outputs, 1.0 - outputs)
+        found["log_loss"] = _mean(-np.log(np.maximum(likelihood, 1e-15)))
         found["calibration_bias"] = _mean(outputs - positive)
         found["calibration_error"] = _calibration_error(outputs, positive.astype(np.float64))
     return found

@@ -78,7 +78,7 @@ def evaluate_at_home(
     if len(sample) < FEWEST_RECORDS:
         return AtHome(judged=judge(sample, margins), personal=None, weight=None)
     bent = _Bent(sample, on_fit)
-    judged = judge(sample, margins | {"own": bent.own, "personal": bent.personal})
+    judged = judge(sample, margins | {"own": bent.alone, "personal": bent.personal})
     theta = fit_near(sample.records, model.loss, center=model.theta, weight=bent.weight)
     personal = replace(
         model, theta=theta, coefficient_noise=None, unprotected=settings.name, personal=True
@@ -98,7 +98,7 @@ class _Bent:
         self._folds = _folds(len(sample))
         self._on_fit, self._fitted = on_fit, 0
         model = sample.model
-        self.own = self._held_out(np.zeros_like(model.theta), OWN_WEIGHT)
+        self.alone = self._held_out(np.zeros_like(model.theta), OWN_WEIGHT)
         by_weight = {weight: self._held_out(model.theta, weight) for weight in WEIGHTS}
         self.weight = self._best(by_weight, np.ones(len(sample), dtype=bool))
         self.personal = np.zeros(len(sample))

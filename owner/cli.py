@@ -196,20 +196,20 @@ def audit(trials: int, confidence: float) -> None:
     from owner.audit import audit as attack  # noqa: PLC0415 (keeps --help quick)
     from owner.audit import num_responses  # noqa: PLC0415
 
-    told = Console(stderr=True)
+    stderr = Console(stderr=True)
     try:
         made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
     except OSError as error:
         raise InputError(
             f"no folder for the audit's ledgers ({error.strerror}); set TMPDIR to one with room"
         ) from None
-    with made as folder, Progress(console=told, disable=not told.is_terminal) as bar:
+    with made as folder, Progress(console=stderr, disable=not stderr.is_terminal) as bar:
         task = bar.add_task("responses", total=num_responses(trials))
         findings = attack(
             Path(folder),
             trials=trials,
             confidence=confidence,
-            heard=lambda: bar.advance(task),
+            on_response=lambda: bar.advance(task),
         )
     table = Table(title=f"{trials} responses of each shard", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("study")

@@ -79,8 +79,8 @@ def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -
 
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
     place |= {"query": query} if query else {}
-    look, told = look_at_table(place)
-    for line in told:
+    look, notes = look_at_table(place)
+    for line in notes:
         click.echo(f"note: {line}")
     defaults = {
         "name": Path(table).name.split(".")[0],

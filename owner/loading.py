@@ -27,7 +27,7 @@ from owner.policy import OwnerSettings, PrivateSource
 from owner.raw_rows import FarRows, HeldRows, RawRows
 from owner.shard import PrivateTable, fingerprint_of_parts
 from owner.shard_cache import ShardCache
-from owner.translation import own_names, translated
+from owner.translation import stored_names_of, translated
 
 __all__ = [
     "Loaded",
@@ -157,8 +157,8 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     columns = named_columns(settings, pinned)
     where = f"{settings.name}: {settings.data.path}"
     source = open_source(settings.data, base=base)
-    own = own_names(settings.data, columns) if columns else ()
-    parts = _Parts(source, settings.data, named=own or source.names)
+    stored_names = stored_names_of(settings.data, columns) if columns else ()
+    parts = _Parts(source, settings.data, named=stored_names or source.names)
     print_of_all = fingerprint_of_parts(parts)
     release_unused()
     check_header(source.header, parts.beginning, where=where)

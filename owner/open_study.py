@@ -62,7 +62,7 @@ class OpenStudy:
         return self.agreement.terms
 
     @property
-    def own_bytes(self) -> int:
+    def num_bytes(self) -> int:
         """About what it takes of memory, without its shard, which it may share."""
         return AHEAD_BYTES // 8 + 8 * self.plan.dimension + 4 * len(self.terms.feature_map)
 

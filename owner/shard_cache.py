@@ -161,8 +161,8 @@ def _map_of(array: np.ndarray) -> np.memmap:
 def _is_whole(path: Path, noted: Path, size: int) -> bool:
     """Whether a file is there as it was written."""
     try:
-        told = noted.read_text("ascii")
-        return path.stat().st_size == size and _digest(path) == told
+        digest = noted.read_text("ascii")
+        return path.stat().st_size == size and _digest(path) == digest
     except (FileNotFoundError, UnicodeDecodeError):
         return False
 

@@ -238,14 +238,14 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     count, seen = look(invited, joining)
     console(width=100).print(columns_table(seen))
     refuse_faults(seen, accepted=accepted)
-    settings, said = write_all(invited, joining)
+    settings, fingerprint = write_all(invited, joining)
     if declares:
         owner = load_settings(OwnerSettings, settings)
         declare(owner, invited.feature_map.digest, base=joining.folder)
     asked = invited.invitation
     click.echo(f"{settings}: {count:,} records; look it over, it is what learners may ask of them")
     click.echo(f"{joining.beside / asked.owner}.request: send it to the learner")
-    click.echo(f"fingerprint {said}: read it to the learner by telephone")
+    click.echo(f"fingerprint {fingerprint}: read it to the learner by telephone")
     click.echo(
         "when the learner sees the same, and the certificate is beside the request: "
         f"copriv-owner {asked.way} {settings}"

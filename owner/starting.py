@@ -73,18 +73,18 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     table = read_table(source, base=Path())
     check_header(read_header(source, base=Path()), table, where=str(place.get("path", "table")))
     look = look_at(table)
-    told = []
+    notes = []
     for column in look.columns.values():
         if column.is_identifier:
-            told.append(f"{column.name}: names records (an identifier); not told to learners")
+            notes.append(f"{column.name}: names records (an identifier); not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
-            told.append(f"{column.name}: {what}; not told to learners")
+            notes.append(f"{column.name}: {what}; not told to learners")
         elif column.has_heavy_tails:
-            told.append(f"{column.name}: a few values are far out; studies cut them at bounds")
+            notes.append(f"{column.name}: a few values are far out; studies cut them at bounds")
         if column.missing > column.count > 0:
-            told.append(f"{column.name}: more than half of the cells are empty")
-    return look, told
+            notes.append(f"{column.name}: more than half of the cells are empty")
+    return look, notes
 
 
 def usable(look: Look) -> list[str]:

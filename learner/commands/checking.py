@@ -103,8 +103,8 @@ def _look(
     }
 
 
-def _epsilon(settings: StudySettings, own: Fraction | None) -> Fraction:
-    return settings.privacy.epsilon if own is None else own
+def _epsilon(settings: StudySettings, given: Fraction | None) -> Fraction:
+    return settings.privacy.epsilon if given is None else given
 
 
 def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:

@@ -163,8 +163,8 @@ def admit_requests(
     for path in paths:
         request = read_request(path)
         key, certificate = admit(guests, request, where=str(path), certs=certs, days=days)
-        said = fingerprint(request.invitation, key)
-        console.print(f"{request.owner}: fingerprint {said}", highlight=False)
+        words = fingerprint(request.invitation, key)
+        console.print(f"{request.owner}: fingerprint {words}", highlight=False)
         if not agree(f"Does {request.owner} read the same to you?"):
             raise InputError(f"{path}: not admitted: the fingerprints must be the same")
         target = path.with_name(f"{request.owner}.certificate.pem")

@@ -75,5 +75,5 @@ def evaluate_with(
 def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
     """Whether the run without noise takes a second at most, as far as the records go."""
     from_moments = plan.loss.is_quadratic and plan.decision.clip is None
-    asked = sum(m * len(own) for m, own in zip(plan.responses, shards, strict=True))
+    asked = sum(m * len(shard) for m, shard in zip(plan.responses, shards, strict=True))
     return from_moments or asked <= NOISELESS_RECORDS

@@ -100,8 +100,8 @@ def init(
     from learner.commands.init import Choices, open_session  # noqa: PLC0415 (keeps --help quick)
 
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    told = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
-    session = open_session(place | {key: value for key, value in told.items() if value})
+    options = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
+    session = open_session(place | {key: value for key, value in options.items() if value})
     folder = out or Path(_name(table))
     click.echo(f"{table}: {session.look.num_records:,} records, {_columns(session)}")
     chosen = _asked(session, Choices(**typed), yes=yes)

@@ -192,10 +192,10 @@ def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
 
 
 def _figure(title: str, content: str, height: int) -> str:
-    told = html.escape(title)
+    caption = html.escape(title)
     return (
-        f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told}">{content}'
-        f"</svg><figcaption>{told}</figcaption></figure>"
+        f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{caption}">{content}'
+        f"</svg><figcaption>{caption}</figcaption></figure>"
     )
 
 

@@ -269,9 +269,9 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
-        told = ", ".join(f"{one.name} ({one.responses_left:,})" for one in short[:NAMED])
+        named = ", ".join(f"{one.name} ({one.responses_left:,})" for one in short[:NAMED])
         more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
-        lines.append(f"Away at ticks of their own, with answers left: {told}{more}.")
+        lines.append(f"Away at ticks of their own, with answers left: {named}{more}.")
     picture = ""
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
@@ -345,8 +345,8 @@ def _making(summary: Summary, model: Model | None) -> str:
         "versions": ", ".join(f"{k} {v}" for k, v in sorted(summary.versions.items())),
     }
     rows: list[list[Cell | str]] = [[key, value] for key, value in facts.items()]
-    told = [*way_sentences(summary), *choice_sentences(summary)]
-    parts = [paragraphs(told), table("made", "Settings", ["what", "is"], rows)]
+    lines = [*way_sentences(summary), *choice_sentences(summary)]
+    parts = [paragraphs(lines), table("made", "Settings", ["what", "is"], rows)]
     if model is not None:
         parts.append(_coefficients(model))
     return section("How it was made", *parts)

@@ -23,12 +23,12 @@ def validation_lines(summary: Summary) -> list[str]:
     if found is not None and found.by_owner:
         lines.append(_by_owner(found))
     if missing:
-        told = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:NAMED])
+        reasons = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:NAMED])
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         kept = (
             "What was kept for it is not spent." if found is None else "They spent nothing on it."
         )
-        lines.append(f"Not told how good the model is by {told}{more}. {kept}")
+        lines.append(f"Not told how good the model is by {reasons}{more}. {kept}")
     return lines
 
 
@@ -66,13 +66,13 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     '8.05 (7.9 to 8.2; the noise alone makes +/- 0.1; exactly 8)'
     """
 
-    def said(value: float) -> str:
+    def text(value: float) -> str:
         return f"{value:.1%}" if percent else number_words(value)
 
-    exact = "" if measured.exact is None else f"; exactly {said(measured.exact)}"
+    exact = "" if measured.exact is None else f"; exactly {text(measured.exact)}"
     return (
-        f"{said(measured.value)} ({said(measured.low)} to {said(measured.high)}; the noise alone "
-        f"makes +/- {said(measured.noise)}{exact})"
+        f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
+        f"makes +/- {text(measured.noise)}{exact})"
     )
 
 
@@ -121,22 +121,22 @@ def _better(found: ValidationSummary) -> list[str]:
 
 def _by_owner(found: ValidationSummary) -> str:
     """Those who agree to be shown."""
-    told = "; ".join(
+    losses = "; ".join(
         f"{one.name} {number_words(one.loss.value)} ({number_words(one.loss.low)} to "
         f"{number_words(one.loss.high)})"
         for one in found.by_owner[:NAMED]
     )
     more = f"; and {len(found.by_owner) - NAMED} more" if len(found.by_owner) > NAMED else ""
-    return f"Mean loss by owner, of those who agree to be shown: {told}{more}."
+    return f"Mean loss by owner, of those who agree to be shown: {losses}{more}."
 
 
 def _edges(each: BinSummary, probabilities: bool) -> str:
     """Between which predictions a bin is."""
 
-    def said(margin: float | None, end: str) -> str:
+    def text(margin: float | None, end: str) -> str:
         if margin is None:
             return end
         return f"{0.5 + 0.5 * math.tanh(0.5 * margin):.3f}" if probabilities else f"{margin:.3g}"
 
     low, high = ("0", "1") if probabilities else ("least", "most")
-    return f"{said(each.above, low)} to {said(each.up_to, high)}"
+    return f"{text(each.above, low)} to {text(each.up_to, high)}"
