@@ -153,7 +153,7 @@ def parse_validation_share(value: object) -> Fraction:
     """A share of epsilon from 0 to 9/10, as a number or a fraction in a string.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
 
     >>> parse_validation_share("1/10"), parse_validation_share(0)
     (Fraction(1, 10), Fraction(0, 1))

@@ -2,7 +2,7 @@
 
 No cell may change how another one is read: that would be an answer about a record. So the
 separator is found in the header alone, the kind of Unicode in the file's first bytes, and where
-no encoding is told each cell is UTF-8, or else Windows-1252.
+no encoding is given each cell is UTF-8, or else Windows-1252.
 """
 
 from __future__ import annotations

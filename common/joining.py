@@ -171,7 +171,7 @@ def read_invitation(path: Path) -> Invited:
     """The invitation of a file.
 
     Raises:
-      InputError: It is none, or its CA is not one, or has expired.
+      InputError: It is not one, or its CA is no CA or has expired.
     """
     table, digest = _read_table(path, LARGEST_INVITATION, "an invitation of copriv invite")
     given = table.pop(MAP_KEY, None)
@@ -185,7 +185,7 @@ def read_request(path: Path) -> Request:
     """The request of a file.
 
     Raises:
-      InputError: It is none.
+      InputError: It is not one.
     """
     table, _ = _read_table(path, LARGEST_REQUEST, "a request of copriv-owner join")
     return _checked(Request, table, path)

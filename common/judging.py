@@ -1,4 +1,4 @@
-"""How good models are on a raw table that is here: the same for whoever has the records.
+"""How good models are on a raw table that is here: the same for everyone who has the records.
 
 Nothing of this leaves by itself: a study's learner judges on records it may read, an owner on its
 own, for its own eyes.
@@ -106,8 +106,8 @@ def sample_of(model: Model, table: pd.DataFrame, *, where: str) -> Sample:
     target = model.feature_map.target
     if target.name not in table.columns:
         raise InputError(
-            f"{where}: no column {target.name!r}, the target that quality is told by; give a table "
-            "with it"
+            f"{where}: no column {target.name!r}, the target that quality is measured on; give a "
+            "table with it"
         )
     raw = target.raw(table[target.name])
     kept = np.isfinite(raw)
@@ -212,7 +212,7 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
 
 
 def clamping(sample: Sample) -> Clamping | None:
-    """What the clamps alone cost on a sample; None where it is too small, or not to be told."""
+    """What the clamps alone cost on a sample; None where it is too small, or finds no best fit."""
     feature_map = sample.model.feature_map
     if len(sample) < RECORDS_PER_FEATURE * feature_map.num_features:
         return None

@@ -61,7 +61,7 @@ def machine_findings(settings_file: Path) -> Iterator[Finding]:
 
 
 def lies_within(version: str, bounds: str) -> bool:
-    """Whether a version keeps bounds from below and above, which are all that copriv states.
+    """Whether a version keeps bounds from below and above, the only ones that copriv states.
 
     >>> lies_within("0.14.1", ">=0.13,<0.17"), lies_within("1.9", ">=1.10")
     (True, False)

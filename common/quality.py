@@ -121,7 +121,7 @@ def _mean(values: Vector) -> Measure:
 
 
 def _auc(outputs: Vector, positive: Flags) -> Measure:
-    """Chance that a positive record is told before a negative one; equal ones count half."""
+    """Chance that a positive record is ranked above a negative one; equal ones count half."""
     order = np.argsort(outputs, kind="stable")
     ranked = outputs[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def meaning_of(key: Key) -> str:
-    """What a key means, in a sentence or more; values of which one is to be chosen are listed."""
+    """What a key means, in a sentence or more, with the values to choose from."""
     meaning = key.field.description or _first_line(key.section)
     values = [value for value in _choices(key.field.annotation) if str(value) not in meaning]
     listed = f" One of {', '.join(map(as_toml, values))}." if len(values) > 1 else ""

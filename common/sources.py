@@ -145,7 +145,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     """The tables of a path: one file, all of a folder, or all that match a pattern.
 
     Raises:
-      InputError: There is none, they are of no kind that is known, or a database lacks a query.
+      InputError: There is none, their kind is not known, or a database lacks a query.
     """
     files = _files(path)
     parts = [
@@ -153,7 +153,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
         for file in files
     ]
     if query is not None and not isinstance(parts[0].table, Database):
-        raise InputError(f"{path}: query is for databases, and this is none; remove query")
+        raise InputError(f"{path}: query is for databases only; remove query")
     return Source(str(path), parts)
 
 

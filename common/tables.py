@@ -145,7 +145,7 @@ def open_source(source: TableSource, *, base: Path, default: TablePlace | None =
       default: Where it is if the source does not say.
 
     Raises:
-      InputError: There is none, or of no kind that is known.
+      InputError: There is none, or its kind is not known.
     """
     at = placed(source, default)
     if at.database is not None:
@@ -175,7 +175,7 @@ def read_table(
       columns: The columns that are needed, those that the table has; None for all.
 
     Raises:
-      InputError: The table is missing or none, a column of the conditions is missing,
+      InputError: The table is missing or no table, a column of the conditions is missing,
         or no row is left.
     """
     opened = open_source(source, base=base, default=default)

@@ -1,4 +1,4 @@
-"""The command ``copriv``, for whoever runs a study."""
+"""The command ``copriv``, for people who run a study."""
 
 from __future__ import annotations
 

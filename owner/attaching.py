@@ -238,7 +238,7 @@ class Attachment:
     def _absent(self, error: CoprivError) -> None:
         """Say so, once for each absence; raise where waiting is in vain.
 
-        A learner that was there before may mend its certificate while we wait.
+        A learner that was there before may renew its certificate while we wait.
         """
         if self._ending.is_set():
             return

@@ -8,7 +8,7 @@ shard it came from by an event S fixed beforehand; with N responses of each,
 .. math:: \hat\varepsilon = \ln \frac{\underline{P}(S \mid D)}{\overline{P}(S \mid D')}
 
 is a lower bound on the true epsilon, where the probabilities are the Clopper-Pearson bounds. A
-mechanism that keeps its promise stays below it; one that is worth its noise comes close.
+mechanism that keeps its promise stays below it; one with no more noise than it needs comes close.
 
 References: Jagielski, Ullman, Oprea (2020), Auditing differentially private machine learning.
 """

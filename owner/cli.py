@@ -40,7 +40,7 @@ def cli(log_format: str) -> None:
 
     Example: copriv-owner serve mount-sinai.toml
     """
-    # Who enrolled, for how much, and what came back, belongs into an owner's log.
+    # Who enrolled, for how much, and what came back, belongs in an owner's log.
     start_logging(log_format, level=logging.INFO)
 
 
@@ -93,8 +93,8 @@ def serve(
     """Serve the records of OWNER.toml until told to stop (SIGTERM or Ctrl-C).
 
     Prints one line with the port once it answers. Every response is charged to the
-    ledger before it leaves. Learners are told of, and may use, the columns that data.columns
-    or the feature map of the settings names; where none is named they are told of none.
+    ledger before it leaves. Learners get the names of the columns in data.columns or in the
+    settings' feature map, and may use no others; where neither is set they get no names.
 
     Example: copriv-owner serve mount-sinai.toml --listen 127.0.0.1:0
     """

@@ -64,7 +64,7 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
 
-    Looks at the columns, asks what it is not told, says what an epsilon promises, and writes a
+    Looks at the columns, asks what was not typed, says what an epsilon promises, and writes a
     comment on every key. Nothing is served and nothing spent.
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes

@@ -1,6 +1,6 @@
 """An owner's table as its settings describe it: read, its header looked at, its columns named.
 
-What is refused here is told to the owner's operator, before anything is served.
+Refusals here are for the owner's operator, before anything is served.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _check_columns(
 ) -> None:
     """Refuse names that the table has not; not before its header was looked at.
 
-    Names that are a record's values shall not be told.
+    Names that are a record's values must not be shown.
     """
     needed = pinned.columns_needed if pinned else ()
     for name in named_columns(settings, pinned):
@@ -253,7 +253,7 @@ def _with_target(
 
 
 def named_columns(settings: OwnerSettings, pinned: FeatureMap | None) -> tuple[str, ...]:
-    """The columns that learners are told of and may use: no other name leaves the owner.
+    """The columns that learners may know of and use: no other name leaves the owner.
 
     None where neither the settings nor a feature map of the owner's own names any.
     """
@@ -317,6 +317,6 @@ def _in_order(numbered: Sequence[str]) -> bool:
 def _occurs_again(name: str, column: pd.Series) -> bool:
     """Whether at least two cells of a column say what its name says.
 
-    Two, because one cell alone shall not decide whether an owner serves.
+    Two, because one cell alone must not decide whether an owner serves.
     """
     return sum(isinstance(cell, str) and cell.strip() == name for cell in column) >= 2

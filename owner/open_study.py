@@ -129,7 +129,7 @@ class StudyMaker:
         """Everything a study's answers need, computed from checked terms and the shard.
 
         Raises:
-          RefusedError: The feature map is none, or not for this owner.
+          RefusedError: The text is no feature map, or the map is not for this owner.
         """
         agreement = self._agreement(terms)
         shard = self._table.shard(agreement.feature_map)

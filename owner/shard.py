@@ -63,8 +63,8 @@ class PrivateTable:
     Args:
       table: The records, in memory or elsewhere.
       where: What they are called in an error.
-      columns: The columns that learners are told of and may use; the others stay unknown. With
-        none, learners are told of no column, and may use those whose names they know.
+      columns: The columns that learners may know of and use; the others stay unknown. Without
+        any, learners get no names, and may use the columns whose names they know.
       threads: How many threads add up a shard.
       storage: How a shard's features are stored.
       cache: Keeps shards on the disk; without it they are held in memory.

@@ -2,7 +2,7 @@
 
 A file holds the targets and the features of one shard, as they are added up, and is mapped into
 memory: the system reads what is needed and drops what is not. It is named after the records'
-fingerprint, the feature map and the storage, so other records never meet an old file.
+fingerprint, the feature map and the storage, so other records never get an old file.
 
 Guarantees:
   * Folder and files are this user's alone (0700, 0600).

@@ -141,8 +141,8 @@ def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: b
     """Look at this machine for OWNER.toml: nobody else need be up, and nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails because
-    of something and says what to do, or is not checked. Exit status 2: something fails. What a
+    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails with
+    a reason and says what to do, or is not checked. Exit status 2: something fails. What a
     study would be promised is shown by copriv-owner check.
 
     Example: copriv-owner doctor mount-sinai.toml

@@ -43,7 +43,7 @@ class QuickThread:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             loop, future, work = job
-            # Who asked may be gone.
+            # The caller may be gone.
             if future.cancelled():
                 continue
             try:

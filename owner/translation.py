@@ -1,4 +1,4 @@
-"""An owner's own words in a study's: columns by other names, in other units, spelt otherwise."""
+"""From an owner's table to a study's words: columns renamed, in other units, spelt otherwise."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     """The pairs of options NAME=VALUE.
 
     Raises:
-      InputError: One is none, or names a column again.
+      InputError: One is malformed, or names a column again.
 
     >>> parse_pairs("--rename", ["income=annual income"])
     {'income': 'annual income'}
@@ -93,7 +93,7 @@ def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
     """The spellings of options COLUMN:OWN=STUDY.
 
     Raises:
-      InputError: One is none.
+      InputError: One is malformed.
 
     >>> parse_spellings(["sex:m=Male", "sex:f=Female"])
     {'sex': {'m': 'Male', 'f': 'Female'}}

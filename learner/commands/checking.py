@@ -54,7 +54,7 @@ def check_study(
     if failed:
         sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
         raise InputError(
-            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, mend "
+            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, fix "
             "them and check again"
         )
     console.print("nothing fails; nothing was spent", highlight=False)

@@ -43,7 +43,7 @@ def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
         settings = load_study(path, overrides, None)
     except InputError as error:
         yield fails("settings", str(error))
-        yield unchecked("all else", "the settings say where it is; mend them first")
+        yield unchecked("all else", "the settings say where it is; fix them first")
         return
     base = path.parent
     yield passes("settings", f"{path}: study {settings.name}, {len(settings.owners)} owners")

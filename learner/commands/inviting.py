@@ -157,7 +157,7 @@ def admit_requests(
       console: Where to print.
 
     Raises:
-      InputError: A request is none, or of nobody who was invited; the ones before it are signed.
+      InputError: A file is no request, or its owner was not invited; the ones before it are signed.
     """
     guests = read_guests(certs)
     for path in paths:

@@ -135,7 +135,7 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
     """Look at this machine for STUDY.toml: nobody else need be up, and nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, disk, memory, public records and feature map. Each passes, fails because of something
+    proxies, disk, memory, public records and feature map. Each passes, fails with a reason
     and says what to do, or is not checked. Exit status 2: something fails. The sites themselves
     are looked at by copriv check.
 

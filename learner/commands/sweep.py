@@ -58,7 +58,7 @@ class Ground:
     targets: Vector
 
     def digest(self, owners: int) -> str:
-        """A text that tells the public records, and those of the first so many owners."""
+        """A text that identifies the public records and those of the first owners."""
         if owners not in self._digests:
             n, public = sum(self.counts[:owners]), self.public.records
             parts = [] if public is None else [public.features, public.targets]
@@ -74,7 +74,7 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class How:
-    """Where a sweep computes, and what it tells."""
+    """Where a sweep computes, and where it writes and prints."""
 
     folder: Path
     jobs: int
@@ -96,7 +96,7 @@ class How:
 
     @property
     def workers(self) -> str:
-        """Whose time an estimate is of."""
+        """On what the estimated time is spent."""
         if self.cluster is not None:
             return "of one core's work"
         count = joblib.effective_n_jobs(self.jobs)
@@ -227,7 +227,7 @@ def _to_repeat(
     decisions: Mapping[int, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, tuple[Any, ...]]:
-    """The calls that run each point that is decided at blocks of seeds."""
+    """The calls that run each decided point, in blocks of seeds."""
     calls: dict[str, tuple[Any, ...]] = {}
     for number, its in decisions.items():
         point, ground = points[number], grounds[number]

@@ -63,7 +63,7 @@ def term(word: str, shown: str = "") -> str:
 
 
 def glossary() -> str:
-    """All words with their meanings, for paper and for fingers."""
+    """All words with their meanings, for print and for touch screens."""
     entries = "".join(
         f"<dt>{html.escape(word)}</dt><dd>{html.escape(meaning)}</dd>"
         for word, meaning in GLOSSARY.items()

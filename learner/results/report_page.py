@@ -33,7 +33,7 @@ __all__ = ["write_report"]
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.
 LARGEST_TRACE = 20_000_000
-# Values behind a picture, as a table for those who do not see it.
+# Values behind a picture, as a table for screen readers.
 SHOWN_VALUES = 12
 NAMED = 6
 
