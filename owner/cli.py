@@ -80,7 +80,7 @@ def health(address: str) -> None:
     is_flag=True,
     help="INSECURE: plain text to other machines, and any learner that can reach the port.",
 )
-@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+@click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def serve(
     *,
     settings: Path,
@@ -137,7 +137,7 @@ def serve(
     help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
 )
 @click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
-@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+@click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def attach(
     settings: Path,
     *,

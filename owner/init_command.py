@@ -31,11 +31,19 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "columns",
             multiple=True,
             metavar="COLUMN",
-            help="A column that learners may use; may be repeated. Else all but identifiers and "
-            "free text.",
+            help="A column that learners may use; may be repeated. By default all but identifiers "
+            "and free text.",
         ),
-        click.option("--epsilon-per-study", metavar="NUMBER", help="The most for one study; 1."),
-        click.option("--epsilon-lifetime", metavar="NUMBER", help="The most for all studies; 3."),
+        click.option(
+            "--epsilon-per-study",
+            metavar="NUMBER",
+            help="The most for one study; the default is 1.",
+        ),
+        click.option(
+            "--epsilon-lifetime",
+            metavar="NUMBER",
+            help="The most for all studies; the default is 3.",
+        ),
         click.option(
             "--learner",
             "learners",
@@ -60,7 +68,7 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     metavar="FILE",
 )
-@click.option("--yes", is_flag=True, help="Ask nothing: what is not typed is chosen.")
+@click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
 

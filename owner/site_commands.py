@@ -49,7 +49,7 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
             "--curvature-share",
             type=float,
             metavar="NUMBER",
-            help="Share of epsilon that a newton study spends on curvatures; 0.3.",
+            help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
         ),
         click.option(
             "--kappa", type=int, metavar="K", help="In how many shards one record may be."
@@ -58,11 +58,16 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--epsilon",
             metavar="NUMBER",
-            help="The study's budget; all that the policy allows.",
+            help="The study's budget; the default is all that the policy allows.",
         ),
-        click.option("--responses", type=int, metavar="M", help="Responses promised; 1000."),
         click.option(
-            "--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1."
+            "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
+        ),
+        click.option(
+            "--theta-max",
+            type=float,
+            metavar="NUMBER",
+            help="Half the side of the box; the default is 1.",
         ),
         click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
         click.option("--loss", help="The study's loss."),

@@ -105,7 +105,7 @@ def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> N
 @click.command()
 @study_argument
 @overrides_option
-@click.option("--all", "every", is_flag=True, help="Tell what passes, too.")
+@click.option("--all", "every", is_flag=True, help="Show what passes, too.")
 @click.option("--insecure", is_flag=True, help="As for train.")
 def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: bool) -> None:
     """Look at all sites of STUDY.toml before anything is spent.
