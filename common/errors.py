@@ -69,7 +69,7 @@ class PolicyError(RefusedError):
 
 
 class IdentityError(PolicyError):
-    """Nobody vouches for who asks: no token, or one that the owner does not know."""
+    """Nobody vouches for the caller: no token, or one that the owner does not know."""
 
 
 class OwnerFailedError(CoprivError):

@@ -147,7 +147,7 @@ class Request(Settings):
 def fingerprint(invitation: str, key: ec.EllipticCurvePublicKey) -> str:
     """What both ends compare by telephone: of the invitation and the owner's new key.
 
-    A hundred bits: who changes either on its way cannot find another of the same.
+    A hundred bits: anyone who changes either on its way cannot find another of the same.
 
     Args:
       invitation: Digest of the invitation.

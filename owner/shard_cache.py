@@ -127,7 +127,7 @@ class ShardCache:
         log.info("it took %.0f s", time.monotonic() - start)
 
     def _prune(self) -> None:
-        """Delete the files that were not used for longest; who has mapped one keeps it."""
+        """Delete the files not used for longest; a process that has mapped one keeps it."""
         files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)

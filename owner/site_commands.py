@@ -309,7 +309,7 @@ def show_site(
             raise InputError("--declare: there is no feature map to look under; give --features")
         path = declare(settings, found.feature_map.digest, base=base)
         click.echo(
-            f"{path}: learners are told that you have looked at your columns under this map, "
+            f"{path}: learners can see that you have looked at your columns under this map, "
             "not what you saw"
         )
     refuse_faults(found.seen, accepted=accepted)

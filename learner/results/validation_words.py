@@ -14,7 +14,7 @@ NAMED = 6
 
 
 def validation_lines(summary: Summary) -> list[str]:
-    """How good the model is by the owners' answers, whether it beats the free one, who is missing.
+    """How good the model is by the owners' answers, whether it beats the free one, who is absent.
 
     Empty where no owner was to be asked.
     """
