@@ -49,20 +49,20 @@ def release_unused() -> None:
 
 
 class Tap:
-    """A filter that lets no row pass, and tells those that count as they go by.
+    """A filter that keeps no row, and passes on those that count as they go by.
 
     So a table that does not fit the memory is read by the same readers as any other.
 
     Args:
       keep: Tells which rows count.
-      columns: The columns that are told.
-      hear: (place of the first row among those that count, rows).
+      columns: The columns that are passed on.
+      receive: (place of the first row among those that count, rows).
     """
 
     def __init__(
-        self, keep: Keep, columns: Sequence[str], hear: Callable[[int, pd.DataFrame], None]
+        self, keep: Keep, columns: Sequence[str], receive: Callable[[int, pd.DataFrame], None]
     ) -> None:
-        self._keep, self._told, self._hear = keep, list(columns), hear
+        self._keep, self._columns, self._receive = keep, list(columns), receive
         # How many rows counted before each batch: a reader that fails on one begins again.
         self._before: dict[int, int] = {}
         self.count = 0
@@ -70,14 +70,14 @@ class Tap:
     @property
     def columns(self) -> Sequence[str]:
         """The columns that it must see."""
-        return list(dict.fromkeys([*self._keep.columns, *self._told]))
+        return list(dict.fromkeys([*self._keep.columns, *self._columns]))
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
-        """Tell the rows that count of a batch; none is kept."""
+        """Pass on the rows of a batch that count; none is kept."""
         before = self._before.setdefault(start, self.count)
-        kept = batch.loc[self._keep(start, num_rows, batch), self._told]
+        kept = batch.loc[self._keep(start, num_rows, batch), self._columns]
         if len(kept):
-            self._hear(before, kept.reset_index(drop=True))
+            self._receive(before, kept.reset_index(drop=True))
         self.count = before + len(kept)
         return np.zeros(num_rows, dtype=np.bool_)
 

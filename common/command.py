@@ -39,8 +39,8 @@ def address_value(_: click.Context, __: click.Parameter, value: str | None) -> s
 
 def console(width: int = 160) -> Console:
     """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
-    own = Console()
-    return own if own.is_terminal else Console(width=width)
+    stdout = Console()
+    return stdout if stdout.is_terminal else Console(width=width)
 
 
 class Commands(click.Group):

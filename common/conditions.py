@@ -135,8 +135,8 @@ def matches(column: pd.Series, condition: Any) -> Flags:
     values = condition if isinstance(condition, tuple) else (condition,)
     wanted = {category_key(value) for value in values} - {None}
     codes, keys = category_keys(column)
-    said: Flags = np.array([*(key in wanted for key in keys), False])[codes]
-    return said
+    matching: Flags = np.array([*(key in wanted for key in keys), False])[codes]
+    return matching
 
 
 def condition_in_words(name: str, condition: Any) -> str:

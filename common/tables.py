@@ -30,7 +30,7 @@ __all__ = [
     "read_header",
     "read_selected",
     "read_table",
-    "tell_selected",
+    "stream_selected",
 ]
 
 # So much of a table, by estimate, is read at once where all of it must be seen.
@@ -130,8 +130,8 @@ def placed(source: TableSource, default: TablePlace | None) -> TableSource:
     """
     if default is None:
         return source
-    own = source.path is not None or source.database is not None
-    fields = ("missing_target",) if own else tuple(TablePlace.model_fields)
+    has_place = source.path is not None or source.database is not None
+    fields = ("missing_target",) if has_place else tuple(TablePlace.model_fields)
     open_ones = {name: getattr(default, name) for name in fields if getattr(source, name) is None}
     return source.model_copy(update=open_ones)
 
@@ -145,7 +145,7 @@ def open_source(source: TableSource, *, base: Path, default: TablePlace | None =
       default: Where it is if the source does not say.
 
     Raises:
-      InputError: There is none, or of no kind that is known.
+      InputError: There is none, or its kind is not known.
     """
     at = placed(source, default)
     if at.database is not None:
@@ -175,7 +175,7 @@ def read_table(
       columns: The columns that are needed, those that the table has; None for all.
 
     Raises:
-      InputError: The table is missing or none, a column of the conditions is missing,
+      InputError: The table is missing or no table, a column of the conditions is missing,
         or no row is left.
     """
     opened = open_source(source, base=base, default=default)
@@ -197,20 +197,20 @@ def read_selected(opened: Source, source: TableSource, columns: Sequence[str]) -
     return table[::-1].reset_index(drop=True) if keep.is_backwards else table
 
 
-def tell_selected(
+def stream_selected(
     opened: Source,
     source: TableSource,
     columns: Sequence[str],
-    hear: Callable[[int, pd.DataFrame], None],
+    receive: Callable[[int, pd.DataFrame], None],
 ) -> int:
     """The rows of :func:`read_selected` a batch at a time, of which one at most is held.
 
     Args:
       opened: The table.
       source: Which of its rows count.
-      columns: The columns that are told, which the table has.
-      hear: (place of the first row among those that count, rows); a reader that fails in the
-        middle may begin again, and tells rows of a place once more.
+      columns: The columns that are passed on; the table has them.
+      receive: (place of the first row among those that count, rows); a reader that fails in the
+        middle may begin again, and passes rows of a place on once more.
 
     Returns:
       How many rows count.
@@ -221,7 +221,7 @@ def tell_selected(
     keep = _filter(opened, source)
     if keep.is_backwards:
         raise InputError(f"{opened.title}: rows {source.rows} run backwards; write them forwards")
-    tap = Tap(keep, columns, hear)
+    tap = Tap(keep, columns, receive)
     opened.read(opened.names[:1], tap)
     return tap.count
 

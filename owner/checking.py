@@ -48,7 +48,7 @@ class DryRun:
 
     Args:
       num_records: The owner's n_i.
-      columns: The columns that learners are told of and may use.
+      columns: The columns that learners may know of and use.
       epsilon_left: What is left of the lifetime budget.
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
@@ -307,7 +307,7 @@ def _agreed(
 
 
 def _with_factor(terms: StudyTerms, domain: Domain, *, share: float) -> StudyTerms:
-    """The terms, with the factor that spends this share of epsilon on curvatures, if they are told.
+    """The terms, with the factor that spends this share of epsilon on curvatures, if there are any.
 
     A learner sends the factor, which it takes from the share and the same public bounds.
     """
@@ -325,7 +325,7 @@ def _check_study(
     found: dict[str, Any],
     allow_private_bounds: bool,
 ) -> None:
-    """What an enrolment would be refused for, whoever asks."""
+    """Refuse what an enrolment would be refused for, no matter who asks."""
     check_terms(terms)
     policy = settings.policy
     served = (*policy.learners, *policy.tokens, ANONYMOUS)

@@ -88,7 +88,7 @@ class SecureNoise:
 
 
 class SeededNoise:
-    """Repeatable noise for experiments. Insecure: who knows the seed removes the noise."""
+    """Repeatable noise for experiments. Insecure: anyone who knows the seed removes the noise."""
 
     def __init__(self, plan: NoisePlan, *, rng: np.random.Generator) -> None:
         self._plan = plan
@@ -158,7 +158,7 @@ class DrawnAhead:
         self._thread.join()
 
     def _fill(self) -> None:
-        """Fill up whenever half is gone; a failure is handed to the one who asks."""
+        """Fill up whenever half is gone; a failure is raised where noise is asked for."""
         count = 1
         while self._wait_for_room():
             try:

@@ -99,22 +99,22 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
     Raises:
       InputError: The file cannot be read, or a value is wrong.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if study is not None:
-        said = _asked(read_toml(study), owner, study)
-        origins = {key: f"of {study.name}" for key, value in said.items() if value is not None}
-        if isinstance(said.pop("schedule", None), int):
+        values = _asked(read_toml(study), owner, study)
+        origins = {key: f"of {study.name}" for key, value in values.items() if value is not None}
+        if isinstance(values.pop("schedule", None), int):
             origins["responses"] = f"about this owner's share of the schedule of {study.name}"
     typed = {key: value for key, value in options.items() if value is not None}
-    said |= typed
+    values |= typed
     origins |= dict.fromkeys(typed, GIVEN)
-    given = {key: value for key, value in said.items() if value is not None and value != "auto"}
+    given = {key: value for key, value in values.items() if value is not None and value != "auto"}
     checked = check_settings(_Study, given, where=str(study or "options"))
     return TrialStudy(
         **{key: getattr(checked, key) for key in given},
         origins={"epsilon": "all that the policy allows"} | origins,
-        left_open=tuple(key for key, value in said.items() if value == "auto"),
+        left_open=tuple(key for key, value in values.items() if value == "auto"),
     )
 
 
@@ -129,7 +129,7 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
     entries = table.get("owners", [])
     if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
         raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
-    own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
+    entry: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
     # An algorithm that asks for something else than gradients bears the release's name.
     release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
     is_recommended = table.get("profile", "recommended") == "recommended"
@@ -140,7 +140,7 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
         "delta": model.get("delta"),
         "theta_max": model.get("theta_max"),
         "responses": release.most_responses or algorithm.get("horizon"),
-        "epsilon": own.get("epsilon", privacy.get("epsilon")),
+        "epsilon": entry.get("epsilon", privacy.get("epsilon")),
         "clip": privacy.get("clip", "auto" if recommended else None) if clips else None,
         "kappa": privacy.get("kappa"),
         "release": release.name,

@@ -33,7 +33,7 @@ __all__ = ["write_report"]
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.
 LARGEST_TRACE = 20_000_000
-# Values behind a picture, as a table for those who do not see it.
+# Values behind a picture, as a table for screen readers.
 SHOWN_VALUES = 12
 NAMED = 6
 
@@ -357,8 +357,8 @@ def _making(summary: Summary, model: Model | None) -> str:
         "versions": ", ".join(f"{k} {v}" for k, v in sorted(summary.versions.items())),
     }
     rows: list[list[Cell | str]] = [[key, value] for key, value in facts.items()]
-    told = [*way_sentences(summary), *choice_sentences(summary)]
-    parts = [paragraphs(told), table("made", "Settings", ["what", "is"], rows)]
+    lines = [*way_sentences(summary), *choice_sentences(summary)]
+    parts = [paragraphs(lines), table("made", "Settings", ["what", "is"], rows)]
     if model is not None:
         parts.append(_coefficients(model))
     return section("How it was made", *parts)

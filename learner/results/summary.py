@@ -204,13 +204,13 @@ class Summary(Record):
         """What it says of one owner."""
         return next(owner for owner in self.owners if owner.name == name)
 
-    def with_own(self, own: str) -> Summary:
+    def with_learner(self, name: str) -> Summary:
         """The same with an owner that is the learner: nothing promised, nothing charged."""
         owners = tuple(
-            owner.model_copy(update={"epsilon": "inf"}) if owner.name == own else owner
+            owner.model_copy(update={"epsilon": "inf"}) if owner.name == name else owner
             for owner in self.owners
         )
-        return self.model_copy(update={"owners": owners, "own": own})
+        return self.model_copy(update={"owners": owners, "own": name})
 
     def with_evaluation(self, evaluated: Evaluated) -> Summary:
         """The same with what a simulation evaluates."""
@@ -221,11 +221,11 @@ class Summary(Record):
 
         def compared(owner: OwnerSummary, alone: float) -> OwnerSummary:
             # A model that stays with the owner that learnt it is of no use to the others.
-            over_own = self.own in {None, owner.name} and together < alone
+            beats_alone = self.own in {None, owner.name} and together < alone
             update = {
                 "relative_fitness_alone": alone,
-                "gains": over_own and beats_free,
-                "gains_over_own": over_own,
+                "gains": beats_alone and beats_free,
+                "gains_over_own": beats_alone,
             }
             return owner.model_copy(update=update)
 
@@ -329,7 +329,7 @@ def summarise(
     if in_memory:
         made = made.model_copy(update={"in_memory": True})
     if settings.learner.own is not None:
-        made = made.with_own(settings.learner.own)
+        made = made.with_learner(settings.learner.own)
     return made if evaluated is None else made.with_evaluation(evaluated)
 
 
