@@ -119,8 +119,8 @@ class AlgorithmSettings(Settings):
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
         owner tells its noisy second moments once; squared loss only), newton (each owner tells
         curvature and gradient at the public model once; needs public records), or auto (the one
-        of these that is forecast to be best), which a study of the recommended profile is that has
-        public records and says nothing of ticks.
+        of these with the best forecast). A study of the recommended profile is auto if it has
+        public records and sets nothing that only ticks have.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
         records. Moments need one visit for each owner and no horizon.
       rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
@@ -213,8 +213,8 @@ class NetworkSettings(Settings):
 
     Args:
       deadline: Seconds that one answer may take.
-      patience: Seconds without any owner's answer after which the run stops; as long it waits at
-        the start for an owner that is not there yet.
+      patience: Seconds without any owner's answer after which the run stops; at the start, how
+        long it waits for an owner that is not there yet.
       token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
