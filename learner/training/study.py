@@ -23,7 +23,7 @@ from learner.planning.ways import resolved
 from learner.training.agreement import refuse_misfits
 from learner.training.claims import check_description
 from learner.training.closing import end_study
-from learner.training.enrolment import enrollments_of, present
+from learner.training.enrolment import all_present, enrollments_of
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.line import LocalLine, OwnerLine
@@ -32,7 +32,20 @@ from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Outcome", "noiseless_model", "train"]
+__all__ = ["Facts", "Outcome", "noiseless_model", "train"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a study is decided on of what owners describe.
+
+    Args:
+      num_records: Each owner's n_i.
+      validation: How each tells how good a finished model is, "" for not at all.
+    """
+
+    num_records: tuple[int, ...]
+    validation: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +80,7 @@ def train(
     *,
     journal: Journal,
     requests: Requests | None = None,
+    foreseen: Facts | None = None,
     on_started: Callable[[Plan], None] = lambda plan: None,
     on_applied: Callable[[Applied], None] = lambda applied: None,
     on_missed: Callable[[], None] = lambda: None,
@@ -81,6 +95,8 @@ def train(
       owners: The owners, in the order of the settings.
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
+      foreseen: What the owners are known to say: the study is decided while they start, and once
+        more if they say something else.
       on_started: Called with the plan before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
@@ -92,7 +108,7 @@ def train(
     """
     with _let_go(owners):
         study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
-        plan = _plan(settings, public, owners, journal=journal)
+        plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
@@ -267,23 +283,26 @@ def _plan(
     owners: Sequence[Owner],
     *,
     journal: Journal,
+    foreseen: Facts | None,
 ) -> Plan:
     """The plan of this run: decided at its first start, the same at every later one."""
     seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
     described: list[OwnerDescription] = []
 
     def made() -> str:
-        patience = settings.network.patience
-        for owner in owners:
-            said = present(owner.describe, patience=patience)
-            described.append(check_description(said, name=owner.name))
-        counts = [said.num_records for said in described]
-        agree = tuple(said.validation if said.validation in AGREES else "" for said in described)
-        # What nobody would answer need not be kept for it.
-        asked = settings if any(agree) else settings.with_validation(Fraction(0))
-        found = decide(asked, public, num_records=counts, seed=seed)
-        wanted = agree if settings.privacy.validation else ()
-        return replace(found, validated_by=wanted).to_json()
+        ahead = None
+        if foreseen is not None:
+            ahead = _decided(settings, public, foreseen, seed=seed)
+        described.extend(_descriptions(owners, patience=settings.network.patience))
+        facts = Facts(
+            num_records=tuple(said.num_records for said in described),
+            validation=tuple(
+                said.validation if said.validation in AGREES else "" for said in described
+            ),
+        )
+        if ahead is None or facts != foreseen:
+            ahead = _decided(settings, public, facts, seed=seed)
+        return ahead.to_json()
 
     decision = Decision.from_json(_once(journal, "decision", made))
     plan = Plan(
@@ -304,6 +323,24 @@ def _plan(
         ]
         refuse_misfits(described, terms, public.feature_map)
     return plan
+
+
+def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDescription]:
+    """What the owners say of themselves."""
+    described = all_present([owner.describe for owner in owners], patience=patience)
+    return [
+        check_description(said, name=owner.name)
+        for owner, said in zip(owners, described, strict=True)
+    ]
+
+
+def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed: int) -> Decision:
+    """What the settings leave to "auto", for owners that say this of themselves."""
+    # What nobody would answer need not be kept for it.
+    asked = settings if any(facts.validation) else settings.with_validation(Fraction(0))
+    found = decide(asked, public, num_records=facts.num_records, seed=seed)
+    wanted = facts.validation if settings.privacy.validation else ()
+    return replace(found, validated_by=wanted)
 
 
 def _lines(
