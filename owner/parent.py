@@ -43,11 +43,13 @@ LENGTH_BYTES = 4
 
 def main() -> None:
     """Import, then fork for each request until there are no more."""
+    gc.disable()
     for module in PRELOADED:
         importlib.import_module(module)
     # What is here stays here: no search for garbage writes to pages that all share.
     gc.collect()
     gc.freeze()
+    gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         request = fork_for_each(requests)
     if request is not None:
