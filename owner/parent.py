@@ -46,6 +46,10 @@ def main() -> None:
     gc.disable()
     for module in PRELOADED:
         importlib.import_module(module)
+    # Imported above, here only so that ``import owner.parent`` stays quick.
+    from owner.mechanism import load_library  # noqa: PLC0415
+
+    load_library()
     # What is here stays here: no search for garbage writes to pages that all share.
     gc.collect()
     gc.freeze()
