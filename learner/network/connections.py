@@ -15,7 +15,7 @@ from common.tls import Identity, Side, load_identity, refuse_plain_text
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.listening import ListeningLearner
 from learner.network.processes import owner_processes, read_owner
-from learner.network.starting_owner import StartingOwner
+from learner.network.starting import StartingOwner
 from learner.network.tokens import check_token_route, load_token
 from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,46 +12,16 @@ import pandas as pd
 import tomli_w
 
 from common.config import with_absolute_paths
-from common.errors import InputError, OwnerFailedError
+from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.tables import TableSource, placed, read_tables
 from common.terms import Records
-from learner.network.warm_parent import StartedOwner, WarmParent
+from learner.network.starting import OwnerProcess, starting
+from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
 
-__all__ = ["OwnerProcess", "owner_processes", "owner_tables", "read_owner", "table_source"]
-
-STOP_SECONDS = 10.0
-START_LINE = "serving on port "
-ATTACH_LINE = "attaching to the learner"
-
-
-@dataclass
-class OwnerProcess:
-    """An owner on this machine, which has started or is about to."""
-
-    name: str
-    process: StartedOwner
-    folder: Path
-    _port: int | None = None
-
-    @property
-    def port(self) -> int:
-        """Where it serves, once it does; 0 where it binds none. One thread asks at a time.
-
-        Raises:
-          InputError: It did not start; the sentence is the owner's.
-          OwnerFailedError: The same, for no fault of what it was given.
-        """
-        if self._port is None:
-            self._port = _port(self.name, self.process, self.folder)
-        return self._port
-
-    @property
-    def address(self) -> str:
-        """Where it serves, once it does."""
-        return f"127.0.0.1:{self.port}"
+__all__ = ["owner_processes", "owner_tables", "read_owner", "table_source"]
 
 
 def table_source(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> TableSource:
@@ -133,33 +101,27 @@ def owner_processes(
 
     Whether an owner has started is known where its port is asked for.
     """
-    starting: list[OwnerProcess] = []
-    try:
-        for index, entry in enumerate(settings.owners):
-            if entry.name == settings.learner.own:
-                continue
-            folder = run_folder / "owners" / entry.name
-            folder.mkdir(parents=True)
-            source = table_source(settings, entry, base=base)
-            epsilon = entry.epsilon or settings.privacy.epsilon
-            content = owner_toml(
-                entry,
-                source,
-                epsilon=epsilon,
-                kappa=settings.privacy.kappa,
-                studies=studies,
-                clock_seed=_clock_seed(settings, index),
-            )
-            # Nobody looks for it after a crash of the machine: a simulation does not go on.
-            (folder / "owner.toml").write_text(content, encoding="utf-8")
-            seed = None if insecure_noise_seed is None else insecure_noise_seed + index
-            process = _start(
-                parent, folder, seed, learner=learner, allow_private_bounds=allow_private_bounds
-            )
-            starting.append(OwnerProcess(entry.name, process, folder))
-        yield starting
-    finally:
-        _stop([owner.process for owner in starting])
+    owners = []
+    for index, entry in enumerate(settings.owners):
+        if entry.name == settings.learner.own:
+            continue
+        folder = run_folder / "owners" / entry.name
+        folder.mkdir(parents=True)
+        content = owner_toml(
+            entry,
+            table_source(settings, entry, base=base),
+            epsilon=entry.epsilon or settings.privacy.epsilon,
+            kappa=settings.privacy.kappa,
+            studies=studies,
+            clock_seed=_clock_seed(settings, index),
+        )
+        # Nobody looks for it after a crash of the machine: a simulation does not go on.
+        (folder / "owner.toml").write_text(content, encoding="utf-8")
+        seed = None if insecure_noise_seed is None else insecure_noise_seed + index
+        arguments = _arguments(seed, learner=learner, allow_private_bounds=allow_private_bounds)
+        owners.append(OwnerProcess(entry.name, folder, arguments))
+    with starting(owners, parent):
+        yield owners
 
 
 def owner_toml(
@@ -198,41 +160,12 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
     return int(np.random.SeedSequence([settings.seed, index]).generate_state(1)[0])
 
 
-def _start(
-    parent: WarmParent,
-    folder: Path,
-    seed: int | None,
-    *,
-    learner: str | None,
-    allow_private_bounds: bool,
-) -> StartedOwner:
-    """One owner process; it ends by itself when this process ends."""
+def _arguments(seed: int | None, *, learner: str | None, allow_private_bounds: bool) -> list[str]:
+    """What ``copriv-owner`` is told; the process ends by itself when this one does."""
     what = ["serve"] if learner is None else ["attach", "--learner", learner]
     arguments = [*what, "owner.toml", "--with-parent"]
     if seed is not None:
         arguments += ["--insecure-noise-seed", str(seed)]
     if allow_private_bounds:
         arguments.append("--allow-private-bounds")
-    return parent.start(arguments, folder=folder.absolute(), log=folder / "owner.log")
-
-
-def _port(name: str, process: StartedOwner, folder: Path) -> int:
-    """Wait for the line with the port, 0 for none; an owner that ends instead has logged why."""
-    line = process.stdout.readline()
-    if line.startswith(ATTACH_LINE):
-        return 0
-    if line.startswith(START_LINE):
-        return int(line.removeprefix(START_LINE))
-    status = process.wait()
-    lines = (folder / "owner.log").read_text(encoding="utf-8").strip().splitlines()
-    sentence = lines[-1].removeprefix("copriv-owner: ") if lines else f"exit status {status}"
-    kind = InputError if status == InputError.exit_status else OwnerFailedError
-    raise kind(f"owner {name} did not start: {sentence}")
-
-
-def _stop(processes: Sequence[StartedOwner]) -> None:
-    """Ask all to drain, wait, and end those that do not."""
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    for process in processes:
-        process.stop(STOP_SECONDS)
+    return arguments
