@@ -169,8 +169,8 @@ def _proportional(learner: int) -> list[float]:
 
 
 def _children(pid: int) -> list[int]:
-    paths = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in paths for child in path.read_text().split()]
+    # Those of its main thread, which starts all of them; other threads come and go.
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _command(pid: int) -> str:
