@@ -168,7 +168,8 @@ def _start_in_turn(
     owners: Sequence[OwnerProcess], parent: WarmParent, over: threading.Event
 ) -> None:
     """Start one owner after the other, each when one of those before it serves."""
-    at_once = len(os.sched_getaffinity(0)) + 1
+    # One waits for the disk while another computes.
+    at_once = 2 * len(os.sched_getaffinity(0))
     begun: deque[OwnerProcess] = deque()
     for owner in owners:
         if len(begun) == at_once:

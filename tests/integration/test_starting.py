@@ -13,7 +13,7 @@ from learner.network.starting import OwnerProcess, StartingOwner, starting
 from learner.network.warm_parent import warm_parent
 
 SERVE = ["serve", "owner.toml", "--with-parent"]
-MANY = len(os.sched_getaffinity(0)) + 5
+MANY = 2 * len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.fixture
