@@ -95,8 +95,7 @@ def train(
       owners: The owners, in the order of the settings.
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
-      foreseen: What the owners are known to say: the study is decided while they start, and once
-        more if they say something else.
+      foreseen: What owners are known to say: decided on while they start, and anew if it differs.
       on_started: Called with the plan before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
@@ -112,19 +111,10 @@ def train(
         _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
-        pace, last = _pace(plan.settings), _Last(on_applied)
+        last = _Last(on_applied)
         with _stopped(lines):
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
-            theta = run(
-                plan.algorithm,
-                _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
-                lines,
-                journal=journal,
-                horizon=plan.horizon,
-                pace=pace,
-                on_applied=last,
-                on_missed=on_missed,
-            )
+            theta = _run(plan, lines, last, on_missed, journal=journal, requests=requests)
         told, unclosed = _end(plan, public, lines, theta, enrollments=enrollments, journal=journal)
     return Outcome(
         theta=theta,
@@ -135,6 +125,29 @@ def train(
         wall_seconds=last.wall_seconds,
         unclosed=unclosed,
         validated=told,
+    )
+
+
+def _run(
+    plan: Plan,
+    lines: Sequence[OwnerLine],
+    on_applied: Callable[[Applied], None],
+    on_missed: Callable[[], None],
+    *,
+    journal: Journal,
+    requests: Requests | None,
+) -> Vector:
+    """The ticks of the plan, whoever makes them; the model."""
+    study_id, pace = journal.noted("study_id") or "", _pace(plan.settings)
+    return run(
+        plan.algorithm,
+        _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
+        lines,
+        journal=journal,
+        horizon=plan.horizon,
+        pace=pace,
+        on_applied=on_applied,
+        on_missed=on_missed,
     )
 
 
