@@ -12,7 +12,7 @@ from common.releases import NEWTON, curvature_scale
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import LEAST_TICKS, slots_of
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.choice import HORIZONS, Given, choose
+from learner.planning.tuning import HORIZONS, Given, choose
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of

@@ -48,7 +48,7 @@ def run_rounds(
     >>> from learner.simulated.replicates import Moments, moment_gradients
     >>> descent = SynchronousDescent(weights=np.ones(1), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=0.0), rho=1.0, horizon=1)
-    >>> moments = Moments(gram=np.ones((1, 1, 1)), cross=np.full((1, 1), 0.25))
+    >>> moments = ShardMoments(gram=np.ones((1, 1, 1)), cross=np.full((1, 1), 0.25))
     >>> run_rounds(descent, replicates=1, gradients=moment_gradients(moments))
     array([[0.5]])
     """
