@@ -30,8 +30,8 @@ from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, Policy, check_map, check_policy, check_terms
-from owner.trial_study import TrialStudy
 from owner.provenance import check_provenance
+from owner.trial_study import TrialStudy
 
 __all__ = ["DryRun", "dry_run", "typical_answer"]
 

@@ -12,8 +12,8 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.terms import Records
 from common.tls import Identity, Side, load_identity, refuse_plain_text
-from learner.network.grpc_owner import GrpcOwner
 from learner.network.attachment_server import AttachmentServer
+from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes, read_owner
 from learner.network.starting import StartingOwner
 from learner.network.tokens import check_token_route, load_token

@@ -30,9 +30,9 @@ __all__ = [
     "NetworkSettings",
     "OwnerEntry",
     "Profile",
-    "with_profile_defaults",
     "is_owner_requested",
     "not_its_key",
+    "with_profile_defaults",
 ]
 
 Profile = Literal["published", "recommended"]

@@ -26,9 +26,9 @@ from learner.planning.sections import (
     NetworkSettings,
     OwnerEntry,
     Profile,
-    with_profile_defaults,
     is_owner_requested,
     not_its_key,
+    with_profile_defaults,
 )
 
 __all__ = ["StudySettings", "check_roles", "has_table", "with_own_rate"]

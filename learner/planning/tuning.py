@@ -35,7 +35,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import Proposal
 from learner.simulated.world import World, middle
 
-__all__ = ["HORIZONS", "Hyperparameters", "Given", "choose"]
+__all__ = ["HORIZONS", "Given", "Hyperparameters", "choose"]
 
 
 # Ticks of the horizons that are tried.
@@ -134,7 +134,10 @@ def choose(
     if given.step is not None:
         return Hyperparameters(horizon=horizon, clip=clip, step=given.step)
     best = search.best(
-        [Hyperparameters(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, clip, None)],
+        [
+            Hyperparameters(horizon=horizon, clip=clip, step=a)
+            for a in search.steps(horizon, clip, None)
+        ],
         FINE,
     )
     limit = search.largest_step(horizon, clip)
@@ -210,7 +213,9 @@ class _Search:
         shorter = self._ticks(horizon) / horizon if self._is_asynchronous else 1.0
         return self._unit_step(clip) * shorter
 
-    def around(self, best: Hyperparameters, given: Given, *, horizons: Sequence[int]) -> list[Hyperparameters]:
+    def around(
+        self, best: Hyperparameters, given: Given, *, horizons: Sequence[int]
+    ) -> list[Hyperparameters]:
         """The grid drawn closer around a candidate."""
         factors = WIDE if len(horizons) > 1 else CLOSE
         clips: list[float | None] = [given.clip]
@@ -218,18 +223,27 @@ class _Search:
             around = (best.clip or self._bound) * factors
             clips = sorted(set(np.minimum(around, self._bound).tolist()))
         steps = [given.step] if given.step is not None else list(best.step * factors)
-        return [Hyperparameters(horizon=T, clip=C, step=a) for T in horizons for C in clips for a in steps]
+        return [
+            Hyperparameters(horizon=T, clip=C, step=a)
+            for T in horizons
+            for C in clips
+            for a in steps
+        ]
 
     def best(self, grid: Sequence[Hyperparameters], runs: int) -> Hyperparameters:
         """The candidate with the smallest mean relative fitness."""
         return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
 
-    def best_of_each_horizon(self, grid: Sequence[Hyperparameters], runs: int) -> list[Hyperparameters]:
+    def best_of_each_horizon(
+        self, grid: Sequence[Hyperparameters], runs: int
+    ) -> list[Hyperparameters]:
         """The best candidate of each horizon."""
         means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
         return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
 
-    def _means(self, grid: Sequence[Hyperparameters], runs: int) -> list[tuple[float, Hyperparameters]]:
+    def _means(
+        self, grid: Sequence[Hyperparameters], runs: int
+    ) -> list[tuple[float, Hyperparameters]]:
         """Mean relative fitness of each candidate."""
         rng = np.random.default_rng(CHOICE_SEED)
         means: list[tuple[float, Hyperparameters]] = []

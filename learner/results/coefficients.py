@@ -22,9 +22,9 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
-from learner.simulated.surrogates import surrogate_world
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import run_study, shortened
+from learner.simulated.surrogates import surrogate_world
 
 __all__ = ["Coefficient", "coefficient_noise", "coefficients", "in_raw_units"]
 

@@ -23,9 +23,9 @@ from learner.algorithms.variants import inverse_frequency
 
 __all__ = [
     "GradientFunction",
-    "ShardMoments",
     "NoiseFunction",
     "Replicates",
+    "ShardMoments",
     "laplace_noise",
     "moment_gradients",
     "record_gradients",

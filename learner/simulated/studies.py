@@ -25,8 +25,8 @@ from learner.algorithms.table import Simulated
 from learner.simulated.blocks import block_gradients
 from learner.simulated.replicates import (
     GradientFunction,
-    ShardMoments,
     NoiseFunction,
+    ShardMoments,
     laplace_noise,
     moment_gradients,
     run_replicates,

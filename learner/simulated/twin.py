@@ -16,9 +16,9 @@ from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
 from learner.simulated.groups import PublicGroups
-from learner.simulated.surrogates import surrogate_world
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
+from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World
 
 __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]

@@ -309,7 +309,9 @@ class Mixture:
 
     def moments(self) -> ShardMoments:
         """Each owner's moments."""
-        return ShardMoments(gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy())
+        return ShardMoments(
+            gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy()
+        )
 
     def records_of(self, owner: int, size: int, *, rng: np.random.Generator) -> Records:
         """Systematically drawn records, spread evenly over margins and targets."""

@@ -23,10 +23,10 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
+from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.attachment_server import AttachmentServer
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal

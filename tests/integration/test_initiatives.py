@@ -24,8 +24,8 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.algorithms.clocks import Tick
-from learner.network.grpc_owner import GrpcOwner
 from learner.network.attachment_server import AttachmentServer
+from learner.network.grpc_owner import GrpcOwner
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal

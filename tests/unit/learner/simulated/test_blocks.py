@@ -7,8 +7,8 @@ from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.simulated.blocks import block_gradients
 from learner.simulated.groups import PublicGroups
-from learner.simulated.surrogates import surrogate_world
 from learner.simulated.problem import Problem
+from learner.simulated.surrogates import surrogate_world
 
 P = 3
 SIZES = np.array([900.0, 300.0, 600.0])

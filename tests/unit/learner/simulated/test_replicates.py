@@ -209,7 +209,10 @@ def test_a_group_is_the_larger_owner_of_its_records():
     ]
     slots = draw_slots(np.ones(2), horizon=T, replicates=1, rng=np.random.default_rng(6))
     many = run_replicates(
-        grouped, slots, gradients=moment_gradients(ShardMoments.of(merged)), checkpoints=range(1, T + 1)
+        grouped,
+        slots,
+        gradients=moment_gradients(ShardMoments.of(merged)),
+        checkpoints=range(1, T + 1),
     )
     models = one_run(grouped, shards, slots[:, 0], np.zeros((T, P)), squared)
     assert many.trace[:, 0] == pytest.approx(models, rel=1e-12, abs=1e-12)

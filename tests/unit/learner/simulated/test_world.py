@@ -7,8 +7,8 @@ from common.errors import InputError
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
-from learner.simulated.surrogates import surrogate_world
 from learner.simulated.problem import Problem
+from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World
 from owner.core import Shard, mean_curvature, mean_gradient
 
