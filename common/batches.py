@@ -130,7 +130,7 @@ def rows_of_arrow(
         start += len(batch)
         wanted = batch.select(list(columns))
         gaps |= {name for name in columns if wanted.column(name).null_count}
-        kept.append(wanted if mask.all() else wanted.filter(pa.array(mask)))
+        kept.append(wanted if mask.all() else _chosen(wanted, mask))
     frame = _frame_of(pa.concat_tables(kept), mend=mend).reset_index(drop=True)
     frame = frame.set_axis(list(columns), axis=1)
     # How a column is stored depends on the whole of it, whichever rows count.
@@ -139,6 +139,15 @@ def rows_of_arrow(
         if kind in ("i", "u", "b"):
             frame[name] = frame[name].astype(object if kind == "b" else np.float64)
     return frame
+
+
+def _chosen(table: pa.Table, mask: Flags) -> pa.Table:
+    """The rows of a table that count, as cells of their own; only those between are looked at."""
+    places = np.flatnonzero(mask)
+    if not len(places):
+        return table.schema.empty_table()
+    first, behind = int(places[0]), int(places[-1]) + 1
+    return table.slice(first, behind - first).filter(pa.array(mask[first:behind]))
 
 
 def _frame_of(table: pa.Table, *, mend: bool) -> pd.DataFrame:

@@ -319,4 +319,6 @@ def _occurs_again(name: str, column: pd.Series) -> bool:
 
     Two, because one cell alone must not decide whether an owner serves.
     """
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return False
     return sum(isinstance(cell, str) and cell.strip() == name for cell in column) >= 2

@@ -26,6 +26,7 @@ __all__ = [
     "NoiseSource",
     "SecureNoise",
     "SeededNoise",
+    "load_library",
     "secure_noise",
     "seeded_noise_factory",
 ]
@@ -184,6 +185,19 @@ class DrawnAhead:
 
 
 NoiseFactory = Callable[[NoisePlan], DrawnAhead]
+
+
+def load_library() -> None:
+    """Have the noise library make what it makes at its first use; nothing is drawn."""
+    plan = NoisePlan(
+        grid_exponent=0,
+        sensitivity_units=1,
+        scale_units=1.0,
+        epsilon_per_response=Fraction(1),
+        dimension=1,
+        responses=1,
+    )
+    SecureNoise(plan).epsilon(responses=1)
 
 
 def secure_noise(plan: NoisePlan) -> DrawnAhead:

@@ -19,7 +19,8 @@ from learner.planning.validation import public_theta
 from learner.results.run_folder import Trace
 from learner.results.summary import Evaluated
 from learner.simulated.evaluation import Evaluation
-from learner.training.study import Outcome, noiseless_model
+from learner.training.noiseless import noiseless_model
+from learner.training.study import Outcome
 
 __all__ = ["Evaluate", "evaluate_with"]
 

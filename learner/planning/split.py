@@ -144,11 +144,14 @@ class _Search:
         )
         scales = newton.weights * newton.scales
         variance = 2.0 * float(scales @ scales)
-        for place, world in enumerate(self.worlds):
+        told = []
+        for place in range(len(self.worlds)):
             gradient, curvature = self._exact(place, split.clip)
             packed = pack_moments(newton.curvature_scale * curvature, gradient)
-            told = packed + scale * self._noise[place][runs]
-            yield world.evaluation.relative_fitness(newton.solve(told, variance))
+            told.append(packed + scale * self._noise[place][runs])
+        models = newton.solve(np.stack(told), variance)
+        for world, own in zip(self.worlds, models, strict=True):
+            yield world.evaluation.relative_fitness(own)
 
     def _around(self, clip: float | None) -> Around:
         if clip not in self._known:
