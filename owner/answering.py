@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 
 import numpy as np
 
@@ -118,10 +117,11 @@ class DataOwner:
         if is_new:
             self._agree(terms, learner)
         with self._studies.taken(terms.study_id, learner) as (study, entry):
+            account = study.account or entry.account
             return Enrollment(
                 num_records=self._table.num_records,
-                responses=entry.account.promised,
-                answered=entry.account.answered,
+                responses=account.promised,
+                answered=account.answered,
                 noise_scale=study.plan.noise_scale,
                 epsilon=entry.epsilon,
                 insecure_noise=self._insecure_noise,
@@ -140,15 +140,16 @@ class DataOwner:
                 dimension=study.shard.num_features,
                 theta_max=study.terms.theta_max,
             )
+            account = study.account or entry.account
             digest = theta_digest(query.theta)
-            step = next_step(entry.account, sequence=query.sequence, digest=digest)
+            step = next_step(account, sequence=query.sequence, digest=digest)
             if step is Step.REPLAY:
-                stored = np.frombuffer(entry.account.last_response, dtype="<f8")
+                stored = np.frombuffer(account.last_response, dtype="<f8")
                 return _response(query, stored)
             self._lifetime.check_response(entry)
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)
-            stored_bytes = response.astype("<f8").tobytes()
+            stored_bytes = response.astype("<f8", copy=False).tobytes()
             # Whether a charge that fails is on the disk, only the disk can tell.
             study.entry = None
             # Charged before released: durable here, and only then may a byte leave.
@@ -158,9 +159,17 @@ class DataOwner:
                 digest=digest,
                 response=stored_bytes,
             )
-            account = entry.account.charged(digest=digest, response=stored_bytes)
-            study.entry = replace(entry, account=account)
+            study.account = account.charged(digest=digest, response=stored_bytes)
+            study.entry = entry
             return _response(query, response)
+
+    def after_answers(self) -> None:
+        """Do what can wait until a response has left; nothing is lost where nobody calls it."""
+        if self._studies.lock.acquire(blocking=False):
+            try:
+                self._ledger.finish_marks()
+            finally:
+                self._studies.lock.release()
 
     def is_ready(self, study_id: str) -> bool:
         """Whether a call for this study is answered without making it ready first."""
@@ -179,8 +188,8 @@ class DataOwner:
             return False
         if self._studies.lock.locked():
             return False
-        with self._studies.taken(study_id, learner) as (_, entry):
-            account = entry.account
+        with self._studies.taken(study_id, learner) as (study, entry):
+            account = study.account or entry.account
         return account.answered < account.promised and self._offers.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:

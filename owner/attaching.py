@@ -187,6 +187,7 @@ class Attachment:
             reply = self._reply(message, token)
             reply.call = message.call
             send(reply)
+            self._owner.after_answers()
             if message.HasField("query"):
                 clock.answered()
 

@@ -56,7 +56,7 @@ class _HeldFile:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, on the disk when it ends and marked on all files."""
+        """All or nothing, on the disk when it ends."""
         with explained(self._path):
             self._check_usable()
             try:
@@ -72,6 +72,11 @@ class _HeldFile:
         """Note a change that is on the disk, also beside it."""
         self._books.keep(book)
         self._files.write_mark(self._books.generation)
+
+    def finish_marks(self) -> None:
+        """Mark all files with what was charged; until then only the lock has the last of it."""
+        if not self._over:
+            self._files.finish_mark()
 
     def _check_usable(self) -> None:
         """Refuse a connection or files that may not be those of the next start."""
@@ -138,8 +143,7 @@ class Ledger(_HeldFile):
         )
         if checksum is None:
             raise self._changed()
-        closed = row.closed is not None
-        return replace(book, answered=row.answered, closed=closed, account_checksum=checksum)
+        return book.after(row, checksum)
 
     def _given_back(self, charged: Charged) -> AccountRow:
         """An account without what was charged ahead and not given.
@@ -254,7 +258,8 @@ class Ledger(_HeldFile):
             before = charged or self._account(book)
             row, begun = charge_more(self._db, before.settled, record, response, block=self._block)
             book = self._write(book, before, row)
-        self._keep(book)
+        self._books.keep(book)
+        self._files.begin_mark(self._books.generation)
         charged = Charged(row, book.account_checksum, begun)
         self._charged[study_id] = charged.gave(record, response) if begun else charged
 

@@ -117,12 +117,14 @@ class LedgerFiles:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._names = {suffix: f"{path}{suffix}" for suffix in SUFFIXES}
         # Closed only after SQLite's own: closing any handle of a file would drop its locks.
         self._handles: dict[str, int] = {}
         # Of what is held: device and number, which stay while a handle is open.
         self._inodes: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._attributes = True
+        self._unfinished: bytes | None = None
         try:
             self._hold(".lock")
             self.mark = read_mark(path)
@@ -150,7 +152,7 @@ class LedgerFiles:
         """Refuse to go on with a file that the next start will not find, or not all of it."""
         for suffix, inode in self._inodes.items():
             try:
-                there = os.stat(f"{self._path}{suffix}")
+                there = os.stat(self._names[suffix])
             except OSError:
                 raise self._lost(suffix) from None
             # None of them ever gets shorter while it is in use.
@@ -164,10 +166,23 @@ class LedgerFiles:
         Not synced, and a failure does not matter: a mark that lags makes its check weaker, and
         what it tells of is on the disk already.
         """
-        text = _mark_text(generation)
+        self.begin_mark(generation)
+        self.finish_mark()
+
+    def begin_mark(self, generation: int) -> None:
+        """Note on the lock how far the ledger has come, and on the others what it said before.
+
+        So while answers are given none of them is ever behind by more than one.
+        """
+        self.finish_mark()
+        self._unfinished = text = _mark_text(generation)
         with contextlib.suppress(OSError):
             os.pwrite(self._handles[".lock"], text, 0)
-        if not self._attributes:
+
+    def finish_mark(self) -> None:
+        """Note on the others what the lock says."""
+        text, self._unfinished = self._unfinished, None
+        if text is None or not self._attributes:
             return
         for suffix in DATABASE:
             try:
@@ -184,6 +199,7 @@ class LedgerFiles:
 
     def close(self) -> None:
         """Release the files; after SQLite has."""
+        self.finish_mark()
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()
