@@ -192,13 +192,28 @@ def _learner(
 
 
 def _shard(home: Path, num_features: int) -> str:
-    """Records of one column with as many categories as there are coordinates, beside the rest."""
+    """A few records, and a map of them; a wide map says of each further column what it fitted to some.
+
+    A map is fitted to as many records as it has features, which would be all that the setup does.
+    """
     rng = np.random.default_rng(3)
     columns = {f"x{i}": rng.normal(size=RECORDS) for i in range(num_features - 1)}
-    public = pd.DataFrame(columns | {"y": rng.normal(size=RECORDS)})
-    public.to_parquet(home / "shard.parquet")
+    table = pd.DataFrame(columns | {"y": rng.normal(size=RECORDS)})
+    table.to_parquet(home / "shard.parquet")
     settings = FeatureSettings(target="y", public=TableSource(), intercept=True)
-    fitted = fit_feature_map(public, settings, source="public")
+    few = [*list(columns)[: RECORDS - 1], "y"]
+    fitted = fit_feature_map(table[few], settings, source="public")
+    rules = [fitted.columns[i % len(fitted.columns)] for i in range(num_features - 1)]
+    bounds = tuple(fitted.bounds[i % len(fitted.bounds)] for i in range(num_features - 1))
+    fitted = fitted.model_copy(
+        update={
+            "l1_radius": sum(bounds) + 1,
+            "bounds": bounds,
+            "columns": tuple(
+                rule.model_copy(update={"name": f"x{i}"}) for i, rule in enumerate(rules)
+            ),
+        }
+    )
     if fitted.num_features != num_features:
         raise SystemExit(f"the feature map has {fitted.num_features} features")
     (home / "features.json").write_text(fitted.to_json())

@@ -163,14 +163,6 @@ class DataOwner:
             study.entry = entry
             return _response(query, response)
 
-    def after_answers(self) -> None:
-        """Do what can wait until a response has left; nothing is lost where nobody calls it."""
-        if self._studies.lock.acquire(blocking=False):
-            try:
-                self._ledger.finish_marks()
-            finally:
-                self._studies.lock.release()
-
     def is_ready(self, study_id: str) -> bool:
         """Whether a call for this study is answered without making it ready first."""
         return self._studies.is_ready(study_id)

@@ -187,7 +187,6 @@ class Attachment:
             reply = self._reply(message, token)
             reply.call = message.call
             send(reply)
-            self._owner.after_answers()
             if message.HasField("query"):
                 clock.answered()
 

@@ -219,21 +219,26 @@ class Calls:
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
         """The reply to one message; what may take long does not keep the others."""
+        began, done = time.monotonic(), None
+        if method.is_short and began >= self._long_until:
+            done = self._service.reply(method, content, learner, if_quick=True)
+            self._timed(began, time.monotonic())
+            if done is not None:
+                return done
         loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
         if method.pauses:
             return await loop.run_in_executor(self._pausing, reply, learner) or b""
-        if method.is_short and time.monotonic() >= self._long_until:
-            began = time.monotonic()
-            done = reply(learner, if_quick=True)
-            ended = time.monotonic()
-            self._long_ones = self._long_ones + 1 if ended - began > SHORT_SECONDS else 0
-            if self._long_ones >= LONG_IN_A_ROW:
-                self._long_until, self._long_ones = ended + LONG_AGAIN_SECONDS, 0
-        else:
+        if began < self._long_until or not method.is_short:
             done = await self._answering.run(partial(reply, learner, if_quick=True))
         if done is None:
             done = await loop.run_in_executor(self._preparing, _shared, partial(reply, learner))
         return done or b""
+
+    def _timed(self, began: float, ended: float) -> None:
+        """Note how long an answer took; after some long ones a thread gives the next."""
+        self._long_ones = self._long_ones + 1 if ended - began > SHORT_SECONDS else 0
+        if self._long_ones >= LONG_IN_A_ROW:
+            self._long_until, self._long_ones = ended + LONG_AGAIN_SECONDS, 0
 
     async def _next(self, context: Context, patience: Patience) -> bytes | None:
         """The next message; None if there is none, or it does not come."""

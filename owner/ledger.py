@@ -73,11 +73,6 @@ class _HeldFile:
         self._books.keep(book)
         self._files.write_mark(self._books.generation)
 
-    def finish_marks(self) -> None:
-        """Mark all files with what was charged; until then only the lock has the last of it."""
-        if not self._over:
-            self._files.finish_mark()
-
     def _check_usable(self) -> None:
         """Refuse a connection or files that may not be those of the next start."""
         self._check_sound()
@@ -258,8 +253,7 @@ class Ledger(_HeldFile):
             before = charged or self._account(book)
             row, begun = charge_more(self._db, before.settled, record, response, block=self._block)
             book = self._write(book, before, row)
-        self._books.keep(book)
-        self._files.begin_mark(self._books.generation)
+        self._keep(book)
         charged = Charged(row, book.account_checksum, begun)
         self._charged[study_id] = charged.gave(record, response) if begun else charged
 

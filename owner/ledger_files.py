@@ -124,7 +124,6 @@ class LedgerFiles:
         self._inodes: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._attributes = True
-        self._unfinished: bytes | None = None
         try:
             self._hold(".lock")
             self.mark = read_mark(path)
@@ -166,23 +165,10 @@ class LedgerFiles:
         Not synced, and a failure does not matter: a mark that lags makes its check weaker, and
         what it tells of is on the disk already.
         """
-        self.begin_mark(generation)
-        self.finish_mark()
-
-    def begin_mark(self, generation: int) -> None:
-        """Note on the lock how far the ledger has come, and on the others what it said before.
-
-        So while answers are given none of them is ever behind by more than one.
-        """
-        self.finish_mark()
-        self._unfinished = text = _mark_text(generation)
+        text = _mark_text(generation)
         with contextlib.suppress(OSError):
             os.pwrite(self._handles[".lock"], text, 0)
-
-    def finish_mark(self) -> None:
-        """Note on the others what the lock says."""
-        text, self._unfinished = self._unfinished, None
-        if text is None or not self._attributes:
+        if not self._attributes:
             return
         for suffix in DATABASE:
             try:
@@ -199,7 +185,6 @@ class LedgerFiles:
 
     def close(self) -> None:
         """Release the files; after SQLite has."""
-        self.finish_mark()
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()

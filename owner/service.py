@@ -85,12 +85,10 @@ class OwnerService:
         return method.reply(request, learner).SerializeToString()
 
     def after_reply(self) -> None:
-        """Do what can wait until a reply has left: marks of the ledger, and metrics."""
-        if self._answered:
-            self._owner.after_answers()
-            while self._answered:
-                self._metrics.seconds.observe(self._answered.popleft())
-                self._metrics.responses.inc()
+        """Do what can wait until a reply has left: count it."""
+        while self._answered:
+            self._metrics.seconds.observe(self._answered.popleft())
+            self._metrics.responses.inc()
 
     def refusal(self, error: Exception) -> PublicRefusal:
         """What a learner may know of an error; it is logged and counted."""

@@ -58,9 +58,7 @@ class Stream(Protocol):
         """End the stream, and whoever waits in :meth:`ask`."""
 
 
-def open_stream(
-    channel: grpc.Channel, path: str, *, metadata: Metadata, deadline: float
-) -> Stream:
+def open_stream(channel: grpc.Channel, path: str, *, metadata: Metadata, deadline: float) -> Stream:
     """A stream of messages to a method, by the shortest way that this version of gRPC has.
 
     Args:
@@ -239,9 +237,7 @@ class ThreadStream:
     not even a cancelled stream always ends it. One is read for each query.
     """
 
-    def __init__(
-        self, method: Callable[[Iterator[bytes]], grpc.Call], *, deadline: float
-    ) -> None:
+    def __init__(self, method: Callable[[Iterator[bytes]], grpc.Call], *, deadline: float) -> None:
         self._queries: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._asked = threading.Semaphore(0)
