@@ -149,17 +149,14 @@ class DataOwner:
             self._lifetime.check_response(entry)
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)
-            stored_bytes = response.astype("<f8", copy=False).tobytes()
+            kept = response.astype("<f8", copy=False).tobytes()
             # Whether a charge that fails is on the disk, only the disk can tell.
             study.entry = None
             # Charged before released: durable here, and only then may a byte leave.
             self._ledger.charge(
-                study_id=query.study_id,
-                sequence=query.sequence,
-                digest=digest,
-                response=stored_bytes,
+                study_id=query.study_id, sequence=query.sequence, digest=digest, response=kept
             )
-            study.account = account.charged(digest=digest, response=stored_bytes)
+            study.account = account.charged(digest=digest, response=kept)
             study.entry = entry
             return _response(query, response)
 

@@ -316,7 +316,7 @@ def check_theta(theta: Vector, *, dimension: int, theta_max: float) -> None:
 
 def theta_digest(theta: Vector) -> str:
     """SHA-256 of a query's bytes: tells a retry from a new question."""
-    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8")).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").data).hexdigest()
 
 
 class Step(enum.Enum):

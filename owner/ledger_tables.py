@@ -92,7 +92,7 @@ _NAMES = {kind: kind.__name__.encode() for kind in (str, bytes, int, float, type
 
 def row_checksum(*values: str | bytes | float | None) -> bytes:
     """A checksum over values, their types and where each of them ends."""
-    parts = []
+    parts: list[bytes] = []
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()
         parts += (b"%b %d:" % (_NAMES[type(value)], len(data)), data)

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import grpc
 
 try:
-    from grpc._cython import cygrpc
-except ImportError:  # pragma: no cover (another version of gRPC)
-    cygrpc = None  # type: ignore[assignment]
+    from grpc._cython import cygrpc  # type: ignore[attr-defined]
+except ImportError:  # another version of gRPC
+    cygrpc = None
 
 __all__ = ["DirectStream", "Stream", "StreamEndedError", "ThreadStream", "open_stream"]
 
@@ -73,7 +73,7 @@ def open_stream(channel: grpc.Channel, path: str, *, metadata: Metadata, deadlin
     core = getattr(channel, "_channel", None)
     if hasattr(core, "segregated_call") and all(hasattr(cygrpc, name) for name in _NEEDED):
         return DirectStream(core, path, metadata=metadata, deadline=deadline)
-    method = channel.stream_stream(path)
+    method: Any = channel.stream_stream(path)
     return ThreadStream(lambda queries: method(queries, metadata=metadata), deadline=deadline)
 
 
