@@ -206,7 +206,8 @@ class Calls:
         patience = Patience(self._idle_seconds)
         try:
             while (content := await self._next(context, patience)) is not None:
-                await self._send(context, await self._reply(method, content, learner), patience)
+                reply = await self._reply(method, content, learner)
+                await self._deliver(context, reply, patience)
                 self._service.after_reply()
                 if not method.streams:
                     return
@@ -253,12 +254,16 @@ class Calls:
             self._waiting.discard(patience)
         return None if content is grpc.aio.EOF else content
 
-    async def _send(self, context: Context, reply: bytes, patience: Patience) -> None:
+    async def _deliver(self, context: Context, reply: bytes, patience: Patience) -> None:
         """Send one reply to who takes it in time."""
         try:
-            await patience.wait_for(context.write(reply))
+            await patience.wait_for(self._send(context, reply))
         except TimeoutError:
             raise OrderError("the replies are not taken; read each before you ask on") from None
+
+    async def _send(self, context: Context, reply: bytes) -> None:
+        """Send one reply."""
+        await context.write(reply)
 
 
 def _shared(reply: Callable[[], bytes | None]) -> bytes | None:
