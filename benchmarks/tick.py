@@ -50,6 +50,7 @@ from learner.training.line import OwnerLine
 from learner.training.runner import Pace, run
 
 NAMES = ("owner-a", "owner-b", "owner-c")
+OWNER = [sys.executable, "-m", "owner.cli"]
 MODES = {"strict": 1, "blocks": 64}
 BARS = {"strict": ("echo + commit", 1.6), "blocks": ("echo", 2.0)}
 RECORDS = 20
@@ -244,7 +245,7 @@ def _owner(
         }
     path = home / f"{name}.toml"
     path.write_text(tomli_w.dumps(settings))
-    command = [sys.executable, "-m", "owner.cli", "serve", str(path), "--allow-private-bounds"]
+    command = [*OWNER, "serve", str(path), "--allow-private-bounds"]
     if num_features > SECURE_UP_TO:
         command += ["--insecure-noise-seed", "1"]
     with _process(command) as line:
