@@ -119,13 +119,13 @@ def check(
     from common.config import load_settings  # noqa: PLC0415
     from owner.checking import dry_run  # noqa: PLC0415
     from owner.policy import OwnerSettings  # noqa: PLC0415
-    from owner.proposals import read_proposal  # noqa: PLC0415
+    from owner.trial_study import read_trial_study  # noqa: PLC0415
 
     loaded, base = load_settings(OwnerSettings, settings), settings.parent
     found = dry_run(
         loaded,
         base=base,
-        proposal=read_proposal(study, owner=loaded.name, options=options),
+        trial=read_trial_study(study, owner=loaded.name, options=options),
         features=features,
         public=public,
         allow_private_bounds=allow_private_bounds,

@@ -12,8 +12,8 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.terms import Records
 from common.tls import Identity, Side, load_identity, refuse_plain_text
+from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.listening import ListeningLearner
 from learner.network.processes import owner_processes, read_owner
 from learner.network.tokens import check_token_route, load_token
 from learner.network.warm_parent import WarmParent
@@ -176,8 +176,8 @@ def _listening(
     address: str,
     tokens: Sequence[str | None],
     identity: Identity | None = None,
-) -> ListeningLearner:
-    return ListeningLearner(
+) -> AttachmentServer:
+    return AttachmentServer(
         [entry.name for entry in settings.owners],
         address,
         deadline=settings.network.deadline,

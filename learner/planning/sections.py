@@ -30,9 +30,9 @@ __all__ = [
     "NetworkSettings",
     "OwnerEntry",
     "Profile",
-    "filled",
     "is_owner_requested",
     "not_its_key",
+    "with_profile_defaults",
 ]
 
 Profile = Literal["published", "recommended"]
@@ -282,7 +282,7 @@ class LearnerSettings(Settings):
     shows_model: bool = False
 
 
-def filled(
+def with_profile_defaults(
     algorithm: Mapping[str, Any],
     privacy: Mapping[str, Any],
     *,
@@ -299,9 +299,9 @@ def filled(
       has_public: Whether there are public records.
       has_classes: Whether the loss is for classes.
 
-    >>> filled({}, {"epsilon": 1}, has_public=True)
+    >>> with_profile_defaults({}, {"epsilon": 1}, has_public=True)
     ({'name': 'auto'}, {'epsilon': 1})
-    >>> filled({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
+    >>> with_profile_defaults({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
     ... # doctest: +NORMALIZE_WHITESPACE
     ({'horizon': 50, 'average': 'last', 'step': 'auto', 'correction': 'counted',
       'clocks': 'records'},

@@ -27,7 +27,7 @@ from common.config import (
 from common.errors import InputError
 from common.releases import GRADIENT, NEWTON, RELEASES
 
-__all__ = ["Proposal", "read_proposal"]
+__all__ = ["TrialStudy", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
@@ -35,7 +35,7 @@ ASSUMED_SHARE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposal:
+class TrialStudy:
     """A study as the dry run takes it, from a study's file and from options.
 
     Args:
@@ -86,7 +86,7 @@ class _Study(Settings):
     validation: ValidationShare | None = None
 
 
-def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
+def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> TrialStudy:
     """The study that a file and options describe; an option goes before the file.
 
     Settings that the learner would choose by itself ("auto") are left to the options.
@@ -94,7 +94,7 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
     Args:
       study: A STUDY.toml, or None.
       owner: This owner's name, for its own entry in the file.
-      options: Values of :class:`Proposal`, None where not given.
+      options: Values of :class:`TrialStudy`, None where not given.
 
     Raises:
       InputError: The file cannot be read, or a value is wrong.
@@ -111,7 +111,7 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
     origins |= dict.fromkeys(typed, GIVEN)
     given = {key: value for key, value in said.items() if value is not None and value != "auto"}
     checked = check_settings(_Study, given, where=str(study or "options"))
-    return Proposal(
+    return TrialStudy(
         **{key: getattr(checked, key) for key in given},
         origins={"epsilon": "all that the policy allows"} | origins,
         left_open=tuple(key for key, value in said.items() if value == "auto"),
