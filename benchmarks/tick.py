@@ -50,6 +50,7 @@ from learner.training.line import OwnerLine
 from learner.training.runner import Pace, run
 
 NAMES = ("owner-a", "owner-b", "owner-c")
+OWNER = [sys.executable, "-m", "owner.cli"]
 MODES = {"strict": 1, "blocks": 64}
 BARS = {"strict": ("echo + commit", 1.6), "blocks": ("echo", 2.0)}
 RECORDS = 20
@@ -192,13 +193,28 @@ def _learner(
 
 
 def _shard(home: Path, num_features: int) -> str:
-    """Records of one column with as many categories as there are coordinates, beside the rest."""
+    """A few records, and a map of them, which takes the rules of the first columns for all others.
+
+    A map is fitted to no fewer records than it has features: 800 MB for the widest.
+    """
     rng = np.random.default_rng(3)
     columns = {f"x{i}": rng.normal(size=RECORDS) for i in range(num_features - 1)}
-    public = pd.DataFrame(columns | {"y": rng.normal(size=RECORDS)})
-    public.to_parquet(home / "shard.parquet")
+    table = pd.DataFrame(columns | {"y": rng.normal(size=RECORDS)})
+    table.to_parquet(home / "shard.parquet")
     settings = FeatureSettings(target="y", public=TableSource(), intercept=True)
-    fitted = fit_feature_map(public, settings, source="public")
+    few = [*list(columns)[: RECORDS - 1], "y"]
+    fitted = fit_feature_map(table[few], settings, source="public")
+    rules = [fitted.columns[i % len(fitted.columns)] for i in range(num_features - 1)]
+    bounds = tuple(fitted.bounds[i % len(fitted.bounds)] for i in range(num_features - 1))
+    fitted = fitted.model_copy(
+        update={
+            "l1_radius": sum(bounds) + 1,
+            "bounds": bounds,
+            "columns": tuple(
+                rule.model_copy(update={"name": f"x{i}"}) for i, rule in enumerate(rules)
+            ),
+        }
+    )
     if fitted.num_features != num_features:
         raise SystemExit(f"the feature map has {fitted.num_features} features")
     (home / "features.json").write_text(fitted.to_json())
@@ -229,7 +245,7 @@ def _owner(
         }
     path = home / f"{name}.toml"
     path.write_text(tomli_w.dumps(settings))
-    command = [sys.executable, "-m", "owner.cli", "serve", str(path), "--allow-private-bounds"]
+    command = [*OWNER, "serve", str(path), "--allow-private-bounds"]
     if num_features > SECURE_UP_TO:
         command += ["--insecure-noise-seed", "1"]
     with _process(command) as line:

@@ -67,7 +67,7 @@ _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
 
 def vector_to_pb(vector: NDArray[np.float64]) -> pb.Vector:
     """A vector as little-endian float64 bytes with its length."""
-    return pb.Vector(length=vector.size, data=vector.astype("<f8").tobytes())
+    return pb.Vector(length=vector.size, data=vector.astype("<f8", copy=False).tobytes())
 
 
 def vector_from_pb(message: pb.Vector) -> NDArray[np.float64]:

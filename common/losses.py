@@ -306,18 +306,21 @@ def loss_of(terms: NamesLoss) -> Loss:
     """
     if terms.loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}")
-    kind = LOSSES[terms.loss]
-    takes = {field.name for field in fields(kind)}
-    given = {name: getattr(terms, name, None) for name in PARAMETERS}
-    for name, value in given.items():
+    takes = _TAKES[terms.loss]
+    given = {}
+    for name in PARAMETERS:
+        value = getattr(terms, name, None)
         if value is not None and name not in takes:
             raise ValueError(f"{name} does not belong to {terms.loss} loss; remove it")
         if value is None and name in takes:
             raise ValueError(f"{terms.loss} loss needs {name} = NUMBER")
-    return kind(**{name: value for name, value in given.items() if name in takes})
+        if value is not None:
+            given[name] = value
+    return LOSSES[terms.loss](**given)
 
 
-PARAMETERS = sorted({field.name for kind in LOSSES.values() for field in fields(kind)})
+_TAKES = {name: {field.name for field in fields(kind)} for name, kind in LOSSES.items()}
+PARAMETERS = sorted(set().union(*_TAKES.values()))
 """The names of all losses' parameters."""
 
 

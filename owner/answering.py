@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 
 import numpy as np
 
@@ -118,10 +117,11 @@ class DataOwner:
         if is_new:
             self._agree(terms, learner)
         with self._studies.taken(terms.study_id, learner) as (study, entry):
+            account = study.account or entry.account
             return Enrollment(
                 num_records=self._table.num_records,
-                responses=entry.account.promised,
-                answered=entry.account.answered,
+                responses=account.promised,
+                answered=account.answered,
                 noise_scale=study.plan.noise_scale,
                 epsilon=entry.epsilon,
                 insecure_noise=self._insecure_noise,
@@ -140,26 +140,24 @@ class DataOwner:
                 dimension=study.shard.num_features,
                 theta_max=study.terms.theta_max,
             )
+            account = study.account or entry.account
             digest = theta_digest(query.theta)
-            step = next_step(entry.account, sequence=query.sequence, digest=digest)
+            step = next_step(account, sequence=query.sequence, digest=digest)
             if step is Step.REPLAY:
-                stored = np.frombuffer(entry.account.last_response, dtype="<f8")
+                stored = np.frombuffer(account.last_response, dtype="<f8")
                 return _response(query, stored)
             self._lifetime.check_response(entry)
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)
-            stored_bytes = response.astype("<f8").tobytes()
+            kept = response.astype("<f8", copy=False).tobytes()
             # Whether a charge that fails is on the disk, only the disk can tell.
             study.entry = None
             # Charged before released: durable here, and only then may a byte leave.
             self._ledger.charge(
-                study_id=query.study_id,
-                sequence=query.sequence,
-                digest=digest,
-                response=stored_bytes,
+                study_id=query.study_id, sequence=query.sequence, digest=digest, response=kept
             )
-            account = entry.account.charged(digest=digest, response=stored_bytes)
-            study.entry = replace(entry, account=account)
+            study.account = account.charged(digest=digest, response=kept)
+            study.entry = entry
             return _response(query, response)
 
     def is_ready(self, study_id: str) -> bool:
@@ -179,8 +177,8 @@ class DataOwner:
             return False
         if self._studies.lock.locked():
             return False
-        with self._studies.taken(study_id, learner) as (_, entry):
-            account = entry.account
+        with self._studies.taken(study_id, learner) as (study, entry):
+            account = study.account or entry.account
         return account.answered < account.promised and self._offers.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -30,6 +30,7 @@ __all__ = ["Calls", "Context", "as_bytes"]
 
 # Types of grpc.aio take the messages' types, which here are bytes.
 Context = Any
+T = TypeVar("T")
 Handler = Callable[[object, Context], Awaitable[None]]
 
 PREPARE_THREADS = 2
@@ -39,8 +40,10 @@ PAUSE_THREADS = 16
 TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
 # An answer that takes no longer is given by the event loop itself: handing it to a thread and
-# back takes as long as most answers do. After a longer one a thread gives the next ones.
+# back takes as long as most answers do. After some longer ones in a row, not only a disk that was
+# busy for once, a thread gives the next ones.
 SHORT_SECONDS = 0.003
+LONG_IN_A_ROW = 3
 LONG_AGAIN_SECONDS = 1.0
 
 
@@ -84,6 +87,58 @@ class Places:
                 del self._taken[learner]
 
 
+class Patience:
+    """The time limit of a call's waits, one after another.
+
+    ``asyncio.timeout`` for each of them would set and cancel a timer for every message; this one
+    is set again only when it goes off, and looks then what it is to wait for.
+
+    Args:
+      seconds: How long each of them may last.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._due: float | None = None
+        self._ran_out = False
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    async def wait_for(self, event: Awaitable[T]) -> T:
+        """What comes of an event.
+
+        Raises:
+          TimeoutError: It did not come in time.
+        """
+        self._due = self._loop.time() + self._seconds
+        try:
+            return await event
+        except asyncio.CancelledError:
+            if self._ran_out and self._task is not None and not self._task.uncancel():
+                raise TimeoutError from None
+            raise
+        finally:
+            self._due = None
+
+    def run_out(self) -> None:
+        """End the wait that lasts, if any."""
+        if self._due is not None and not self._ran_out and self._task is not None:
+            self._ran_out = True
+            self._task.cancel()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._due is not None and self._due <= now:
+            self.run_out()
+            return
+        self._timer = self._loop.call_at(self._due or now + self._seconds, self._look)
+
+
 class Calls:
     """Serves the calls of one owner, on the event loop.
 
@@ -102,12 +157,12 @@ class Calls:
         self._idle_seconds = idle_seconds
         self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
         # The owner answers one query after another in any case.
-        self._long_until = 0.0
+        self._long_until, self._long_ones = 0.0, 0
         self._answering = QuickThread("answer")
         self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
         self._pausing = ThreadPoolExecutor(PAUSE_THREADS, thread_name_prefix="pause")
         # The calls that wait for a message.
-        self._waiting: set[asyncio.Timeout] = set()
+        self._waiting: set[Patience] = set()
         self._ending = False
 
     def handlers(self, service_name: str) -> grpc.GenericRpcHandler:
@@ -121,9 +176,8 @@ class Calls:
     async def end(self) -> None:
         """End the calls that wait for a message; those that are answered may finish."""
         self._ending = True
-        for timeout in self._waiting:
-            if not timeout.expired():
-                timeout.reschedule(0)
+        for patience in self._waiting:
+            patience.run_out()
 
     def close(self) -> None:
         """Start no more work."""
@@ -149,10 +203,16 @@ class Calls:
 
     async def _converse(self, method: Method, learner: str, context: Context) -> None:
         """Reply to each message until there is none, or none for too long."""
-        while (content := await self._next(context)) is not None:
-            await self._send(context, await self._reply(method, content, learner))
-            if not method.streams:
-                return
+        patience = Patience(self._idle_seconds)
+        try:
+            while (content := await self._next(context, patience)) is not None:
+                reply = await self._reply(method, content, learner)
+                await self._deliver(context, reply, patience)
+                self._service.after_reply()
+                if not method.streams:
+                    return
+        finally:
+            patience.end()
         if not method.streams:
             raise MalformedError(
                 f"no message came within {self._idle_seconds:g} seconds; send one with the call"
@@ -160,41 +220,50 @@ class Calls:
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
         """The reply to one message; what may take long does not keep the others."""
+        began, done = time.monotonic(), None
+        if method.is_short and began >= self._long_until:
+            done = self._service.reply(method, content, learner, if_quick=True)
+            self._timed(began, time.monotonic())
+            if done is not None:
+                return done
         loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
         if method.pauses:
             return await loop.run_in_executor(self._pausing, reply, learner) or b""
-        if method.is_short and time.monotonic() >= self._long_until:
-            began = time.monotonic()
-            done = reply(learner, if_quick=True)
-            if time.monotonic() - began > SHORT_SECONDS:
-                self._long_until = time.monotonic() + LONG_AGAIN_SECONDS
-        else:
+        if began < self._long_until or not method.is_short:
             done = await self._answering.run(partial(reply, learner, if_quick=True))
         if done is None:
             done = await loop.run_in_executor(self._preparing, _shared, partial(reply, learner))
         return done or b""
 
-    async def _next(self, context: Context) -> bytes | None:
+    def _timed(self, began: float, ended: float) -> None:
+        """Note how long an answer took; after some long ones a thread gives the next."""
+        self._long_ones = self._long_ones + 1 if ended - began > SHORT_SECONDS else 0
+        if self._long_ones >= LONG_IN_A_ROW:
+            self._long_until, self._long_ones = ended + LONG_AGAIN_SECONDS, 0
+
+    async def _next(self, context: Context, patience: Patience) -> bytes | None:
         """The next message; None if there is none, or it does not come."""
         if self._ending:
             return None
+        self._waiting.add(patience)
         try:
-            async with asyncio.timeout(self._idle_seconds) as timeout:
-                self._waiting.add(timeout)
-                content = await context.read()
+            content = await patience.wait_for(context.read())
         except TimeoutError:
             return None
         finally:
-            self._waiting.discard(timeout)
+            self._waiting.discard(patience)
         return None if content is grpc.aio.EOF else content
 
-    async def _send(self, context: Context, reply: bytes) -> None:
+    async def _deliver(self, context: Context, reply: bytes, patience: Patience) -> None:
         """Send one reply to who takes it in time."""
         try:
-            async with asyncio.timeout(self._idle_seconds):
-                await context.write(reply)
+            await patience.wait_for(self._send(context, reply))
         except TimeoutError:
             raise OrderError("the replies are not taken; read each before you ask on") from None
+
+    async def _send(self, context: Context, reply: bytes) -> None:
+        """Send one reply."""
+        await context.write(reply)
 
 
 def _shared(reply: Callable[[], bytes | None]) -> bytes | None:

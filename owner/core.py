@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -304,9 +304,10 @@ def check_theta(theta: Vector, *, dimension: int, theta_max: float) -> None:
             f"theta has {theta.size} coordinates, the study agreed on {dimension}; "
             "ask with a model of the study's length"
         )
-    if not np.all(np.isfinite(theta)):
-        raise MalformedError("theta has a coordinate that is not a finite number")
-    if not np.max(np.abs(theta)) <= theta_max:
+    # One pass for both: whatever is not finite is not inside either.
+    if not np.abs(theta).max() <= theta_max:
+        if not np.isfinite(theta).all():
+            raise MalformedError("theta has a coordinate that is not a finite number")
         raise MalformedError(
             f"theta leaves the box of half side {theta_max} that the study agreed on; "
             "project it before asking"
@@ -315,7 +316,7 @@ def check_theta(theta: Vector, *, dimension: int, theta_max: float) -> None:
 
 def theta_digest(theta: Vector) -> str:
     """SHA-256 of a query's bytes: tells a retry from a new question."""
-    return hashlib.sha256(theta.astype("<f8").tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").data).hexdigest()
 
 
 class Step(enum.Enum):
@@ -337,7 +338,13 @@ class Account:
 
     def charged(self, *, digest: str, response: bytes) -> Account:
         """The account after one more response."""
-        return replace(self, answered=self.answered + 1, last_digest=digest, last_response=response)
+        return Account(
+            promised=self.promised,
+            answered=self.answered + 1,
+            last_digest=digest,
+            last_response=response,
+            closed=self.closed,
+        )
 
 
 def next_step(account: Account, *, sequence: int, digest: str) -> Step:

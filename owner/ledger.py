@@ -56,7 +56,7 @@ class _HeldFile:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, on the disk when it ends and marked on all files."""
+        """All or nothing, on the disk when it ends."""
         with explained(self._path):
             self._check_usable()
             try:
@@ -138,8 +138,7 @@ class Ledger(_HeldFile):
         )
         if checksum is None:
             raise self._changed()
-        closed = row.closed is not None
-        return replace(book, answered=row.answered, closed=closed, account_checksum=checksum)
+        return book.after(row, checksum)
 
     def _given_back(self, charged: Charged) -> AccountRow:
         """An account without what was charged ahead and not given.

@@ -10,7 +10,7 @@ that ends in order writes down what it gave, and takes the rest of the block bac
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from owner.ledger_tables import (
     CHARGES_PER_BLOCK,
@@ -53,7 +53,8 @@ class Charged:
 
     def gave(self, record: bytes, response: bytes) -> Charged:
         """One more of the responses that were charged ahead."""
-        return replace(self, records=self.records + record, response=response)
+        records = self.records + record
+        return Charged(self.row, self.checksum, self.begun, records, response)
 
     @property
     def settled(self) -> AccountRow:
@@ -61,12 +62,7 @@ class Charged:
         if not self.begun:
             return self.row
         known = self.row.recent[: -self.begun * RECORD_BYTES]
-        return replace(
-            self.row,
-            answered=self.given,
-            last_response=self.response,
-            recent=known + self.records,
-        )
+        return self.row.with_last(self.given, self.response, known + self.records)
 
 
 def charge_more(
@@ -90,7 +86,7 @@ def charge_more(
     count = min(block, room, row.promised - row.answered)
     if block == 1:
         recent = row.recent + record
-        return replace(row, answered=row.answered + 1, last_response=response, recent=recent), 0
+        return row.with_last(row.answered + 1, response, recent), 0
     # After a crash no response of the block is repeated, so none has to be kept.
     recent = row.recent + ahead_records(record, count)
-    return replace(row, answered=row.answered + count, last_response=b"", recent=recent), count
+    return row.with_last(row.answered + count, b"", recent), count

@@ -45,6 +45,18 @@ class Book:
             account_checksum,
         )
 
+    def after(self, account: AccountRow, checksum: bytes) -> Book:
+        """The book once the study's account is this row."""
+        return Book(
+            self.study,
+            self.study_checksum,
+            self.epsilon,
+            self.promised,
+            account.answered,
+            account.closed is not None,
+            checksum,
+        )
+
     @property
     def texts(self) -> tuple[str, ...]:
         """Digests of the texts that the study still needs."""
@@ -134,11 +146,11 @@ class Books:
         else:
             self.generation += book.generation - before.generation
             self.responses += book.answered - before.answered
-            # While a study is open nothing of what it holds changes.
+            # While a study is open nothing of what it holds and needs changes.
             if book.closed:
                 self.held += book.held - before.held
-            if book.texts != before.texts:
-                self.needed.subtract(before.texts)
+                if book.texts != before.texts:
+                    self.needed.subtract(before.texts)
         self.studies[book.study.study_id] = book
 
     def unneeded_after(self, book: Book) -> list[str]:

@@ -117,6 +117,7 @@ class LedgerFiles:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._names = {suffix: f"{path}{suffix}" for suffix in SUFFIXES}
         # Closed only after SQLite's own: closing any handle of a file would drop its locks.
         self._handles: dict[str, int] = {}
         # Of what is held: device and number, which stay while a handle is open.
@@ -150,7 +151,7 @@ class LedgerFiles:
         """Refuse to go on with a file that the next start will not find, or not all of it."""
         for suffix, inode in self._inodes.items():
             try:
-                there = os.stat(f"{self._path}{suffix}")
+                there = os.stat(self._names[suffix])
             except OSError:
                 raise self._lost(suffix) from None
             # None of them ever gets shorter while it is in use.

@@ -87,16 +87,16 @@ AHEAD = bytes(hashlib.sha256().digest_size)
 # Block b of study s stands at position s BLOCKS + b.
 BLOCKS = 2**32
 CHECKSUM_BYTES = 16
+_NAMES = {kind: kind.__name__.encode() for kind in (str, bytes, int, float, type(None))}
 
 
 def row_checksum(*values: str | bytes | float | None) -> bytes:
     """A checksum over values, their types and where each of them ends."""
-    found = hashlib.sha256()
+    parts: list[bytes] = []
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()
-        found.update(f"{type(value).__name__} {len(data)}:".encode())
-        found.update(data)
-    return found.digest()[:CHECKSUM_BYTES]
+        parts += (b"%b %d:" % (_NAMES[type(value)], len(data)), data)
+    return hashlib.sha256(b"".join(parts)).digest()[:CHECKSUM_BYTES]
 
 
 def block_checksum(before: bytes, position: int, records: bytes) -> bytes:
@@ -163,6 +163,18 @@ class AccountRow:
             self.closed,
             self.last_response,
             self.recent,
+            self.blocks_checksum,
+        )
+
+    def with_last(self, answered: int, response: bytes, recent: bytes) -> AccountRow:
+        """The account with other charges at its end."""
+        return AccountRow(
+            self.number,
+            self.promised,
+            answered,
+            self.closed,
+            response,
+            recent,
             self.blocks_checksum,
         )
 
@@ -277,9 +289,7 @@ def charged_account(
 ) -> AccountRow:
     """An account after one more charge."""
     row = with_room(db, row)
-    return replace(
-        row, answered=row.answered + 1, last_response=response, recent=row.recent + record
-    )
+    return row.with_last(row.answered + 1, response, row.recent + record)
 
 
 def update_account(

@@ -14,7 +14,7 @@ from common.losses import loss_of
 from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
-from owner.core import Shard, warm
+from owner.core import Account, Shard, warm
 from owner.ledger_rows import LedgerError, StudyEntry, promise_faults
 from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
 from owner.policy import Policy, check_map, check_map_text, check_policy
@@ -42,14 +42,15 @@ class Agreement:
 class OpenStudy:
     """What answering a study's queries needs.
 
-    ``entry`` is what the ledger holds, as this process last wrote or read it; None when a
-    write failed and the ledger has to be read again.
+    ``entry`` is what the ledger holds, as this process last read it, and ``account`` its account
+    as it was read or written since; None when a write failed and the ledger has to be read again.
     """
 
     agreement: Agreement
     shard: Shard
     noise: DrawnAhead
     entry: StudyEntry | None = None
+    account: Account | None = None
 
     @property
     def plan(self) -> NoisePlan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +48,8 @@ class OwnerService:
         self._owner = owner
         self._metrics = metrics or OwnerMetrics(owner)
         self._refusals = Refusals()
+        # Seconds that answers took which are not counted yet.
+        self._answered: deque[float] = deque()
         self.access = owner.access
         self.methods = {
             "Describe": Method(pb.DescribeRequest, self._describe),
@@ -80,6 +84,12 @@ class OwnerService:
             return None
         return method.reply(request, learner).SerializeToString()
 
+    def after_reply(self) -> None:
+        """Do what can wait until a reply has left: count it."""
+        while self._answered:
+            self._metrics.seconds.observe(self._answered.popleft())
+            self._metrics.responses.inc()
+
     def refusal(self, error: Exception) -> PublicRefusal:
         """What a learner may know of an error; it is logged and counted."""
         refusal = self._refusals.public(error)
@@ -102,9 +112,13 @@ class OwnerService:
 
     def _answer(self, request: pb.Query, learner: str) -> Message:
         """Answer one query."""
-        with self._metrics.seconds.time():
+        began = time.perf_counter()
+        try:
             response = self._owner.answer(codec.query_from_pb(request), learner=learner)
-        self._metrics.responses.inc()
+        except BaseException:
+            self._metrics.seconds.observe(time.perf_counter() - began)
+            raise
+        self._answered.append(time.perf_counter() - began)
         return codec.response_to_pb(response)
 
     def _close(self, request: pb.CloseRequest, learner: str) -> Message:

@@ -171,7 +171,8 @@ class Studies:
                         study, rebuilt = rebuilt, None
                         dropped = self._open.hold(study_id, study)
                     if study is not None:
-                        study.entry = entry
+                        if study.entry is not entry:
+                            study.entry, study.account = entry, entry.account
                         yield study, entry
                         return
                 rebuilt = self._maker.rebuild(entry)

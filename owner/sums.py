@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -61,17 +61,18 @@ def block_records(num_features: int) -> int:
     return max(1, BLOCK_CELLS // max(1, num_features))
 
 
-def stretches(num_records: int, num_features: int) -> list[tuple[int, int]]:
+@lru_cache(maxsize=64)
+def stretches(num_records: int, num_features: int) -> tuple[tuple[int, int], ...]:
     """Where each stretch begins and ends: whole blocks, about as many in each.
 
     >>> stretches(1000, 100), stretches(3000, 100), len(stretches(500_000, 100))
-    ([(0, 1000)], [(0, 1310), (1310, 2620), (2620, 3000)], 16)
+    (((0, 1000),), ((0, 1310), (1310, 2620), (2620, 3000)), 16)
     """
     rows = block_records(num_features)
     num_blocks = max(1, -(-num_records // rows))
     count = min(STRETCHES, num_blocks)
     edges = [min(num_blocks * k // count * rows, num_records) for k in range(count + 1)]
-    return list(pairwise(edges))
+    return tuple(pairwise(edges))
 
 
 def blocks(features: NDArray[np.floating], start: int, stop: int) -> Iterator[tuple[slice, Matrix]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
@@ -29,6 +28,7 @@ from common.wire import (
     token_metadata,
     too_large,
 )
+from learner.network.streams import Stream, StreamEndedError, open_stream
 from learner.training.claims import check_description
 
 __all__ = ["GrpcOwner"]
@@ -39,7 +39,8 @@ SMALLER = "train a smaller model, or let its operator raise policy.max_features 
 DIAGNOSIS_SECONDS = 3.0
 # TCP and TLS need several round trips of a slow line.
 HANDSHAKE_SECONDS = 10.0
-LOOK_SECONDS = 0.5
+_SERVICE = pb.DESCRIPTOR.services_by_name["DataOwner"]
+_READ_RESPONSE = codec.reader(pb.Response)
 
 
 class GrpcOwner:
@@ -73,7 +74,7 @@ class GrpcOwner:
         self._metadata = token_metadata(token)
         self._identity = identity
         self._channel = open_channel(address, identity, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS])
-        self._stream: _Stream | None = None
+        self._stream: Stream | None = None
         self._ending = threading.Event()
 
     @property
@@ -156,28 +157,27 @@ class GrpcOwner:
         return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
     def _ask(self, query: Query) -> Response:
-        message, used = codec.query_to_pb(query), self._stream
+        content, used = codec.query_to_pb(query).SerializeToString(), self._stream
         try:
             try:
-                return codec.response_from_pb(_read(self._opened().ask(message)))
-            except _StreamEndedError:
+                return _response(self._opened().ask(content))
+            except StreamEndedError:
                 # An owner ends a stream that is quiet for long. The same query on another one
                 # is the same question: whatever was answered meanwhile is answered again.
                 self._drop_stream()
                 if used is None:
                     raise
-                return codec.response_from_pb(_read(self._opened().ask(message)))
+                return _response(self._opened().ask(content))
         except BaseException:
             # A stream that failed once is over; the next query opens another.
             self._drop_stream()
             raise
 
-    def _opened(self) -> _Stream:
+    def _opened(self) -> Stream:
         """The stream of queries, opened when it is needed."""
         if self._stream is None:
-            self._stream = _Stream(
-                lambda queries: _method(self._channel, "Answer")(queries, metadata=self._metadata),
-                deadline=self._deadline,
+            self._stream = open_stream(
+                self._channel, _path("Answer"), metadata=self._metadata, deadline=self._deadline
             )
         return self._stream
 
@@ -239,14 +239,23 @@ class GrpcOwner:
 
 
 def _method(channel: grpc.Channel, name: str) -> Any:
-    """One method of the owner's; what is no message arrives as :class:`codec.Unreadable`."""
-    method = pb.DESCRIPTOR.services_by_name["DataOwner"].methods_by_name[name]
-    kind = channel.stream_stream if method.client_streaming else channel.unary_unary
-    return kind(
-        f"/{method.containing_service.full_name}/{name}",
+    """A method of one message; what is no message arrives as :class:`codec.Unreadable`."""
+    method = _SERVICE.methods_by_name[name]
+    return channel.unary_unary(
+        _path(name),
         request_serializer=GetMessageClass(method.input_type).SerializeToString,
         response_deserializer=codec.reader(GetMessageClass(method.output_type)),
     )
+
+
+def _path(name: str) -> str:
+    """One method of the owner's, as gRPC calls it."""
+    return f"/{_SERVICE.full_name}/{name}"
+
+
+def _response(content: bytes) -> Response:
+    """The response of a message's bytes."""
+    return codec.response_from_pb(_read(_READ_RESPONSE(content)))
 
 
 def _read(message: Any) -> Any:
@@ -254,71 +263,3 @@ def _read(message: Any) -> Any:
     if isinstance(message, codec.Unreadable):
         raise MalformedError("the bytes are no message of this protocol")
     return message
-
-
-class _StreamEndedError(TimeoutError):
-    """The owner has ended the stream and found nothing wrong."""
-
-
-class _Stream:
-    """One stream of queries.
-
-    Answers are read by a thread of their own: gRPC's wait for the next one has no time limit,
-    and not even a cancelled stream always ends it. One is read for each query, so whoever sends
-    more fills its own side's buffers, not our memory.
-    """
-
-    def __init__(
-        self, method: Callable[[Iterator[pb.Query]], grpc.Call], *, deadline: float
-    ) -> None:
-        self._queries: queue.SimpleQueue[pb.Query | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._asked = threading.Semaphore(0)
-        self._over = False
-        self._call = method(iter(self._queries.get, None))
-        self._deadline = deadline
-        threading.Thread(target=self._read, name="answers", daemon=True).start()
-
-    def ask(self, query: pb.Query) -> Any:
-        """The answer to one query, as it arrived.
-
-        Raises:
-          TimeoutError: There is none after so many seconds, or the stream is over.
-          _StreamEndedError: The owner ended the stream.
-        """
-        self._queries.put(query)
-        self._asked.release()
-        due = time.monotonic() + self._deadline
-        is_live = True
-        # A check now and then: the reader may not learn that the stream is over.
-        while is_live and (left := due - time.monotonic()) > 0:
-            is_live = self._call.is_active()
-            try:
-                answer = self._answers.get(timeout=min(left, LOOK_SECONDS))
-            except queue.Empty:
-                continue
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-        if not is_live and self._call.code() is grpc.StatusCode.OK:
-            raise _StreamEndedError
-        raise TimeoutError
-
-    def _read(self) -> None:
-        answers = iter(self._call)  # type: ignore[call-overload]
-        while self._asked.acquire() and not self._over:
-            try:
-                self._answers.put(next(answers))
-            except grpc.RpcError as error:
-                self._answers.put(error)
-                return
-            except StopIteration:
-                self._answers.put(_StreamEndedError())
-                return
-
-    def end(self) -> None:
-        """End the stream and its reader."""
-        self._over = True
-        self._asked.release()
-        self._queries.put(None)
-        self._call.cancel()

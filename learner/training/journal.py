@@ -163,7 +163,12 @@ class Journal:
                 self._db.executemany(
                     "INSERT INTO responses VALUES (?, ?, ?, ?)",
                     [
-                        (entry.position, owner, sequence, gradient.astype("<f8").tobytes())
+                        (
+                            entry.position,
+                            owner,
+                            sequence,
+                            gradient.astype("<f8", copy=False).tobytes(),
+                        )
                         for entry in entries
                         for owner, (sequence, gradient) in entry.responses.items()
                     ],

@@ -13,24 +13,25 @@ import pytest
 from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.wire import retry_after
-from learner.network.grpc_owner import GrpcOwner, _Stream
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.streams import ThreadStream
 
 
 class Call:
     """A call that answers some queries and then does what it is made for."""
 
     def __init__(
-        self, queries: Iterator[pb.Query], *, answers: int, ends: bool, is_over: bool
+        self, queries: Iterator[bytes], *, answers: int, ends: bool, is_over: bool
     ) -> None:
         self._queries, self._answers, self._ends = queries, answers, ends
         self._left, self._is_over = answers, is_over
         self.cancelled = 0
 
-    def __iter__(self) -> Iterator[pb.Response]:
+    def __iter__(self) -> Iterator[bytes]:
         for _ in range(self._answers):
-            sequence = next(self._queries).sequence
+            sequence = pb.Query.FromString(next(self._queries)).sequence
             self._left -= 1
-            yield pb.Response(sequence=sequence)
+            yield pb.Response(sequence=sequence).SerializeToString()
         if not self._ends:
             threading.Event().wait()  # whatever is cancelled, as gRPC sometimes does
 
@@ -47,13 +48,18 @@ class Call:
 LONG = 20.0
 
 
-def gives_up(stream: _Stream, *, within: float) -> bool:
+def query(sequence: int) -> bytes:
+    """A query's bytes."""
+    return pb.Query(sequence=sequence).SerializeToString()
+
+
+def gives_up(stream: ThreadStream, *, within: float) -> bool:
     """Whether the next query ends in a TimeoutError within so many seconds."""
     ended: list[bool] = []
 
     def ask() -> None:
         with pytest.raises(TimeoutError):
-            stream.ask(pb.Query(sequence=9))
+            stream.ask(query(9))
         ended.append(True)
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -76,12 +82,12 @@ def test_a_stream_that_answers_no_more_is_given_up(
 ) -> None:
     calls: list[Call] = []
 
-    def method(queries: Iterator[pb.Query]) -> Call:
+    def method(queries: Iterator[bytes]) -> Call:
         calls.append(Call(queries, answers=2, ends=ends, is_over=is_over))
         return calls[0]
 
-    stream = _Stream(method, deadline=deadline)  # type: ignore[arg-type]
-    assert [stream.ask(pb.Query(sequence=k)).sequence for k in (7, 8)] == [7, 8]
+    stream = ThreadStream(method, deadline=deadline)  # type: ignore[arg-type]
+    assert [pb.Response.FromString(stream.ask(query(k))).sequence for k in (7, 8)] == [7, 8]
     assert gives_up(stream, within=LONG)
     stream.end()
     assert calls[0].cancelled == 1
@@ -94,15 +100,15 @@ class Endless(Call):
         super().__init__(iter(()), answers=0, ends=False, is_over=False)
         self.sent = 0
 
-    def __iter__(self) -> Iterator[pb.Response]:
+    def __iter__(self) -> Iterator[bytes]:
         for self.sent in itertools.count(1):
-            yield pb.Response(sequence=self.sent)
+            yield pb.Response(sequence=self.sent).SerializeToString()
 
 
 def test_one_answer_is_read_for_each_query_whatever_an_owner_sends() -> None:
     call = Endless()
-    stream = _Stream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
-    assert [stream.ask(pb.Query()).sequence for _ in range(3)] == [1, 2, 3]
+    stream = ThreadStream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
+    assert [pb.Response.FromString(stream.ask(query(0))).sequence for _ in range(3)] == [1, 2, 3]
     assert call.sent == 3
     stream.end()
 

@@ -1,0 +1,286 @@
+"""One stream of queries to an owner, and an answer to each within a deadline.
+
+gRPC's own face for such a stream wakes three threads for one answer: one sends, one waits for
+whatever arrives, and one of ours reads, because a read of that face has no time limit. Below it
+lies what gRPC makes its single calls of: a call whose events whoever waits for them takes from the
+socket, without any thread. It halves the time of an echo (docs/performance.md). It is no public
+part of gRPC, so where a version lacks it the stream is the public one.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import grpc
+
+try:
+    from grpc._cython import cygrpc  # type: ignore[attr-defined]
+except ImportError:  # another version of gRPC
+    cygrpc = None
+
+__all__ = ["DirectStream", "Stream", "StreamEndedError", "ThreadStream", "open_stream"]
+
+LOOK_SECONDS = 0.1
+_NEEDED = (
+    "OperationType",
+    "ReceiveInitialMetadataOperation",
+    "ReceiveMessageOperation",
+    "ReceiveStatusOnClientOperation",
+    "SendInitialMetadataOperation",
+    "SendMessageOperation",
+)
+_STATUSES = {status.value[0]: status for status in grpc.StatusCode}
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class StreamEndedError(TimeoutError):
+    """The owner has ended the stream and found nothing wrong."""
+
+
+class Stream(Protocol):
+    """One stream of queries; one thread asks at a time."""
+
+    def ask(self, query: bytes) -> bytes:
+        """The answer to one query, as it arrived.
+
+        Raises:
+          TimeoutError: There is none after so many seconds, or the stream is over.
+          StreamEndedError: The owner ended the stream.
+          grpc.RpcError: The owner's status.
+        """
+
+    def end(self) -> None:
+        """End the stream, and whoever waits in :meth:`ask`."""
+
+
+def open_stream(channel: grpc.Channel, path: str, *, metadata: Metadata, deadline: float) -> Stream:
+    """A stream of messages to a method, by the shortest way that this version of gRPC has.
+
+    Args:
+      channel: The connection.
+      path: /SERVICE/METHOD.
+      metadata: Headers of the call.
+      deadline: Seconds that one answer may take.
+
+    Raises:
+      ValueError: The channel is closed.
+    """
+    core = getattr(channel, "_channel", None)
+    if hasattr(core, "segregated_call") and all(hasattr(cygrpc, name) for name in _NEEDED):
+        return DirectStream(core, path, metadata=metadata, deadline=deadline)
+    method: Any = channel.stream_stream(path)
+    return ThreadStream(lambda queries: method(queries, metadata=metadata), deadline=deadline)
+
+
+class _OverError(grpc.RpcError):
+    """The status with which a call ended."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, trailing: Any) -> None:
+        super().__init__(code, details)
+        self._status = code, details, trailing
+
+    def code(self) -> grpc.StatusCode:
+        """Its code."""
+        return self._status[0]
+
+    def details(self) -> str:
+        """What the far side said."""
+        return self._status[1]
+
+    def trailing_metadata(self) -> Any:
+        """What it sent with it."""
+        return self._status[2]
+
+
+class DirectStream:
+    """A stream whose answers are read from the socket by the thread that asks.
+
+    One answer is read for each query, so whoever sends more fills its own side's buffers.
+    """
+
+    def __init__(self, core: Any, path: str, *, metadata: Metadata, deadline: float) -> None:
+        self._deadline = deadline
+        # When the answer that is waited for is overdue; read by another thread.
+        self.due = float("inf")
+        self._ended = False
+        self._status: _OverError | None = None
+        # The call's completion queue is gone with its last event, and must not be asked again.
+        self._events = 2
+        self._taking = threading.Lock()
+        begin = (
+            cygrpc.SendInitialMetadataOperation(metadata, 0),
+            cygrpc.ReceiveStatusOnClientOperation(0),
+        )
+        first = (cygrpc.ReceiveInitialMetadataOperation(0),)
+        self._call = core.segregated_call(
+            cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
+            path.encode(),
+            None,
+            None,
+            metadata,
+            None,
+            ((begin, None), (first, None)),
+            None,
+        )
+        _WATCH.add(self)
+
+    def ask(self, query: bytes) -> bytes:
+        """The answer to one query, as it arrived; see :class:`Stream`."""
+        self.due = time.monotonic() + self._deadline
+        try:
+            with self._taking:
+                return self._answer(query)
+        finally:
+            self.due = float("inf")
+            self._drain()
+
+    def end(self) -> None:
+        """End the stream, and whoever waits in :meth:`ask`."""
+        self._ended = True
+        _WATCH.discard(self)
+        self.cancel()
+        self._drain()
+
+    def cancel(self) -> None:
+        """Have the call end, wherever it is waited for."""
+        self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "no answer came in time")
+
+    def _answer(self, query: bytes) -> bytes:
+        asked = self._events and self._call.operate(
+            (cygrpc.SendMessageOperation(query, 0), cygrpc.ReceiveMessageOperation(0)), None
+        )
+        if asked:
+            self._events += 1
+        while self._events:
+            for done in self._next():
+                if done.type() == cygrpc.OperationType.receive_message:
+                    answer = done.message()
+                    if answer is not None:
+                        return bytes(answer)
+        if self._status is None or time.monotonic() > self.due or self._ended:
+            raise TimeoutError
+        if self._status.code() is grpc.StatusCode.OK:
+            raise StreamEndedError
+        raise self._status
+
+    def _next(self) -> Any:
+        """The operations of the next event; waits for it."""
+        try:
+            event = self._call.next_event()
+        except BaseException:
+            # Interrupted: gRPC has let go of the call.
+            self._events = 0
+            raise
+        self._events -= 1
+        for done in event.batch_operations:
+            if done.type() == cygrpc.OperationType.receive_status_on_client:
+                code = _STATUSES.get(done.code(), grpc.StatusCode.UNKNOWN)
+                self._status = _OverError(code, done.details() or "", done.trailing_metadata())
+        return event.batch_operations
+
+    def _drain(self) -> None:
+        """Take what is left of a call that was ended: its memory is freed with its last event.
+
+        Whoever still waits in :meth:`ask` does so itself.
+        """
+        while self._ended and self._events and self._taking.acquire(blocking=False):
+            try:
+                while self._events:
+                    self._next()
+            finally:
+                self._taking.release()
+
+
+class _Watch:
+    """Cancels streams whose answers are overdue: one thread for all, while there are any."""
+
+    def __init__(self) -> None:
+        self._streams: set[DirectStream] = set()
+        self._lock = threading.Lock()
+
+    def add(self, stream: DirectStream) -> None:
+        """Watch a stream."""
+        with self._lock:
+            self._streams.add(stream)
+            if len(self._streams) == 1:
+                threading.Thread(target=self._look, name="overdue", daemon=True).start()
+
+    def discard(self, stream: DirectStream) -> None:
+        """Watch it no longer."""
+        with self._lock:
+            self._streams.discard(stream)
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            with self._lock:
+                if not self._streams:
+                    return
+                overdue = [stream for stream in self._streams if stream.due < now]
+            for stream in overdue:
+                stream.cancel()
+
+
+_WATCH = _Watch()
+
+
+class ThreadStream:
+    """A stream by gRPC's public face.
+
+    Answers are read by a thread of their own: its wait for the next one has no time limit, and
+    not even a cancelled stream always ends it. One is read for each query.
+    """
+
+    def __init__(self, method: Callable[[Iterator[bytes]], grpc.Call], *, deadline: float) -> None:
+        self._queries: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._asked = threading.Semaphore(0)
+        self._over = False
+        self._call = method(iter(self._queries.get, None))
+        self._deadline = deadline
+        threading.Thread(target=self._read, name="answers", daemon=True).start()
+
+    def ask(self, query: bytes) -> bytes:
+        """The answer to one query, as it arrived; see :class:`Stream`."""
+        self._queries.put(query)
+        self._asked.release()
+        due = time.monotonic() + self._deadline
+        is_live = True
+        # A check now and then: the reader may not learn that the stream is over.
+        while is_live and (left := due - time.monotonic()) > 0:
+            is_live = self._call.is_active()
+            try:
+                answer = self._answers.get(timeout=min(left, LOOK_SECONDS))
+            except queue.Empty:
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            return bytes(answer)
+        if not is_live and self._call.code() is grpc.StatusCode.OK:
+            raise StreamEndedError
+        raise TimeoutError
+
+    def _read(self) -> None:
+        answers = iter(self._call)  # type: ignore[call-overload]
+        while self._asked.acquire() and not self._over:
+            try:
+                self._answers.put(next(answers))
+            except grpc.RpcError as error:
+                self._answers.put(error)
+                return
+            except StopIteration:
+                self._answers.put(StreamEndedError())
+                return
+
+    def end(self) -> None:
+        """End the stream and its reader."""
+        self._over = True
+        self._asked.release()
+        self._queries.put(None)
+        self._call.cancel()

@@ -1,0 +1,160 @@
+"""A stream of queries ends as the owner says or when the deadline says, however gRPC is asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import grpc
+import pytest
+
+from common.wire import retry_after
+from learner.network.streams import (
+    DirectStream,
+    Stream,
+    StreamEndedError,
+    ThreadStream,
+    open_stream,
+)
+
+LONG = 20.0
+
+
+def serving(answer: Callable[[Iterator[bytes]], Iterator[bytes]]) -> tuple[grpc.Server, str]:
+    """A server that answers streams of queries in this way, and its address."""
+
+    def handle(queries: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.set_trailing_metadata((("retry-after-ms", "250"),))
+        try:
+            yield from answer(queries)
+        except PermissionError as refusal:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
+
+    server = grpc.server(ThreadPoolExecutor(8))
+    handlers = {"Answer": grpc.stream_stream_rpc_method_handler(handle)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["direct", "thread"])
+def opened(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Stream]]:
+    """Streams of either kind to a server that answers in some way."""
+    if request.param == "thread":
+        monkeypatch.setattr("learner.network.streams.cygrpc", None)
+    with ExitStack() as stack:
+
+        def open_to(
+            answer: Callable[[Iterator[bytes]], Iterator[bytes]], *, deadline: float = LONG
+        ) -> Stream:
+            server, address = serving(answer)
+            stack.callback(server.stop, None)
+            channel = grpc.insecure_channel(address)
+            stack.callback(channel.close)
+            stream = open_stream(channel, "/s/Answer", metadata=(), deadline=deadline)
+            kind = DirectStream if request.param == "direct" else ThreadStream
+            assert isinstance(stream, kind)
+            stack.callback(stream.end)
+            return stream
+
+        yield open_to
+
+
+def echo(queries: Iterator[bytes]) -> Iterator[bytes]:
+    """Answers with the query."""
+    yield from queries
+
+
+def silence(queries: Iterator[bytes]) -> Iterator[bytes]:
+    """Answers nothing, and does not end before the caller does."""
+    for _ in queries:
+        pass
+    yield from ()
+
+
+def test_each_query_is_answered_in_turn(opened: Callable[..., Stream]) -> None:
+    stream = opened(echo)
+    sizes = [0, 1, 10_000, 3_000_000]
+    assert [len(stream.ask(bytes(size))) for size in sizes] == sizes
+
+
+def test_an_answer_that_does_not_come_is_given_up(opened: Callable[..., Stream]) -> None:
+    stream, began = opened(silence, deadline=0.3), time.monotonic()
+    with pytest.raises(TimeoutError) as given_up:
+        stream.ask(b"")
+    assert not isinstance(given_up.value, StreamEndedError)
+    assert 0.25 < time.monotonic() - began < LONG / 2
+
+
+def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(
+    opened: Callable[..., Stream],
+) -> None:
+    def once(queries: Iterator[bytes]) -> Iterator[bytes]:
+        yield next(queries)
+
+    stream = opened(once)
+    assert stream.ask(b"a") == b"a"
+    with pytest.raises(StreamEndedError):
+        stream.ask(b"b")
+    with pytest.raises(StreamEndedError):
+        stream.ask(b"c")
+
+
+def test_a_refusal_keeps_its_status_sentence_and_headers(opened: Callable[..., Stream]) -> None:
+    def refuse(queries: Iterator[bytes]) -> Iterator[bytes]:
+        yield next(queries)
+        raise PermissionError("not for you")
+
+    stream = opened(refuse)
+    assert stream.ask(b"a") == b"a"
+    with pytest.raises(grpc.RpcError) as refused:
+        stream.ask(b"b")
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert refused.value.details() == "not for you"
+    assert retry_after(refused.value.trailing_metadata()) == 0.25
+
+
+def test_nobody_there_is_unavailable(opened: Callable[..., Stream]) -> None:
+    opened(echo)
+    with grpc.insecure_channel("127.0.0.1:1") as channel:
+        stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
+        with pytest.raises(grpc.RpcError) as refused:
+            stream.ask(b"a")
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        stream.end()
+
+
+def test_who_waits_is_let_go_of_when_the_stream_ends(opened: Callable[..., Stream]) -> None:
+    stream, ended = opened(silence), threading.Event()
+
+    def ask() -> None:
+        with pytest.raises((TimeoutError, grpc.RpcError)):
+            stream.ask(b"a")
+        ended.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    time.sleep(0.1)
+    stream.end()
+    assert ended.wait(LONG)
+    stream.end()
+
+
+def test_a_stream_is_not_asked_once_its_channel_is_closed(opened: Callable[..., Stream]) -> None:
+    opened(echo)
+    server, address = serving(echo)
+    channel = grpc.insecure_channel(address)
+    stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
+    assert stream.ask(b"a") == b"a"
+    channel.close()
+    with pytest.raises((TimeoutError, grpc.RpcError)):
+        stream.ask(b"b")
+    stream.end()
+    with pytest.raises(ValueError, match="closed"):
+        open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
+    server.stop(None)
