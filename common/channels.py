@@ -94,10 +94,10 @@ def _renewals(
 ) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
     """What gRPC asks at each handshake: new files, or None."""
     seen = _stamp(identity.paths)
-    told = ""
+    logged = ""
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen, told
+        nonlocal seen, logged
         try:
             now = _stamp(identity.paths)
             if now == seen:
@@ -105,11 +105,11 @@ def _renewals(
             renewed = load_identity(identity.paths, base=Path("/"), side="server")
         except (InputError, OSError) as error:
             # Whoever connects asks: said once, not at each handshake.
-            if str(error) != told:
-                told = str(error)
+            if str(error) != logged:
+                logged = str(error)
                 log.warning("the renewed certificate is not used: %s", error)
             return None
-        seen, told = now, ""
+        seen, logged = now, ""
         log.info("a renewed certificate is in use")
         return _configuration(renewed)
 

@@ -140,7 +140,7 @@ class AttachedOwner:
         """What the owner did that no owner does, or None; the run goes on without it."""
         return None if self._stream is None else self._stream.fault
 
-    def heard(self) -> None:
+    def broke_its_silence(self) -> None:
         """Its request is taken: it is not silent."""
         self._silences = 0
 

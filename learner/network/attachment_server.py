@@ -119,7 +119,7 @@ class AttachmentServer:
                 asked = {i: s for i, s in present.items() if _has_asked(s, now)}
                 if asked and (time_scale > 0 or len(asked) == len(present)):
                     first, when = _first(asked, by_arrival=time_scale > 0)
-                    self.owners[first].heard()
+                    self.owners[first].broke_its_silence()
                     return first, when
                 if time_scale == 0:
                     self._cut_off(present)

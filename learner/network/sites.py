@@ -66,7 +66,7 @@ def _described(owner: Owner, seen: Seen) -> Seen:
     """The owner's words, and its clock against the time they took."""
     asked = time.time()
     description = owner.describe()
-    heard, clock = time.time(), description.clock_ms / 1000
+    answered, clock = time.time(), description.clock_ms / 1000
     # Whatever lies between question and answer may be right.
-    skew = min(clock - asked, 0.0) if clock < heard else clock - heard
+    skew = min(clock - asked, 0.0) if clock < answered else clock - answered
     return replace(seen, description=description, skew_seconds=skew if clock else None)

@@ -68,11 +68,11 @@ class OwnerProcess:
         if self._port.done():
             return
         try:
-            self._port.set_result(self._said())
+            self._port.set_result(self._printed())
         except Exception as error:
             self._port.set_exception(error)
 
-    def _said(self) -> int:
+    def _printed(self) -> int:
         """The port of its first line; an owner that ends instead has logged why."""
         process = self.process
         line = "" if process is None else process.stdout.readline()
@@ -156,9 +156,9 @@ def starting(owners: Sequence[OwnerProcess], parent: WarmParent) -> Iterator[Non
         yield
     finally:
         over.set()
-        told = _terminate(owners)
+        terminated = _terminate(owners)
         starter.join(STOP_SECONDS)
-        _terminate([owner for owner in owners if owner not in told])
+        _terminate([owner for owner in owners if owner not in terminated])
         for owner in owners:
             if owner.process is not None:
                 owner.process.stop(STOP_SECONDS)

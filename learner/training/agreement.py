@@ -97,23 +97,23 @@ def refuse_misfits(
     Raises:
       RefusedError: The first that would refuse, and why.
     """
-    for said, its in zip(descriptions, terms, strict=True):
+    for description, its in zip(descriptions, terms, strict=True):
         if its.responses == 0:
             continue
         for finding in (
-            *_map(said, feature_map),
-            _loss(said, its.loss),
-            _budget(said, its.epsilon),
+            *_map(description, feature_map),
+            _loss(description, its.loss),
+            _budget(description, its.epsilon),
         ):
             if finding.state is State.FAILS:
                 raise RefusedError(
-                    f"owner {said.name}: {finding.rule}: {finding.words}; no owner was enrolled"
+                    f"owner {description.name}: {finding.rule}: {finding.words}; no owner was enrolled"
                 )
 
 
 def _found(seen: Seen, asked: Asked, now: datetime) -> Iterator[Finding]:
     yield from _line(seen, now)
-    said = seen.description
+    description = seen.description
     if seen.peer is not None and seen.peer.name != asked.name:
         yield fails(
             "name",
@@ -121,21 +121,21 @@ def _found(seen: Seen, asked: Asked, now: datetime) -> Iterator[Finding]:
             "each owner its own address, and each machine its own files",
         )
         return
-    if said is None:
+    if description is None:
         return
     try:
-        check_description(said, name=asked.name)
+        check_description(description, name=asked.name)
     except CoprivError as error:
         yield fails("name" if isinstance(error, InputError) else "size", str(error))
         return
     source = "its certificate and its settings say so" if seen.encrypted else "its settings say so"
     yield passes("name", source)
-    yield _version(said)
+    yield _version(description)
     yield _clock(seen.skew_seconds)
-    yield from _map(said, asked.feature_map)
-    yield _loss(said, asked.loss)
-    yield _budget(said, asked.epsilon)
-    yield passes("size", f"{said.num_records:,} records")
+    yield from _map(description, asked.feature_map)
+    yield _loss(description, asked.loss)
+    yield _budget(description, asked.epsilon)
+    yield passes("size", f"{description.num_records:,} records")
 
 
 def _line(seen: Seen, now: datetime) -> Iterator[Finding]:
@@ -160,8 +160,8 @@ def _line(seen: Seen, now: datetime) -> Iterator[Finding]:
         yield passes("certificate", f"of our CA, {days} days left")
 
 
-def _version(said: OwnerDescription) -> Finding:
-    version = printable(said.version, LONGEST_SHOWN)
+def _version(description: OwnerDescription) -> Finding:
+    version = printable(description.version, LONGEST_SHOWN)
     if version == PROGRAM_VERSION:
         return passes("version", version)
     theirs = f"version {version}" if version else "a version of before versions were told"
@@ -184,26 +184,26 @@ def _clock(skew: float | None) -> Finding:
     )
 
 
-def _map(said: OwnerDescription, feature_map: FeatureMap) -> Iterator[Finding]:
+def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Finding]:
     """Columns by name, the map by digest, and whether somebody has looked at the records."""
-    named = set(said.columns)
+    named = set(description.columns)
     missing = [name for name in feature_map.columns_needed if name not in named]
-    if not said.columns:
+    if not description.columns:
         yield unchecked("columns", "it names none; see data.columns of its settings")
     elif missing:
         yield fails("columns", f"it names no {_listed(missing)}; its officer adds or maps them")
     else:
         yield passes("columns", f"it has all {len(feature_map.columns_needed)}")
-    if said.feature_map_digest in {"", feature_map.digest}:
-        takes = "it accepts just this one" if said.feature_map_digest else "it accepts any"
+    if description.feature_map_digest in {"", feature_map.digest}:
+        takes = "it accepts just this one" if description.feature_map_digest else "it accepts any"
         yield passes("map", takes)
     else:
         yield fails(
             "map",
-            f"it accepts only the map {said.feature_map_digest[:16]}, the study's is "
+            f"it accepts only the map {description.feature_map_digest[:16]}, the study's is "
             f"{feature_map.digest[:16]}; give both sides the same file",
         )
-    if said.checked_map_digest == feature_map.digest:
+    if description.checked_map_digest == feature_map.digest:
         yield passes("records", "its officer declares to have looked at them under this map")
     else:
         yield unchecked(
@@ -213,17 +213,17 @@ def _map(said: OwnerDescription, feature_map: FeatureMap) -> Iterator[Finding]:
         )
 
 
-def _loss(said: OwnerDescription, loss: str) -> Finding:
-    if loss in said.losses:
+def _loss(description: OwnerDescription, loss: str) -> Finding:
+    if loss in description.losses:
         return passes("loss", loss)
-    known = printable(", ".join(said.losses), LONGEST_SHOWN)
+    known = printable(", ".join(description.losses), LONGEST_SHOWN)
     return fails("loss", f"it does not answer for {loss}, only for {known}; see its policy.losses")
 
 
-def _budget(said: OwnerDescription, epsilon: Fraction) -> Finding:
+def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
     for most, what in (
-        (said.epsilon_per_study, "it spends at most {} on one study"),
-        (said.epsilon_left, "{} of its lifetime budget is left"),
+        (description.epsilon_per_study, "it spends at most {} on one study"),
+        (description.epsilon_left, "{} of its lifetime budget is left"),
     ):
         if epsilon > most:
             return fails(
@@ -231,7 +231,7 @@ def _budget(said: OwnerDescription, epsilon: Fraction) -> Finding:
                 f"the study asks for epsilon {in_short(epsilon)}, {what.format(in_short(most))}; "
                 "ask for less, or ask its officer to free some (copriv-owner ledger close)",
             )
-    return passes("budget", f"{in_short(epsilon)} asked, {in_short(said.epsilon_left)} left")
+    return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")
 
 
 def _listed(names: Sequence[str]) -> str:

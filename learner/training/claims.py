@@ -49,49 +49,49 @@ class Promise:
     largest: float
 
 
-def check_description(said: OwnerDescription, *, name: str) -> OwnerDescription:
+def check_description(described: OwnerDescription, *, name: str) -> OwnerDescription:
     """A description that may be true; only n_i of it is believed, and nothing depends on the rest.
 
     Args:
-      said: What the owner says of itself.
+      described: What the owner says of itself.
       name: Its name in the study.
 
     Raises:
       InputError: It is another owner.
       RefusedError: No owner is like this.
     """
-    if said.name != name:
+    if described.name != name:
         raise InputError(
-            f"owner {name} says that its name is {printable(said.name, 80)!r}; use that name in "
+            f"owner {name} says that its name is {printable(described.name, 80)!r}; use that name in "
             "the study, or set its address right"
         )
-    if not 0 < said.num_records <= MOST_RECORDS:
+    if not 0 < described.num_records <= MOST_RECORDS:
         raise RefusedError(
-            f"owner {name} says that it has {said.num_records} records, expected 1 to "
+            f"owner {name} says that it has {described.num_records} records, expected 1 to "
             f"{MOST_RECORDS}; ask its operator"
         )
-    names = (*said.columns, *said.losses)
+    names = (*described.columns, *described.losses)
     if len(names) > MOST_NAMES or any(len(one) > LONGEST_NAME for one in names):
         raise RefusedError(
             f"owner {name} sent {len(names)} names of columns and losses, expected at most "
             f"{MOST_NAMES} of at most {LONGEST_NAME} characters; ask its operator"
         )
-    digests = (said.feature_map_digest, said.checked_map_digest)
+    digests = (described.feature_map_digest, described.checked_map_digest)
     if not all(_DIGEST.fullmatch(digest) for digest in digests):
         raise RefusedError(
             f"owner {name} sent a digest of its feature map that is none, expected 64 hexadecimal "
             "digits or nothing; ask its operator"
         )
-    return said
+    return described
 
 
 def check_enrollment(
-    said: Enrollment, terms: StudyTerms, *, name: str, held: int, most: int = 1
+    agreed: Enrollment, terms: StudyTerms, *, name: str, held: int, most: int = 1
 ) -> Promise:
     """An enrolment to exactly these terms, with the noise that they and n_i ask for.
 
     Args:
-      said: What the owner agreed to.
+      agreed: What the owner agreed to.
       terms: What it was asked.
       name: Its name in the study.
       held: Responses of the study that the learner holds.
@@ -101,45 +101,45 @@ def check_enrollment(
     Raises:
       RefusedError: It agreed to something else, or counts responses that nobody has.
     """
-    if not held <= said.answered <= held + most:
+    if not held <= agreed.answered <= held + most:
         raise RefusedError(
-            f"owner {name} counts {said.answered} responses, this run holds {held}; the study "
+            f"owner {name} counts {agreed.answered} responses, this run holds {held}; the study "
             "cannot go on with it, start a new run"
         )
-    if (said.responses, said.epsilon) != (terms.responses, terms.epsilon):
+    if (agreed.responses, agreed.epsilon) != (terms.responses, terms.epsilon):
         raise RefusedError(
-            f"owner {name} agreed to {said.responses} responses for an epsilon of "
-            f"{float(said.epsilon):.6g}, it was asked for {terms.responses} for "
+            f"owner {name} agreed to {agreed.responses} responses for an epsilon of "
+            f"{float(agreed.epsilon):.6g}, it was asked for {terms.responses} for "
             f"{float(terms.epsilon):.6g}; ask its operator"
         )
-    if said.answered > said.responses:
+    if agreed.answered > agreed.responses:
         raise RefusedError(
-            f"owner {name} counts {said.answered} responses of {said.responses} that it promised; "
+            f"owner {name} counts {agreed.answered} responses of {agreed.responses} that it promised; "
             "ask its operator"
         )
     domain = _domain(terms.feature_map)
     try:
-        plan = plan_noise(terms, domain, num_records=said.num_records)
+        plan = plan_noise(terms, domain, num_records=agreed.num_records)
     except ValueError as error:
         raise RefusedError(
             f"owner {name} agreed to noise that nobody can add ({error}); ask its operator"
         ) from None
     scale = plan.noise_scale
-    if not math.isclose(said.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
+    if not math.isclose(agreed.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
         raise RefusedError(
-            f"owner {name} promises noise of scale {said.noise_scale:.6g}, the terms and its "
-            f"{said.num_records} records ask for {scale:.6g}; use the same version on both sides, "
+            f"owner {name} promises noise of scale {agreed.noise_scale:.6g}, the terms and its "
+            f"{agreed.num_records} records ask for {scale:.6g}; use the same version on both sides, "
             "or ask its operator"
         )
     largest = release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
     return Promise(dimension=plan.dimension, largest=largest)
 
 
-def check_response(said: Response, query: Query, promise: Promise, *, name: str) -> None:
+def check_response(agreed: Response, query: Query, promise: Promise, *, name: str) -> None:
     """An answer to exactly this query, of the right length, and no larger than noise makes it.
 
     Args:
-      said: What the owner answered.
+      agreed: What the owner answered.
       query: What it was asked.
       promise: What its enrolment came to.
       name: The owner's name in the study.
@@ -147,14 +147,14 @@ def check_response(said: Response, query: Query, promise: Promise, *, name: str)
     Raises:
       RefusedError: It is another answer, or one that would poison the model for all.
     """
-    if said.study_id != query.study_id:
+    if agreed.study_id != query.study_id:
         raise RefusedError(f"owner {name} answered for another study; ask its operator")
-    if said.sequence != query.sequence:
+    if agreed.sequence != query.sequence:
         raise RefusedError(
-            f"owner {name} answered number {said.sequence}, number {query.sequence} was asked; "
+            f"owner {name} answered number {agreed.sequence}, number {query.sequence} was asked; "
             "ask its operator"
         )
-    gradient = said.gradient
+    gradient = agreed.gradient
     if gradient.shape != (promise.dimension,) or not np.all(np.isfinite(gradient)):
         raise RefusedError(
             f"owner {name} sent {gradient.size} coordinates or one that is not finite, "

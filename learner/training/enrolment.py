@@ -82,13 +82,13 @@ def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]
     Raises:
       CoprivError: Of the first in order that refuses, or stays away.
     """
-    heard = at_once(_tried, calls)
-    refused = next((said for said in heard if _refuses(said)), None)
+    replies = at_once(_tried, calls)
+    refused = next((reply for reply in replies if _refuses(reply)), None)
     if isinstance(refused, CoprivError):
         raise InputError(str(refused)) if refused.exit_status == 4 else refused
     return [
-        present(call, patience=patience) if isinstance(said, CoprivError) else said
-        for call, said in zip(calls, heard, strict=True)
+        present(call, patience=patience) if isinstance(reply, CoprivError) else reply
+        for call, reply in zip(calls, replies, strict=True)
     ]
 
 
@@ -100,10 +100,10 @@ def _tried(call: Callable[[], T]) -> T | CoprivError:
         return error
 
 
-def _refuses(said: object) -> bool:
+def _refuses(reply: object) -> bool:
     """Whether it is an error that waiting does not help."""
-    is_away = isinstance(said, UnreachableError) and not isinstance(said, UntrustedError)
-    return isinstance(said, CoprivError) and not is_away
+    is_away = isinstance(reply, UnreachableError) and not isinstance(reply, UntrustedError)
+    return isinstance(reply, CoprivError) and not is_away
 
 
 def enrollments_of(

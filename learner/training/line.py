@@ -59,7 +59,7 @@ class _Contact:
         self._away_since: tuple[float, datetime] | None = None
         self._left: str | None = None
         self._reply: Enrollment | RefusedError | None = None
-        self._search = _Search(owner, terms, self._heard)
+        self._search = _Search(owner, terms, self._on_reply)
 
     @property
     def state(self) -> LineState:
@@ -102,7 +102,7 @@ class _Contact:
         if self._after(LineEvent.LOST) is LineAction.LOOK:
             self._search.begin()
 
-    def _heard(self, reply: Enrollment | RefusedError) -> None:
+    def _on_reply(self, reply: Enrollment | RefusedError) -> None:
         """The owner replied to who looked for it."""
         self._reply = reply
         self._after(LineEvent.HEARD)
@@ -314,15 +314,15 @@ class _Search:
     Args:
       owner: The owner.
       terms: The terms it enrolled with.
-      heard: Told of its reply.
+      on_reply: Called with its reply.
     """
 
     def __init__(
-        self, owner: Owner, terms: StudyTerms, heard: Callable[[Enrollment | RefusedError], None]
+        self, owner: Owner, terms: StudyTerms, on_reply: Callable[[Enrollment | RefusedError], None]
     ) -> None:
         self._owner = owner
         self._terms = terms
-        self._heard = heard
+        self._on_reply = on_reply
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -351,7 +351,7 @@ class _Search:
             except CoprivError:
                 wait = min(2 * wait, LONGEST_WAIT_SECONDS)
                 continue
-            self._heard(reply)
+            self._on_reply(reply)
             return
 
 

@@ -90,8 +90,8 @@ def fingerprint(what: Deciding | Repeating, features: Matrix, targets: Vector) -
         parts = [what.public.feature_map.digest, repr((what.num_records, what.public.known))]
     else:
         parts = [what.feature_map.digest, what.decision.to_json(), repr(what.seeds)]
-    said = [type(what).__name__, what.settings.model_dump_json(), what.records, *parts]
-    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]
+    facts = [type(what).__name__, what.settings.model_dump_json(), what.records, *parts]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
 
 def records_digest(*arrays: NDArray[np.float64]) -> str:

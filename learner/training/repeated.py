@@ -148,12 +148,14 @@ class Repeated:
             exact.append(owner.answer(query).gradient)
         packed, nothing = np.stack(exact), np.zeros((len(seeds), 0))
         answers = self._answers(plan, lambda owners, thetas: packed[owners], promised, seeds)
-        told = [answers(np.full(len(seeds), owner), nothing) for owner in range(len(self.shards))]
+        answered = [
+            answers(np.full(len(seeds), owner), nothing) for owner in range(len(self.shards))
+        ]
         models = []
         for run, seed in enumerate(seeds):
             state = algorithm.initial_state()
             for tick in self._plan(seed).ticks():
-                responses = {owner: told[owner][run] for owner in tick.owners}
+                responses = {owner: answered[owner][run] for owner in tick.owners}
                 state = algorithm.apply_responses(state, tick, responses)
             models.append(algorithm.central_model(state))
         return np.stack(models)

@@ -74,11 +74,11 @@ class Pace:
     missed: int = 0
     missed_since: float = 0.0
     # Whether people were told that everything waits.
-    told: bool = False
+    announced: bool = False
 
     def answered(self) -> None:
         """Somebody has answered."""
-        self.quiet_since, self.missed, self.told = None, 0, False
+        self.quiet_since, self.missed, self.announced = None, 0, False
 
     def wait_for(self, tick: Tick) -> None:
         """In real time, wait until the tick is due."""
@@ -122,8 +122,8 @@ class Pace:
 
     def _tell(self, missing: Sequence[OwnerLine]) -> None:
         """Say once who is waited for; each line says itself when its owner is back."""
-        if not self.told:
-            self.told = True
+        if not self.announced:
+            self.announced = True
             names = ", ".join(line.status for line in missing)
             log.warning("waiting for %s; gives up after %g s", names, self.patience)
 

@@ -119,7 +119,9 @@ def train(
         with _stopped(lines):
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
             theta = _run(plan, lines, last, on_missed, journal=journal, requests=requests)
-        told, unclosed = _end(plan, public, lines, theta, enrollments=enrollments, journal=journal)
+        validated, unclosed = _end(
+            plan, public, lines, theta, enrollments=enrollments, journal=journal
+        )
     return Outcome(
         theta=theta,
         enrollments=enrollments,
@@ -129,7 +131,7 @@ def train(
         ticks=last.ticks,
         wall_seconds=last.wall_seconds,
         unclosed=unclosed,
-        validated=told,
+        validated=validated,
     )
 
 
@@ -283,9 +285,9 @@ def _plan(
             ahead = _decided(settings, public, foreseen, seed=seed)
         described.extend(_descriptions(owners, patience=settings.network.patience))
         facts = Facts(
-            num_records=tuple(said.num_records for said in described),
+            num_records=tuple(one.num_records for one in described),
             validation=tuple(
-                said.validation if said.validation in AGREES else "" for said in described
+                one.validation if one.validation in AGREES else "" for one in described
             ),
         )
         if ahead is None or facts != foreseen:
@@ -317,8 +319,8 @@ def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDesc
     """What the owners say of themselves."""
     described = all_present([owner.describe for owner in owners], patience=patience)
     return [
-        check_description(said, name=owner.name)
-        for owner, said in zip(owners, described, strict=True)
+        check_description(description, name=owner.name)
+        for owner, description in zip(owners, described, strict=True)
     ]
 
 

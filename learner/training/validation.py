@@ -116,13 +116,13 @@ def validate(
     terms = validation_terms(plan, public.feature_map, asked, study_id=study_id)
 
     def one(index: int) -> Answer:
-        return _heard(plan, lines[index], terms[index], theta, index=index, journal=journal)
+        return _answer_of(plan, lines[index], terms[index], theta, index=index, journal=journal)
 
     answers = at_once(one, range(len(lines)))
     return Validated(questions=asked, terms=tuple(terms), answers=tuple(answers))
 
 
-def _heard(
+def _answer_of(
     plan: Plan,
     trained: OwnerLine,
     terms: StudyTerms,
@@ -138,9 +138,9 @@ def _heard(
         return Answer(shown=False, missing=UNWILLING)
     if plan.responses[index] == 0:
         return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
-    told = _noted(journal, index, shown=shown)
-    if told is not None:
-        return told
+    noted = _noted(journal, index, shown=shown)
+    if noted is not None:
+        return noted
     is_there = trained.state is LineState.READY
     answer = _ask(
         _line(trained.owner, terms, retries=settings.network.retries),
