@@ -107,7 +107,8 @@ def refuse_misfits(
         ):
             if finding.state is State.FAILS:
                 raise RefusedError(
-                    f"owner {description.name}: {finding.rule}: {finding.words}; no owner was enrolled"
+                    f"owner {description.name}: {finding.rule}: {finding.words}; "
+                    "no owner was enrolled"
                 )
 
 

@@ -62,8 +62,8 @@ def check_description(described: OwnerDescription, *, name: str) -> OwnerDescrip
     """
     if described.name != name:
         raise InputError(
-            f"owner {name} says that its name is {printable(described.name, 80)!r}; use that name in "
-            "the study, or set its address right"
+            f"owner {name} says that its name is {printable(described.name, 80)!r}; use that name "
+            "in the study, or set its address right"
         )
     if not 0 < described.num_records <= MOST_RECORDS:
         raise RefusedError(
@@ -114,8 +114,8 @@ def check_enrollment(
         )
     if agreed.answered > agreed.responses:
         raise RefusedError(
-            f"owner {name} counts {agreed.answered} responses of {agreed.responses} that it promised; "
-            "ask its operator"
+            f"owner {name} counts {agreed.answered} responses of {agreed.responses} that it "
+            "promised; ask its operator"
         )
     domain = _domain(terms.feature_map)
     try:
@@ -128,8 +128,8 @@ def check_enrollment(
     if not math.isclose(agreed.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
         raise RefusedError(
             f"owner {name} promises noise of scale {agreed.noise_scale:.6g}, the terms and its "
-            f"{agreed.num_records} records ask for {scale:.6g}; use the same version on both sides, "
-            "or ask its operator"
+            f"{agreed.num_records} records ask for {scale:.6g}; use the same version on both "
+            "sides, or ask its operator"
         )
     largest = release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
     return Promise(dimension=plan.dimension, largest=largest)
