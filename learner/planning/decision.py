@@ -89,7 +89,8 @@ class Decision:
 
     Args:
       num_records: Each owner's n_i, as it described itself.
-      horizon: The number T of communications or rounds; N for moments.
+      horizon: The number T of communications or rounds; for moments N, for Newton's
+        step N times its rounds.
       clip: The clip C, or None for the domain's bound.
       constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
       parameters: The loss's parameters by name; none for most losses.

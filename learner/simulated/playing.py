@@ -15,9 +15,10 @@ to. Where it is not known which group an owner is, q_g is the mean over the grou
 are dealt out at random.
 
 **Without groups** all that is known is the order of the public table. Where its parts differ more
-than by chance, what they differ by grows with their distance like a random walk, say; the walk
-goes on through the owners' records, which lie before the public ones in the order of the study.
-Owner i's best model is then off by a step :math:`\delta_i` of that walk: its targets are shifted by
+than by chance, what they differ by grows with their distance like a random walk, say, as far as the
+table is long; nothing farther apart was seen, so over as many records the walk returns to its mean.
+It goes on through the owners' records, which lie before the public ones in the order of the study.
+Owner i's best model is then off by a step :math:`\delta_i` of it: its targets are shifted by
 :math:`x^\top\delta_i` (squared loss only; for classes a drift is only warned of).
 
 Where neither labels nor a drift tell that owners differ, parts of one table differ by chance only.
@@ -96,11 +97,10 @@ def play_owners(
     """
     drawn = public.redrawn(rng=rng)
     moves = public.feature_walk if public.labels is None else None
-    drifts = public.labels is None and not (public.walk is None and moves is None)
     if moves is not None:
         path = _path(public, moves, num_records, rng=rng)
         drawn = drawn * _moved(public.standardised, path.T @ num_records / num_records.sum())
-    elif assumed and not drifts:
+    elif assumed and not public.drifts:
         drawn = drawn * _assumed(public, assumed, rng=rng)
     weights = num_records / num_records.sum()
     padded = [*known, *[None] * (len(num_records) - len(known))]
@@ -128,22 +128,29 @@ def play_owners(
         shifts=shifts,
     )
     differences = None
-    if assumed and public.labels is None and not drifts:
+    if assumed and public.labels is None and not public.drifts:
         differences = _draw_differences(public, weights, rng=rng)
     return _world_of(mixture, weights, differences, played=played, rng=rng)
 
 
 def worlds_to_choose_in(
-    public: PublicGroups, num_records: Vector, known: Sequence[int | None]
+    public: PublicGroups,
+    num_records: Vector,
+    known: Sequence[int | None],
+    *,
+    assumed: float = 1.0,
 ) -> list[World]:
-    """A few worlds of few records, in which owners differ, where designs are compared."""
+    """A few worlds of few records, in which owners differ, where designs are compared.
+
+    They differ by 0 to ``assumed`` times what is assumed at most where nothing tells by how much.
+    """
     rng = np.random.default_rng(CHOICE_SEED)
     return [
         play_owners(
             public,
             num_records,
             known=known,
-            assumed=(place / (CHOICE_WORLDS - 1)) ** 2,
+            assumed=assumed * (place / (CHOICE_WORLDS - 1)) ** 2,
             played=CHOICE_RECORDS,
             rng=rng,
         )
@@ -263,13 +270,16 @@ def _path(
     public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
 ) -> Matrix:
     """How far each owner's mean is from the public one where the drift goes on, shape (N, d)."""
-    sizes = np.append(num_records, float(len(public.records)))
+    n = float(len(public.records))
+    sizes = np.append(num_records, n)
     values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = vectors * np.sqrt(np.maximum(values, 0.0) * n / 2.0)
     # From the public table, the last one, back through the owners' tables.
-    rows = np.repeat(sizes / WALK_STEPS, WALK_STEPS)
-    steps = rng.standard_normal((rows.size, len(values))) * np.sqrt(rows)[:, None] @ root.T
-    path = np.cumsum(steps[::-1], axis=0)[::-1]
+    kept = np.exp(-np.repeat(sizes / WALK_STEPS, WALK_STEPS) / n)[::-1]
+    path = rng.standard_normal((kept.size, len(values))) @ root.T
+    for k in range(1, kept.size):
+        path[k] = kept[k] * path[k - 1] + np.sqrt(1.0 - kept[k] ** 2) * path[k]
+    path = path[::-1]
     means = path.reshape(sizes.size, WALK_STEPS, -1).mean(axis=1)
     away: Matrix = means[:-1] - means[-1]
     return away

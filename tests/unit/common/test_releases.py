@@ -103,7 +103,6 @@ def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> St
     "changes",
     [
         {"loss": "hinge"},
-        {"responses": 2},
         {"curvature_scale": None},
         {"curvature_scale": 0.0},
         {"curvature_scale": -1.0},
@@ -112,12 +111,12 @@ def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> St
     ],
     ids=lambda changes: " ".join(f"{key}={value}" for key, value in changes.items()),
 )
-def test_newton_is_of_smooth_losses_once_and_with_a_factor(
+def test_newton_is_of_smooth_losses_and_with_a_factor(
     make_terms: Callable[..., StudyTerms], changes: dict[str, object]
 ) -> None:
     NEWTON.check(newton_terms(make_terms))
-    NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic"))
-    with pytest.raises(ValueError, match="newton needs a loss without kinks, one response, and a"):
+    NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic", responses=3))
+    with pytest.raises(ValueError, match="newton needs a loss without kinks and a curvature_scale"):
         NEWTON.check(newton_terms(make_terms, **changes))
 
 

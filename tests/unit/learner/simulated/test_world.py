@@ -9,6 +9,7 @@ from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
 from learner.simulated.playing import play_owners
 from learner.simulated.problem import Problem
+from learner.simulated.united import United
 from learner.simulated.world import World
 from owner.core import Shard, mean_curvature, mean_gradient
 
@@ -180,22 +181,26 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     classes = LOSSES[name].has_classes()
     shards = records_of([200, 700], spread=0.2, seed=4, classes=classes)
     theta = np.array([0.3, -0.2, 0.1, 0.2])
-    real = World.of(shards, problem)
+    real = United(World.of(shards, problem))
     union = Shard(joined(shards))
     loss = problem.loss
     exact = mean_curvature(union, theta, loss=loss, clip=clip)
-    assert real.curvature(theta, clip) == pytest.approx(exact, abs=1e-12)
+    assert real.curvatures(theta, clip) == pytest.approx(exact, abs=1e-12)
     exact = mean_gradient(union, theta, loss=loss, clip=clip)
-    assert real.gradient(theta, clip) == pytest.approx(exact, abs=1e-12)
+    assert real.gradients(theta, clip) == pytest.approx(exact, abs=1e-12)
+    both = np.stack([theta, -theta])
+    for tell in (real.gradients, real.curvatures):
+        each = [tell(one, clip) for one in both]
+        assert tell(both, clip) == pytest.approx(np.stack(each), abs=1e-12)
     public = groups_of(records_of([300] * 6, spread=0.2, seed=4, classes=classes), name=name)
     world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
     weights = world.mixture.together(world.weights)
     gradients = problem.gradients(anchor, public.records, clip)
-    assert world.gradient(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
+    assert United(world).gradients(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
     x = public.records.features
     each = weights * problem.curvatures(anchor, public.records, clip)
-    assert world.curvature(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
+    assert United(world).curvatures(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
 
 
 def test_redrawn_records_are_off_by_as_much_as_the_public_ones_may_be():
