@@ -19,7 +19,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.playing import play_owners
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
-from learner.simulated.world import World
+from learner.simulated.world import World, middle
 
 __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
@@ -52,6 +52,11 @@ class Forecast:
         Worlds differ by how the owners may differ; one that is far off does not move the middle.
         """
         return float(np.median(np.mean(self.relative_fitness, axis=1)))
+
+    @property
+    def cautious(self) -> float:
+        """The same with more regard to worlds that are far off."""
+        return middle(self.relative_fitness)
 
     def interval(self, coverage: float = 0.9) -> tuple[float, float]:
         """The central interval that a run falls into with this probability."""
@@ -94,7 +99,10 @@ def deal(
       worlds: How often public records are redrawn, and groups dealt to owners anew.
       rng: Where the deal comes from; seed it with nothing private.
     """
-    return [play_owners(public, num_records, known=known, rng=rng) for _ in range(worlds)]
+    return [
+        play_owners(public, num_records, known=known, returns=bool(place % 2), rng=rng)
+        for place in range(worlds)
+    ]
 
 
 def forecast(

@@ -161,6 +161,29 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     assert np.median(far) > 10 * np.median(near)
 
 
+def test_a_drift_that_returns_stays_nearer_to_the_public_records():
+    rng = np.random.default_rng(6)
+    x = np.column_stack([rng.uniform(-1, 1, (3000, P - 1)), np.ones(3000)])
+    path = np.cumsum(rng.normal(0, 0.01, (3000, P)), axis=0)
+    y = x @ [0.6, -0.4, 0.3, 0.1] + rng.normal(0, 0.5, 3000) + np.einsum("ij,ij->i", x, path)
+    public = PublicGroups(problem=problem_of(), records=Records(features=x, targets=y), labels=None)
+    assert public.drifts
+
+    def away(records, *, returns):
+        """The middle distance of the union's best model from the public one."""
+        sizes = np.full(3, records / 3)
+        worlds = [
+            play_owners(public, sizes, returns=returns, rng=np.random.default_rng(seed))
+            for seed in range(20)
+        ]
+        moved = [world.evaluation.theta_optimal - public.theta_optimal for world in worlds]
+        return np.median([float(step @ step) for step in moved])
+
+    # A walk goes on and on; one that returns is no farther on average than the table tells.
+    assert away(60_000, returns=False) > 3 * away(60_000, returns=True)
+    assert away(60_000, returns=True) < 2 * away(3_000, returns=True)
+
+
 def test_drift_between_labelled_groups_is_no_drift():
     shards = records_of([500] * 6, spread=0.5, seed=7)
     labelled = groups_of(shards)
