@@ -20,7 +20,7 @@ from common.moments import pack_moments
 from common.privacy import plan_noise
 from common.terms import StudyTerms
 from learner.algorithms.moments import SecondMoments
-from learner.simulated.replicates import Moments
+from learner.simulated.replicates import ShardMoments
 from owner.mechanism import SecureNoise
 
 DIFFPRIVLIB = Path(__file__).with_name("diffprivlib_models.py")
@@ -52,7 +52,7 @@ def statistics(case: Case, epsilon: float, seeds: int) -> Reached:
         theta_max=case.theta_max,
         regulariser=problem.regulariser,
     )
-    exact = Moments.of(one.shards)
+    exact = ShardMoments.of(one.shards)
     packed = pack_moments(exact.gram[0], exact.cross[0])
     models = np.stack([solver.solve(packed + drawn) for drawn in noise])
     return Reached(case.world.evaluation.relative_fitness(models))

@@ -33,6 +33,8 @@ TICK_BAR = 1.2
 HOSPITALS, RECORDS, PUBLIC, HORIZON = 300, 300, 2_000, 3_000
 FIRST_TICK_BAR, MORE_SECONDS_BAR, MEGABYTES_BAR = 25.0, 6.0, 45.0
 ENROLLED = "enrolled the owners"
+# As it is installed, with compiled modules: some environments tell Python to keep none.
+INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Learner:
@@ -101,6 +103,7 @@ def simulated(count: int) -> Simulated:
             [sys.executable, "-u", "-m", "learner.cli", "simulate", study, "--yes", "--out", out],
             stdout=subprocess.PIPE,
             text=True,
+            env=INSTALLED,
         )
         assert process.stdout is not None  # noqa: S101 (it was asked for)
         for line in process.stdout:
@@ -166,8 +169,8 @@ def _proportional(learner: int) -> list[float]:
 
 
 def _children(pid: int) -> list[int]:
-    paths = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in paths for child in path.read_text().split()]
+    # Those of its main thread, which starts all of them; other threads come and go.
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _command(pid: int) -> str:

@@ -17,7 +17,7 @@ from common.losses import Regulariser
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.synchronous import SynchronousAverage
 from learner.simulated.replicates import (
-    Moments,
+    ShardMoments,
     laplace_noise,
     moment_gradients,
     run_replicates,
@@ -65,10 +65,10 @@ def rows() -> list[tuple[str, float, float]]:
     return [("replicates: a tick / its noise and products alone", float(np.median(ratios)), 2.5)]
 
 
-def _study(rng: np.random.Generator) -> tuple[Asynchronous, Moments]:
+def _study(rng: np.random.Generator) -> tuple[Asynchronous, ShardMoments]:
     """An algorithm, and owners that answer from moments."""
     x = rng.normal(size=(N, 200, P))
-    moments = Moments(
+    moments = ShardMoments(
         gram=np.einsum("nki,nkj->nij", x, x) / 200,
         cross=np.einsum("nki,nk->ni", x, rng.normal(size=(N, 200))) / 200,
     )

@@ -7,6 +7,7 @@ Beside them is what the run does after its last communication, against the train
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ REPEATS = 3
 # Seconds of 3,000 ticks of three owners, and of the demo, all included.
 WHOLE_BAR, DEMO_BAR = 5.0, 2.2
 LONG = ("--set", "algorithm.horizon=3000")
+# As it is installed, with compiled modules: some environments tell Python to keep none.
+INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Took(NamedTuple):
@@ -37,7 +40,7 @@ def simulate(*changes: str) -> Took:
         out = Path(made) / "run"
         command = [sys.executable, "-m", "learner.cli", "simulate", str(STUDY), "--out", str(out)]
         began = time.perf_counter()
-        subprocess.run([*command, *changes], check=True, capture_output=True)
+        subprocess.run([*command, *changes], check=True, capture_output=True, env=INSTALLED)
         whole = time.perf_counter() - began
         training = json.loads((out / "summary.json").read_text())["wall_seconds"]
         # The journal is closed when the owners have closed the study, before anything is measured.

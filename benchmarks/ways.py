@@ -19,7 +19,7 @@ from learner.planning.deciding import decide_quietly
 from learner.planning.proposal import propose
 from learner.planning.settings import StudySettings
 from learner.simulated.replicates import (
-    Moments,
+    ShardMoments,
     laplace_noise,
     moment_gradients,
     run_replicates,
@@ -178,7 +178,7 @@ class _Grid:
             num_features=case.feature_map.num_features,
             rng=rng,
         )
-        gradients = moment_gradients(Moments.of(case.shards))
+        gradients = moment_gradients(ShardMoments.of(case.shards))
         if kind == "published":
             algorithm = Asynchronous(rho=1.0, horizon=horizon, **self.common)
             rates = np.ones(len(case.shards))

@@ -49,20 +49,20 @@ def release_unused() -> None:
 
 
 class Tap:
-    """A filter that lets no row pass, and tells those that count as they go by.
+    """A filter that keeps no row, and passes on those that count as they go by.
 
     So a table that does not fit the memory is read by the same readers as any other.
 
     Args:
       keep: Tells which rows count.
-      columns: The columns that are told.
-      hear: (place of the first row among those that count, rows).
+      columns: The columns that are passed on.
+      receive: (place of the first row among those that count, rows).
     """
 
     def __init__(
-        self, keep: Keep, columns: Sequence[str], hear: Callable[[int, pd.DataFrame], None]
+        self, keep: Keep, columns: Sequence[str], receive: Callable[[int, pd.DataFrame], None]
     ) -> None:
-        self._keep, self._told, self._hear = keep, list(columns), hear
+        self._keep, self._columns, self._receive = keep, list(columns), receive
         # How many rows counted before each batch: a reader that fails on one begins again.
         self._before: dict[int, int] = {}
         self.count = 0
@@ -70,14 +70,14 @@ class Tap:
     @property
     def columns(self) -> Sequence[str]:
         """The columns that it must see."""
-        return list(dict.fromkeys([*self._keep.columns, *self._told]))
+        return list(dict.fromkeys([*self._keep.columns, *self._columns]))
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
-        """Tell the rows that count of a batch; none is kept."""
+        """Pass on the rows of a batch that count; none is kept."""
         before = self._before.setdefault(start, self.count)
-        kept = batch.loc[self._keep(start, num_rows, batch), self._told]
+        kept = batch.loc[self._keep(start, num_rows, batch), self._columns]
         if len(kept):
-            self._hear(before, kept.reset_index(drop=True))
+            self._receive(before, kept.reset_index(drop=True))
         self.count = before + len(kept)
         return np.zeros(num_rows, dtype=np.bool_)
 
@@ -130,7 +130,7 @@ def rows_of_arrow(
         start += len(batch)
         wanted = batch.select(list(columns))
         gaps |= {name for name in columns if wanted.column(name).null_count}
-        kept.append(wanted if mask.all() else wanted.filter(pa.array(mask)))
+        kept.append(wanted if mask.all() else _chosen(wanted, mask))
     frame = _frame_of(pa.concat_tables(kept), mend=mend).reset_index(drop=True)
     frame = frame.set_axis(list(columns), axis=1)
     # How a column is stored depends on the whole of it, whichever rows count.
@@ -139,6 +139,15 @@ def rows_of_arrow(
         if kind in ("i", "u", "b"):
             frame[name] = frame[name].astype(object if kind == "b" else np.float64)
     return frame
+
+
+def _chosen(table: pa.Table, mask: Flags) -> pa.Table:
+    """The rows of a table that count, as cells of their own; only those between are looked at."""
+    places = np.flatnonzero(mask)
+    if not len(places):
+        return table.schema.empty_table()
+    first, behind = int(places[0]), int(places[-1]) + 1
+    return table.slice(first, behind - first).filter(pa.array(mask[first:behind]))
 
 
 def _frame_of(table: pa.Table, *, mend: bool) -> pd.DataFrame:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import Matrix, Vector
+from common.hinge_program import least_hinge
 from common.losses import Hinge, Loss
 from common.terms import Records
 
 __all__ = ["fit_near"]
 
 MOST_STEPS = 2_000
-# Of the dual, which has as many variables as there are records: fewer steps where these are many.
-FEWEST_STEPS, DUAL_WORK = 300, 4_000_000
 
 
 def fit_near(records: Records, loss: Loss, *, center: Vector, weight: float) -> Vector:
@@ -67,38 +66,20 @@ def _smooth(records: Records, loss: Loss, center: Vector, weight: float) -> Vect
         value = loss.mean_value(theta, x, y) + weight * float(away @ away)
         return value, loss.mean_gradient(theta, x, y) + 2.0 * weight * away
 
-    return _minimised(value_and_gradient, center.copy(), steps=MOST_STEPS, bounds=None)
+    from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
+
+    options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-15, "gtol": 1e-10}
+    solution = minimize(value_and_gradient, center, jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(solution.x, dtype=np.float64)
 
 
 def _hinge(records: Records, center: Vector, weight: float) -> Vector:
-    r"""The dual, which is smooth: :math:`\theta = \theta_0 + Z^\top\alpha/(2wn)`, alpha in [0, 1].
+    r"""The program of the way :math:`\delta` from the center.
 
-    Z has the rows y x; the dual's gradient is the margin that each record lacks.
+    It needs no box: at the best :math:`\delta` the weight takes at most what is lost at 0.
     """
-    n = len(records)
     Z: Matrix = records.targets[:, None] * records.features
-
-    def model(alpha: Vector) -> Vector:
-        return center + alpha @ Z / (2.0 * weight * n)
-
-    def value_and_gradient(alpha: Vector) -> tuple[float, Vector]:
-        theta = model(alpha)
-        away = theta - center
-        lacking = 1.0 - Z @ theta
-        value = weight * float(away @ away) - float(alpha @ (1.0 - Z @ center)) / n
-        return value, -lacking / n
-
-    bounds = [(0.0, 1.0)] * n
-    steps = int(np.clip(DUAL_WORK // n, FEWEST_STEPS, MOST_STEPS))
-    alpha = _minimised(value_and_gradient, np.zeros(n), steps=steps, bounds=bounds)
-    return model(alpha)
-
-
-def _minimised(value_and_gradient: object, start: Vector, *, steps: int, bounds: object) -> Vector:
-    from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
-
-    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-15, "gtol": 1e-10}
-    solution = minimize(
-        value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
-    return np.asarray(solution.x, dtype=np.float64)
+    needed: Vector = 1.0 - Z @ center
+    lost = float(np.mean(np.maximum(0.0, needed)))
+    farthest = 2.0 * float(np.sqrt(lost / weight))
+    return center + (least_hinge(Z, needed, weight=weight, box=farthest) if lost > 0 else 0.0)

@@ -53,7 +53,7 @@ def readable(value: object) -> Plain:
     """
     try:
         return _plain(value)
-    except Exception:  # Whatever a cell does when it is read, nobody is told.
+    except Exception:  # Whatever reading a cell raises, nothing of it is shown.
         return None
 
 
@@ -85,7 +85,7 @@ def _plain_text(value: str | bytes | bytearray) -> Plain:
 
 
 def _number(value: Any) -> float | None:
-    """A finite or infinite number, None for one that is none."""
+    """A finite or infinite number, None for NaN."""
     try:
         number = float(value)
     except OverflowError:

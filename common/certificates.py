@@ -18,7 +18,7 @@ def holder(certificate: bytes) -> Peer:
     """Name, role and last day of a PEM certificate.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
     """
     read = x509.load_pem_x509_certificate(certificate)
     names = read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

@@ -133,7 +133,7 @@ def terms_from_pb(message: pb.StudyTerms) -> StudyTerms:
     """The study's terms of a message; whether they make sense is for the owner to say.
 
     Raises:
-      MalformedError: The budget is not a rational number, or a list of numbers is none.
+      MalformedError: The budget is not a rational number, or a list of numbers is malformed.
     """
     return StudyTerms(
         study_id=message.study_id,

@@ -91,10 +91,10 @@ def parse_number(value: object, *, shares: bool = False) -> float:
     >>> [parse_number(v) for v in ("$1,234.5", "-2e3", True, "< 1 year", "70 or Older", "")]
     [1234.5, -2000.0, 1.0, 0.5, nan, nan]
     """
-    said = readable(value)
-    if isinstance(said, str):
-        return _number_of_text(said, shares)
-    return said if isinstance(said, float) else math.nan
+    cell = readable(value)
+    if isinstance(cell, str):
+        return _number_of_text(cell, shares)
+    return cell if isinstance(cell, float) else math.nan
 
 
 def _number_of_text(text: str, shares: bool) -> float:
@@ -117,10 +117,10 @@ def parse_month(value: object) -> float:
     >>> parse_month("Dec-2011"), parse_month("2011-12-01"), parse_month("1/1/1999")
     (143.0, 143.0, -12.0)
     """
-    said = readable(value)
-    if isinstance(said, str):
-        return _month_of_text(said.strip())
-    return said.months if isinstance(said, Label) else math.nan
+    cell = readable(value)
+    if isinstance(cell, str):
+        return _month_of_text(cell.strip())
+    return cell.months if isinstance(cell, Label) else math.nan
 
 
 def _month_of_text(text: str) -> float:
@@ -150,17 +150,17 @@ def category_key(value: object) -> str | None:
     >>> category_key(36), category_key("36.0"), category_key("  New   York "), category_key("")
     ('36', '36', 'New York', None)
     """
-    said = readable(value)
-    if isinstance(said, str):
-        text = " ".join(said.split())
+    cell = readable(value)
+    if isinstance(cell, str):
+        text = " ".join(cell.split())
         if is_missing_text(text):
             return None
         if _PLAIN_NUMBER.fullmatch(text) is None and text.lower() not in _TRUTH:
             return text
-        said = _number_of_text(text, shares=False)
-    if isinstance(said, float):
-        return str(int(said)) if said.is_integer() and abs(said) < 1e15 else repr(said)
-    return said if said is None else " ".join(said.text.split())
+        cell = _number_of_text(text, shares=False)
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+    return cell if cell is None else " ".join(cell.text.split())
 
 
 def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
@@ -209,7 +209,7 @@ def has_percent_sign(column: pd.Series) -> bool:
         return False
     _, distinct = _distinct(column)
     return any(
-        isinstance(said, str) and said.rstrip().endswith("%") for said in map(readable, distinct)
+        isinstance(cell, str) and cell.rstrip().endswith("%") for cell in map(readable, distinct)
     )
 
 

@@ -25,7 +25,15 @@ from common.columns import (
 )
 from common.config import Settings
 
-__all__ = ["Between", "Condition", "RowFilter", "condition_in_words", "matches", "parse_rows"]
+__all__ = [
+    "AnyFilter",
+    "Between",
+    "Condition",
+    "RowFilter",
+    "condition_in_words",
+    "matches",
+    "parse_rows",
+]
 
 _ROW = re.compile(r"(?:-?[0-9]{1,18})?", re.ASCII)
 
@@ -135,8 +143,8 @@ def matches(column: pd.Series, condition: Any) -> Flags:
     values = condition if isinstance(condition, tuple) else (condition,)
     wanted = {category_key(value) for value in values} - {None}
     codes, keys = category_keys(column)
-    said: Flags = np.array([*(key in wanted for key in keys), False])[codes]
-    return said
+    matching: Flags = np.array([*(key in wanted for key in keys), False])[codes]
+    return matching
 
 
 def condition_in_words(name: str, condition: Any) -> str:
@@ -188,19 +196,48 @@ class RowFilter:
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
-        places = np.arange(start, start + num_rows)
-        keep = _in_range(places, self._range)
-        for name, condition in self._where.items():
-            keep = keep & matches(batch[name], condition)
-        self._places[start] = places[keep]
+        inside = _within(self._range, start, num_rows)
+        keep = np.zeros(num_rows, dtype=np.bool_)
+        keep[inside] = True
+        if keep.any():
+            for name, condition in self._where.items():
+                keep[inside] &= matches(batch[name].iloc[inside], condition)
+        self._places[start] = start + np.flatnonzero(keep)
         return keep
 
 
-def _in_range(places: NDArray[np.int64], wanted: range) -> Flags:
-    """Which places a range has."""
-    if not wanted:
-        return np.zeros(len(places), dtype=bool)
-    first, last = sorted((wanted[0], wanted[-1]))
-    inside: Flags = (places >= first) & (places <= last)
-    inside &= (places - first) % abs(wanted.step) == 0
-    return inside
+class AnyFilter:
+    """Tells which rows any of several filters wants, each of which keeps its own places."""
+
+    def __init__(self, filters: Sequence[RowFilter]) -> None:
+        self._filters = filters
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that they must see."""
+        return list(dict.fromkeys(name for each in self._filters for name in each.columns))
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Where in the table the rows are that counted so far, in order."""
+        return np.unique(np.concatenate([each.places for each in self._filters]))
+
+    def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
+        """Which of the rows from a place on count for any, shape (num_rows,)."""
+        keep = np.zeros(num_rows, dtype=np.bool_)
+        for each in self._filters:
+            keep |= each(start, num_rows, batch)
+        return keep
+
+
+def _within(wanted: range, start: int, num_rows: int) -> slice:
+    """Where a range is among the rows from a place on.
+
+    >>> _within(range(10, 100, 3), 11, 5), _within(range(4, -1, -1), 3, 9)
+    (slice(2, 5, 3), slice(0, 2, 1))
+    """
+    forwards = wanted if wanted.step > 0 else wanted[::-1]
+    first, step = forwards.start - start, forwards.step
+    # The first that is not before these rows.
+    first = max(first, first % step)
+    return slice(first, max(first, min(forwards.stop - start, num_rows)), step)

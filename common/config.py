@@ -75,9 +75,9 @@ class Settings(BaseModel):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """What the docstring says of each key is the key's description, everywhere."""
         super().__pydantic_init_subclass__(**options)
-        said = meanings(cls.__doc__ or "")
+        descriptions = meanings(cls.__doc__ or "")
         for name, field in cls.model_fields.items():
-            field.description = field.description or said.get(name)
+            field.description = field.description or descriptions.get(name)
             if name in cls.EXAMPLES:
                 field.examples = [cls.EXAMPLES[name]]
         cls.model_rebuild(force=True)
@@ -153,7 +153,7 @@ def parse_validation_share(value: object) -> Fraction:
     """A share of epsilon from 0 to 9/10, as a number or a fraction in a string.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
 
     >>> parse_validation_share("1/10"), parse_validation_share(0)
     (Fraction(1, 10), Fraction(0, 1))

@@ -2,7 +2,7 @@
 
 No cell may change how another one is read: that would be an answer about a record. So the
 separator is found in the header alone, the kind of Unicode in the file's first bytes, and where
-no encoding is told each cell is UTF-8, or else Windows-1252.
+no encoding is given each cell is UTF-8, or else Windows-1252.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BYTES = "latin-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """What is told of a CSV file; None is found.
+    """How a CSV file is written, as far as its user says; None is found out.
 
     Args:
       separator: One character.
@@ -67,25 +67,25 @@ class CsvFile:
 
     Args:
       path: The file, perhaps compressed by gzip.
-      dialect: What is told of it.
+      dialect: What its user says of it.
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
         self._path = path
-        self._told = dialect
+        self._dialect = dialect
 
     @cached_property
     def separator(self) -> str:
-        """What stands between two cells: as told, or most often in the header, a comma first."""
-        if self._told.separator is not None:
-            return self._told.separator
+        """What stands between two cells: as given, or most often in the header, a comma first."""
+        if self._dialect.separator is not None:
+            return self._dialect.separator
         bare = _QUOTED.sub("", self._first_lines[0])
         return max(SEPARATORS, key=bare.count)
 
     @cached_property
     def has_decimal_comma(self) -> bool:
-        """Whether a comma in a number is its decimal point: as told, or where ; separates."""
-        return (self._told.decimal or ("," if self.separator == ";" else ".")) == ","
+        """Whether a comma in a number is its decimal point: as given, or where ; separates."""
+        return (self._dialect.decimal or ("," if self.separator == ";" else ".")) == ","
 
     @cached_property
     def names(self) -> list[str]:
@@ -142,16 +142,16 @@ class CsvFile:
 
     @cached_property
     def _encoding(self) -> str:
-        """What the parser is told."""
-        if self._told.encoding is not None:
-            return self._told.encoding
+        """The encoding that the parser gets."""
+        if self._dialect.encoding is not None:
+            return self._dialect.encoding
         start = self._start(4)
         return next((name for mark, name in _UNICODE_MARKS if start.startswith(mark)), _BYTES)
 
     @property
     def _is_bytes(self) -> bool:
         """Whether cells are decoded one by one."""
-        return self._told.encoding is None and self._encoding == _BYTES
+        return self._dialect.encoding is None and self._encoding == _BYTES
 
     def _start(self, size: int) -> bytes:
         """The file's first bytes."""

@@ -144,7 +144,7 @@ class SqliteFile(DatabaseFile):
 
     def _open(self) -> sqlite3.Connection:
         opened = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True)
-        # One text that is no UTF-8 shall not end the reading of all.
+        # One text that is no UTF-8 must not end the reading of all.
         opened.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         return opened
 
@@ -209,7 +209,7 @@ class Postgres(Database):
 
 
 def database_file(path: Path, query: str) -> DatabaseFile | None:
-    """The database in a file, by the file's first bytes; None if it is none."""
+    """The database in a file, by the file's first bytes; None if it is not one."""
     with path.open("rb") as file:
         start = file.read(16)
     if start.startswith(b"SQLite format 3\0"):

@@ -69,7 +69,7 @@ class PolicyError(RefusedError):
 
 
 class IdentityError(PolicyError):
-    """Nobody vouches for who asks: no token, or one that the owner does not know."""
+    """Nobody vouches for the caller: no token, or one that the owner does not know."""
 
 
 class OwnerFailedError(CoprivError):
@@ -85,7 +85,7 @@ class UnreachableError(CoprivError):
 
 
 class StoppedError(CoprivError):
-    """Whoever started it stopped it, with Ctrl-C; the sentence says what was left."""
+    """The user stopped it with Ctrl-C; the sentence says what was left."""
 
     exit_status = 130
 
@@ -95,7 +95,7 @@ class UntrustedError(UnreachableError):
 
 
 class DoubtWarning(UserWarning):
-    """Something that can be meant, and mostly is not; the sentence says how to mean it."""
+    """Something that may be meant but rarely is; the sentence says how to say that it is meant."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -143,7 +143,7 @@ class FeatureSettings(Settings):
         return self
 
 
-# The first fault is told; to collect thousands of a hostile text would take minutes.
+# Only the first fault is reported: to collect thousands of a hostile text would take minutes.
 _Few = Field(min_length=1, max_length=LARGEST_COUNT, fail_fast=True)
 _Row = Annotated[tuple[Number, ...], _Few]
 

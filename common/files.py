@@ -16,8 +16,8 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     """Write a file whole or not at all; it is on the disk when this returns.
 
     Guarantees:
-      * Whoever opens the file finds the content before or the content after, whenever this
-        process or the machine stops.
+      * A reader finds the content before or the content after, whenever this process or the
+        machine stops.
       * With a ``mode`` the content is never readable by more than it says, not even at first.
 
     Args:

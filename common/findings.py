@@ -82,7 +82,7 @@ def show(found: Sequence[Finding], console: Console) -> None:
     failed = list(dict.fromkeys(one.rule for one in found if one.state is State.FAILS))
     if failed:
         raise InputError(
-            f"not everything here is as it should be ({', '.join(failed)}); mend what the table "
+            f"not everything here is as it should be ({', '.join(failed)}); fix what the table "
             "says and type the same again; nothing was spent or written"
         )
     console.print("nothing fails here; nothing was spent or written", highlight=False)

@@ -147,7 +147,7 @@ class Request(Settings):
 def fingerprint(invitation: str, key: ec.EllipticCurvePublicKey) -> str:
     """What both ends compare by telephone: of the invitation and the owner's new key.
 
-    A hundred bits: who changes either on its way cannot find another of the same.
+    A hundred bits: anyone who changes either on its way cannot find another of the same.
 
     Args:
       invitation: Digest of the invitation.
@@ -171,7 +171,7 @@ def read_invitation(path: Path) -> Invited:
     """The invitation of a file.
 
     Raises:
-      InputError: It is none, or its CA is not one, or has expired.
+      InputError: It is not one, or its CA is no CA or has expired.
     """
     table, digest = _read_table(path, LARGEST_INVITATION, "an invitation of copriv invite")
     given = table.pop(MAP_KEY, None)
@@ -185,7 +185,7 @@ def read_request(path: Path) -> Request:
     """The request of a file.
 
     Raises:
-      InputError: It is none.
+      InputError: It is not one.
     """
     table, _ = _read_table(path, LARGEST_REQUEST, "a request of copriv-owner join")
     return _checked(Request, table, path)
@@ -215,8 +215,8 @@ def _checked(kind: type[S], table: dict[str, Any], path: Path) -> S:
         first = error.errors(include_input=False, include_url=False)[0]
         key = printable(".".join(str(part) for part in first["loc"][:3]) or "the file", 80)
         message = first["msg"].removeprefix("Value error, ")
-        said = f"{message[:1].lower()}{message[1:]}"
-        raise InputError(f"{path}: {key}: {printable(said)}; ask for another file") from None
+        sentence = f"{message[:1].lower()}{message[1:]}"
+        raise InputError(f"{path}: {key}: {printable(sentence)}; ask for another file") from None
 
 
 def _check_ca(pem: str, path: Path) -> None:

@@ -45,7 +45,7 @@ def quality_table(judged: Judged) -> Table:
     for name in judged.models:
         table.add_column(name, justify="right", no_wrap=True)
     for measure, word in WORDS.items():
-        rows = [own[measure] for own in judged.models.values() if measure in own]
+        rows = [model[measure] for model in judged.models.values() if measure in model]
         if rows:
             table.add_row(word, *map(in_words, rows))
     return table

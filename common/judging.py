@@ -1,4 +1,4 @@
-"""How good models are on a raw table that is here: the same for whoever has the records.
+"""How good models are on a raw table that is here: the same for everyone who has the records.
 
 Nothing of this leaves by itself: a study's learner judges on records it may read, an owner on its
 own, for its own eyes.
@@ -106,8 +106,8 @@ def sample_of(model: Model, table: pd.DataFrame, *, where: str) -> Sample:
     target = model.feature_map.target
     if target.name not in table.columns:
         raise InputError(
-            f"{where}: no column {target.name!r}, the target that quality is told by; give a table "
-            "with it"
+            f"{where}: no column {target.name!r}, the target that quality is measured on; give a "
+            "table with it"
         )
     raw = target.raw(table[target.name])
     kept = np.isfinite(raw)
@@ -183,7 +183,7 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
       sample: The records.
       margins: Each model's margins on them, by its name, shape (n,); "common" must be there.
     """
-    named = {name: sample.measures(own) for name, own in margins.items()}
+    named = {name: sample.measures(of_model) for name, of_model in margins.items()}
     main, less_is_better = MAIN[sample.kind]
     observed = sample.raw_targets
     if sample.kind != "number":
@@ -200,8 +200,8 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
         records=len(sample),
         without_target=sample.without_target,
         models={
-            name: estimates(own, len(sample), rng=np.random.default_rng(SEED))
-            for name, own in named.items()
+            name: estimates(of_model, len(sample), rng=np.random.default_rng(SEED))
+            for name, of_model in named.items()
         },
         better_by={name: better(name) for name in named if name != "common"},
         calibration=()
@@ -212,7 +212,7 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
 
 
 def clamping(sample: Sample) -> Clamping | None:
-    """What the clamps alone cost on a sample; None where it is too small, or not to be told."""
+    """What the clamps alone cost on a sample; None where it is too small, or finds no best fit."""
     feature_map = sample.model.feature_map
     if len(sample) < RECORDS_PER_FEATURE * feature_map.num_features:
         return None

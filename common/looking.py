@@ -1,6 +1,6 @@
 """What the columns of a raw table look like, before anything is made of them.
 
-For whoever holds the table: nothing here may be told to anybody else.
+For the holder of the table: nothing of this may be shown to anybody else.
 """
 
 from __future__ import annotations

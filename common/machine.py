@@ -61,14 +61,14 @@ def machine_findings(settings_file: Path) -> Iterator[Finding]:
 
 
 def lies_within(version: str, bounds: str) -> bool:
-    """Whether a version keeps bounds from below and above, which are all that copriv states.
+    """Whether a version keeps bounds from below and above, the only ones that copriv states.
 
     >>> lies_within("0.14.1", ">=0.13,<0.17"), lies_within("1.9", ">=1.10")
     (True, False)
     """
-    own = _numbers(version)
+    numbers = _numbers(version)
     return all(
-        own >= _numbers(bound) if sign == ">=" else own < _numbers(bound)
+        numbers >= _numbers(bound) if sign == ">=" else numbers < _numbers(bound)
         for sign, bound in _BOUND.findall(bounds)
     )
 
@@ -182,19 +182,19 @@ def port_finding(rule: str, address: str) -> Finding:
 
 def proxy_findings(addresses: Iterable[str]) -> Iterator[Finding]:
     """What the proxies of the environment do to the ways to these addresses."""
-    told = False
+    any_proxy = False
     for address in addresses:
         proxy = proxy_for(host_and_port(address)[0])
         if proxy is None:
             continue
-        told = True
+        any_proxy = True
         if is_loopback(address):
             yield fails(
                 "proxy", f"{address} is this machine, but {proxy} is asked; name it in no_proxy"
             )
         else:
             yield passes("proxy", f"{address}: by {proxy}, which must allow CONNECT to it")
-    if not told:
+    if not any_proxy:
         named = [name for name in PROXIES if os.environ.get(name)]
         yield passes("proxy", f"none is asked ({', '.join(named) or 'no variable'} is set)")
 

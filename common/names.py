@@ -15,7 +15,7 @@ LONGEST = 64
 
 
 def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
-    """A name as it is; it may become part of a path, so it is never a folder's own sign.
+    """A name as it is; it may become part of a path, so it is never "." or "..".
 
     Args:
       name: The name.
@@ -23,7 +23,7 @@ def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
       longest: How many characters it may have.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
 
     >>> check_name("mount-sinai.2"), check_name("ada@bank", also="@")
     ('mount-sinai.2', 'ada@bank')

@@ -65,7 +65,8 @@ class ParquetFile:
         self, columns: Sequence[str], keep: Keep, *, mend: bool, **options: Any
     ) -> pd.DataFrame:
         needed = [name for name in self.names if name in {*columns, *keep.columns}]
-        with pq.ParquetFile(self._path, **options) as file:
+        # A file here is read as it is decoded: threads that read ahead cost more than they gain.
+        with pq.ParquetFile(self._path, pre_buffer=False, **options) as file:
             # Without a column there would be no rows to count.
             batches = file.iter_batches(BATCH_ROWS, columns=needed or self.names[:1])
             tables = (pa.Table.from_batches([batch]) for batch in batches)

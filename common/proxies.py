@@ -139,8 +139,8 @@ def _ask_for_tunnel(connection: socket.socket, proxy: Proxy, target: str) -> Non
     status = reply.partition(b"\r\n")[0].decode("ascii", "replace")
     words = status.split(" ", 2)
     if not (words[0].startswith("HTTP/") and len(words) > 1 and words[1] == "200"):
-        said = printable(status, LONGEST_STATUS) or "nothing"
+        shown = printable(status, LONGEST_STATUS) or "nothing"
         raise ProxyRefusedError(
-            f"{proxy} does not connect to {target} (it says: {said}); ask its operator to allow "
+            f"{proxy} does not connect to {target} (it says: {shown}); ask its operator to allow "
             "CONNECT to this host and port, or name the host in no_proxy"
         )

@@ -80,8 +80,8 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
     right = ((outputs > threshold) == positive).astype(np.float64)
     found = {"auc": _auc(outputs, positive), "accuracy": _mean(right)}
     if kind == "probability":
-        said = np.where(positive, outputs, 1.0 - outputs)
-        found["log_loss"] = _mean(-np.log(np.maximum(said, 1e-15)))
+        likelihood = np.where(positive, outputs, 1.0 - outputs)
+        found["log_loss"] = _mean(-np.log(np.maximum(likelihood, 1e-15)))
         found["calibration_bias"] = _mean(outputs - positive)
         found["calibration_error"] = _calibration_error(outputs, positive.astype(np.float64))
     return found
@@ -121,7 +121,7 @@ def _mean(values: Vector) -> Measure:
 
 
 def _auc(outputs: Vector, positive: Flags) -> Measure:
-    """Chance that a positive record is told before a negative one; equal ones count half."""
+    """Chance that a positive record is ranked above a negative one; equal ones count half."""
     order = np.argsort(outputs, kind="stable")
     ranked = outputs[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])

@@ -89,7 +89,7 @@ class SecondMoments(Release):
     typical = "typical moments"
 
     def check(self, terms: StudyTerms) -> None:
-        """Moments are told once, say all of least squares only, and are bounded by the domain."""
+        """Moments are released once, say all of least squares only, with the domain's bound."""
         if not (
             LOSSES[terms.loss].is_quadratic
             and terms.responses == self.most_responses
@@ -216,7 +216,7 @@ class Validation(Release):
     typical = "a typical loss and table"
 
     def check(self, terms: StudyTerms) -> None:
-        """It is told once, and its bounds, reference and edges are numbers that make sense."""
+        """It is released once, and its bounds, reference and edges are numbers that make sense."""
         if not (terms.responses == self.most_responses and terms.clip is None):
             raise ValueError("validation needs one response and no clip")
         if not (terms.loss_bound is not None and _is_bound(terms.loss_bound)):

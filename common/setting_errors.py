@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,18 +84,20 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     if fault == "too_short" and _repeats(place, kind):
         return f"{key}: none is given; add a section [[{key}]] for each"
     if fault in _TABLES:
-        said = f"expected a table of settings, such as [{_without_numbers(place)}]"
+        problem = f"expected a table of settings, such as [{_without_numbers(place)}]"
     elif fault in _PLAIN:
-        said = f"expected {_PLAIN[fault]}{_example(place, kind)}"
+        problem = f"expected {_PLAIN[fault]}{_example(place, kind)}"
     else:
-        said = detail["msg"].removeprefix("Value error, ")
-        said = said[:1].lower() + said[1:]
-        said = said.replace("input should be ", "expected ")
-    return f"{key}: {got}{said}" if key else said
+        problem = detail["msg"].removeprefix("Value error, ")
+        problem = problem[:1].lower() + problem[1:]
+        problem = problem.replace("input should be ", "expected ")
+        # As TOML writes it.
+        problem = re.sub(r"\bFalse$", "false", problem)
+    return f"{key}: {got}{problem}" if key else problem
 
 
 def _shown(value: object) -> str:
-    return printable(repr(value), LONGEST_VALUE)
+    return printable(repr(value).lower() if isinstance(value, bool) else repr(value), LONGEST_VALUE)
 
 
 def _without_numbers(place: Sequence[Any]) -> str:

@@ -28,11 +28,11 @@ __all__ = [
 
 
 def meaning_of(key: Key) -> str:
-    """What a key means, in a sentence or more; values of which one is to be chosen are listed."""
-    said = key.field.description or _first_line(key.section)
-    values = [value for value in _choices(key.field.annotation) if str(value) not in said]
+    """What a key means, in a sentence or more, with the values to choose from."""
+    meaning = key.field.description or _first_line(key.section)
+    values = [value for value in _choices(key.field.annotation) if str(value) not in meaning]
     listed = f" One of {', '.join(map(as_toml, values))}." if len(values) > 1 else ""
-    return f"{said}{listed}".replace("``", "`")
+    return f"{meaning}{listed}".replace("``", "`")
 
 
 def _first_line(section: type[BaseModel] | None) -> str:
@@ -104,8 +104,8 @@ def _reference(kind: type[Settings]) -> Iterator[str]:
     for prefix in ["", *(key.path for key in keys if key.section is not None)]:
         inside = [key for key in keys if key.path.rpartition(".")[0] == prefix]
         if prefix:
-            own = next(key for key in keys if key.path == prefix)
-            yield f"\n### `{example_of_table(own)}`\n\n{meaning_of(own)}"
+            key_of_table = next(key for key in keys if key.path == prefix)
+            yield f"\n### `{example_of_table(key_of_table)}`\n\n{meaning_of(key_of_table)}"
         yield "\n| key | meaning | default | example |\n|---|---|---|---|"
         for key in inside:
             default = default_of(key)

@@ -110,7 +110,7 @@ class Source:
         for title, _, table in self.parts:
             shifted = _From(keep, starts[-1])
             frames.append(reading(partial(table.read, columns, shifted), title))
-            starts.append(starts[-1] + shifted.heard)
+            starts.append(starts[-1] + shifted.rows_seen)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), starts
 
 
@@ -128,7 +128,7 @@ class _From:
     def __init__(self, keep: Keep, start: int) -> None:
         self._keep = keep
         self._start = start
-        self.heard = 0
+        self.rows_seen = 0
 
     @property
     def columns(self) -> Sequence[str]:
@@ -137,7 +137,7 @@ class _From:
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
-        self.heard = start + num_rows
+        self.rows_seen = start + num_rows
         return self._keep(self._start + start, num_rows, batch)
 
 
@@ -145,7 +145,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     """The tables of a path: one file, all of a folder, or all that match a pattern.
 
     Raises:
-      InputError: There is none, they are of no kind that is known, or a database lacks a query.
+      InputError: There is none, their kind is not known, or a database lacks a query.
     """
     files = _files(path)
     parts = [
@@ -153,7 +153,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
         for file in files
     ]
     if query is not None and not isinstance(parts[0].table, Database):
-        raise InputError(f"{path}: query is for databases, and this is none; remove query")
+        raise InputError(f"{path}: query is for databases only; remove query")
     return Source(str(path), parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from common.batches import Tap
-from common.conditions import Condition, RowFilter, condition_in_words, parse_rows
+from common.conditions import AnyFilter, Condition, RowFilter, condition_in_words, parse_rows
 from common.config import SecretPlace, Settings
 from common.csv_files import Dialect
 from common.errors import InputError
@@ -30,7 +30,8 @@ __all__ = [
     "read_header",
     "read_selected",
     "read_table",
-    "tell_selected",
+    "read_tables",
+    "stream_selected",
 ]
 
 # So much of a table, by estimate, is read at once where all of it must be seen.
@@ -130,8 +131,8 @@ def placed(source: TableSource, default: TablePlace | None) -> TableSource:
     """
     if default is None:
         return source
-    own = source.path is not None or source.database is not None
-    fields = ("missing_target",) if own else tuple(TablePlace.model_fields)
+    has_place = source.path is not None or source.database is not None
+    fields = ("missing_target",) if has_place else tuple(TablePlace.model_fields)
     open_ones = {name: getattr(default, name) for name in fields if getattr(source, name) is None}
     return source.model_copy(update=open_ones)
 
@@ -145,7 +146,7 @@ def open_source(source: TableSource, *, base: Path, default: TablePlace | None =
       default: Where it is if the source does not say.
 
     Raises:
-      InputError: There is none, or of no kind that is known.
+      InputError: There is none, or its kind is not known.
     """
     at = placed(source, default)
     if at.database is not None:
@@ -175,12 +176,61 @@ def read_table(
       columns: The columns that are needed, those that the table has; None for all.
 
     Raises:
-      InputError: The table is missing or none, a column of the conditions is missing,
+      InputError: The table is missing or no table, a column of the conditions is missing,
         or no row is left.
     """
     opened = open_source(source, base=base, default=default)
     wanted = opened.names if columns is None else [n for n in opened.names if n in {*columns}]
     return read_selected(opened, source, wanted)
+
+
+def read_tables(
+    sources: Sequence[TableSource], *, base: Path, columns: Sequence[str] | None = None
+) -> list[pd.DataFrame]:
+    """What :func:`read_table` makes of each source; a table that several name is read once.
+
+    Args:
+      sources: The tables and their rows.
+      base: The folder of the settings file; relative paths start there.
+      columns: The columns that are needed, those that the table has; None for all.
+
+    Raises:
+      InputError: As :func:`read_table`, for one of them.
+    """
+    tables: dict[int, pd.DataFrame] = {}
+    for opened, indices in _by_place(sources, base=base):
+        wanted = opened.names if columns is None else [n for n in opened.names if n in {*columns}]
+        some = [sources[index] for index in indices]
+        tables |= zip(indices, _read_each(opened, some, wanted), strict=True)
+    return [tables[index] for index in range(len(sources))]
+
+
+def _by_place(sources: Sequence[TableSource], *, base: Path) -> Iterator[tuple[Source, list[int]]]:
+    """Each table that is named, and which of the sources name it."""
+    named: dict[tuple[object, ...], list[int]] = {}
+    for index, source in enumerate(sources):
+        named.setdefault(_place(source), []).append(index)
+    for indices in named.values():
+        yield open_source(sources[indices[0]], base=base), indices
+
+
+def _place(source: TableSource) -> tuple[object, ...]:
+    """Where a table is and how it is read, whichever of its rows count."""
+    return tuple(getattr(source, name) for name in TablePlace.model_fields)
+
+
+def _read_each(
+    opened: Source, sources: Sequence[TableSource], columns: Sequence[str]
+) -> list[pd.DataFrame]:
+    """What :func:`read_selected` makes of each source of one table, which is read once."""
+    filters = [_filter(opened, source) for source in sources]
+    everyone = AnyFilter(filters)
+    union = opened.read(columns or opened.names[:1], everyone)
+    places, tables = everyone.places, []
+    for source, keep in zip(sources, filters, strict=True):
+        table = union.iloc[np.searchsorted(places, keep.places)].reset_index(drop=True)
+        tables.append(_checked(table, opened, source, keep))
+    return tables
 
 
 def read_selected(opened: Source, source: TableSource, columns: Sequence[str]) -> pd.DataFrame:
@@ -191,26 +241,36 @@ def read_selected(opened: Source, source: TableSource, columns: Sequence[str]) -
     """
     keep = _filter(opened, source)
     # A table without columns would have no rows.
-    table = opened.read(columns or opened.names[:1], keep)
+    return _checked(opened.read(columns or opened.names[:1], keep), opened, source, keep)
+
+
+def _checked(
+    table: pd.DataFrame, opened: Source, source: TableSource, keep: RowFilter
+) -> pd.DataFrame:
+    """The rows that a source selects, in its order.
+
+    Raises:
+      InputError: There is none.
+    """
     if table.empty:
         raise InputError(f"{opened.title}: empty shard: no row is left after {_selection(source)}")
     return table[::-1].reset_index(drop=True) if keep.is_backwards else table
 
 
-def tell_selected(
+def stream_selected(
     opened: Source,
     source: TableSource,
     columns: Sequence[str],
-    hear: Callable[[int, pd.DataFrame], None],
+    receive: Callable[[int, pd.DataFrame], None],
 ) -> int:
     """The rows of :func:`read_selected` a batch at a time, of which one at most is held.
 
     Args:
       opened: The table.
       source: Which of its rows count.
-      columns: The columns that are told, which the table has.
-      hear: (place of the first row among those that count, rows); a reader that fails in the
-        middle may begin again, and tells rows of a place once more.
+      columns: The columns that are passed on; the table has them.
+      receive: (place of the first row among those that count, rows); a reader that fails in the
+        middle may begin again, and passes rows of a place on once more.
 
     Returns:
       How many rows count.
@@ -221,7 +281,7 @@ def tell_selected(
     keep = _filter(opened, source)
     if keep.is_backwards:
         raise InputError(f"{opened.title}: rows {source.rows} run backwards; write them forwards")
-    tap = Tap(keep, columns, hear)
+    tap = Tap(keep, columns, receive)
     opened.read(opened.names[:1], tap)
     return tap.count
 
@@ -249,26 +309,28 @@ def count_shared_rows(
     Raises:
       InputError: The table of the first source cannot be used.
     """
-    mine = open_source(source, base=base, default=default)
-    shared = []
-    rows: dict[str, NDArray[np.int64]] = {}
-    for other in others:
-        theirs = _opened_or_none(other, base=base, default=default)
-        if theirs is None or not _identities(theirs) & _identities(mine):
-            shared.append(0)
+    mine = placed(source, default)
+    theirs = [placed(other, default) for other in others]
+    opened = open_source(mine, base=base)
+    # Those of the same place are looked for in one reading.
+    near = [i for i, other in enumerate(theirs) if _place(other) == _place(mine)]
+    rows, *common = _rows_by_part(opened, [mine, *(theirs[i] for i in near)])
+    shared = {i: _count_common(rows, its) for i, its in zip(near, common, strict=True)}
+    for i, other in enumerate(theirs):
+        if i in shared:
             continue
-        rows = rows or _rows_by_part(mine, source)
-        common = _rows_by_part(theirs, other)
-        shared.append(sum(len(np.intersect1d(rows[k], common[k])) for k in rows.keys() & common))
-    return shared
+        far = _opened_or_none(other, base=base)
+        overlaps = far is not None and bool(_identities(far) & _identities(opened))
+        shared[i] = (
+            _count_common(rows, *_rows_by_part(far, [other])) if far is not None and overlaps else 0
+        )
+    return [shared[i] for i in range(len(theirs))]
 
 
-def _opened_or_none(
-    source: TableSource, *, base: Path, default: TablePlace | None
-) -> Source | None:
+def _opened_or_none(source: TableSource, *, base: Path) -> Source | None:
     """A table, None if there is none."""
     try:
-        return open_source(source, base=base, default=default)
+        return open_source(source, base=base)
     except InputError:
         return None
 
@@ -277,15 +339,26 @@ def _identities(opened: Source) -> set[str]:
     return {part.identity for part in opened.parts}
 
 
-def _rows_by_part(opened: Source, source: TableSource) -> dict[str, NDArray[np.int64]]:
-    """Which rows of each part a source selects."""
-    keep = _filter(opened, source)
-    _, starts = opened.read_each(opened.names[:1], keep)
-    places = keep.places
-    return {
-        part.identity: places[(places >= start) & (places < end)] - start
-        for part, start, end in zip(opened.parts, starts[:-1], starts[1:], strict=True)
-    }
+_Rows = dict[str, NDArray[np.int64]]
+
+
+def _rows_by_part(opened: Source, sources: Sequence[TableSource]) -> list[_Rows]:
+    """Which rows of each part of a table each source selects; the table is read once."""
+    filters = [_filter(opened, source) for source in sources]
+    _, starts = opened.read_each(opened.names[:1], AnyFilter(filters))
+    ends = list(zip(opened.parts, starts[:-1], starts[1:], strict=True))
+    return [
+        {
+            part.identity: places[(places >= start) & (places < end)] - start
+            for part, start, end in ends
+        }
+        for places in (keep.places for keep in filters)
+    ]
+
+
+def _count_common(some: _Rows, others: _Rows) -> int:
+    """How many rows are in both."""
+    return sum(len(np.intersect1d(some[k], others[k])) for k in some.keys() & others)
 
 
 def _filter(opened: Source, source: TableSource) -> RowFilter:

@@ -23,6 +23,6 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     >>> printable("x" * 1000, longest=8)
     'xxxxx...'
     """
-    said = "" if text is None else str(text)
-    cut = said if len(said) <= longest else said[: longest - 3] + "..."
+    whole = "" if text is None else str(text)
+    cut = whole if len(whole) <= longest else whole[: longest - 3] + "..."
     return "".join(c if c.isprintable() else " " for c in cut)

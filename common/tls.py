@@ -221,7 +221,7 @@ def _check(paths: TlsSettings, side: Side) -> None:
     try:
         _shake_hands(shown, judge, judge_is_server=side == "client")
     except ssl.SSLCertVerificationError as error:
-        fault = _own_fault(error, side)
+        fault = _certificate_fault(error, side)
         raise InputError(f"tls.certificate: {paths.certificate} {fault}") from None
 
 
@@ -245,7 +245,7 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-def _own_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
+def _certificate_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
     match error.verify_code:
         case 10:
             return "has expired; renew it with copriv certs --renew"

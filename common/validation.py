@@ -21,16 +21,16 @@ from common.arrays import Matrix, Vector
 from common.losses import Loss
 from common.terms import StudyTerms
 
-__all__ = ["Factors", "Told", "factors_of", "num_told", "tally", "told"]
+__all__ = ["Factors", "ValidationMeans", "factors_of", "num_told", "tally", "unpack_validation"]
 
-# How loss, difference and table share epsilon, as far as they are told. Both sides must know the
-# same: other numbers are another release.
+# How loss, difference and table share epsilon, as far as a response holds them. Both sides must
+# know the same: other numbers are another release.
 LOSS_PART, DIFFERENCE_PART, TABLE_PART = 2, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """What each part is multiplied by; 0 for one that is not told.
+    """What each part is multiplied by; 0 for one that the response does not hold.
 
     Args:
       loss: Of the mean bounded loss.
@@ -44,7 +44,7 @@ class Factors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ValidationMeans:
     """A response in its own units, with the noise that is in it.
 
     Args:
@@ -62,7 +62,7 @@ class Told:
 def factors_of(terms: StudyTerms) -> Factors:
     r"""The factors by which a response holds its parts.
 
-    With the shares :math:`q_v + q_d + q_t = 1` of what is told,
+    With the shares :math:`q_v + q_d + q_t = 1` of what a response holds,
 
     .. math:: w_v = q_v / L, \qquad w_d = q_d / 2D, \qquad w_t = q_t / 2
 
@@ -129,18 +129,18 @@ def tally(
     return np.concatenate(parts)
 
 
-def told(response: Vector, terms: StudyTerms) -> Told:
+def unpack_validation(response: Vector, terms: StudyTerms) -> ValidationMeans:
     """A response in its own units.
 
     >>> from fractions import Fraction
     >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="", horizon=1,
     ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0)
-    >>> told(np.array([0.625]), terms)
-    Told(loss=2.5, difference=None, table=None)
+    >>> unpack_validation(np.array([0.625]), terms)
+    ValidationMeans(loss=2.5, difference=None, table=None)
     """
     factors, compares = factors_of(terms), terms.difference_bound is not None
     cells = response[1 + compares :]
-    return Told(
+    return ValidationMeans(
         loss=float(response[0]) / factors.loss,
         difference=float(response[1]) / factors.difference if compares else None,
         table=cells.reshape(-1, 2) / factors.cell if terms.edges else None,

@@ -1,4 +1,4 @@
-"""The command ``copriv``, for whoever runs a study."""
+"""The command ``copriv``, for people who run a study."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def simulate(
     with ExitStack() as stack:
         # It imports what owners need while this process imports what it needs.
         parent = None if in_memory else stack.enter_context(warm_parent())
-        told = load_study(study, overrides, data, yes=yes)
+        loaded = load_study(study, overrides, data, yes=yes)
         given |= {"base": study.parent, "console": console(width=120)}
         if each_learns and parent is not None:
             from learner.commands.each_learns import run_each_learns  # noqa: PLC0415 (as below)
 
-            folder = run_each_learns(told, parent=parent, **given)
+            folder = run_each_learns(loaded, parent=parent, **given)
         else:
             from learner.commands.study import run_simulation  # noqa: PLC0415 (keeps --help quick)
 
-            folder = run_simulation(told, parent=parent, **given)
+            folder = run_simulation(loaded, parent=parent, **given)
     click.echo(f"run folder: {folder}")
 
 

@@ -1,4 +1,4 @@
-"""What a model is worth on an owner's own records: told at home, to the owner alone, for free.
+"""What a model is worth on an owner's own records: computed at home, for the owner alone, free.
 
 No query is answered and nothing is charged, because nothing leaves: what is printed and what is
 written are as private as the records.
@@ -27,7 +27,7 @@ __all__ = ["AtHome", "advice", "check_personal", "evaluate_at_home"]
 FOLDS = 5
 # An owner with fewer records learns nothing that a comparison could tell from chance.
 FEWEST_RECORDS = 4 * FOLDS
-# An own model is held near 0 only as far as a study's default holds it.
+# The owner's own model is held near 0 only as far as a study's default holds it.
 OWN_WEIGHT = 1e-5
 # From nearly its own model to nearly the common one.
 WEIGHTS = tuple(float(w) for w in np.geomspace(1e-4, 1e2, 10))
@@ -78,7 +78,7 @@ def evaluate_at_home(
     if len(sample) < FEWEST_RECORDS:
         return AtHome(judged=judge(sample, margins), personal=None, weight=None)
     bent = _Bent(sample, on_fit)
-    judged = judge(sample, margins | {"own": bent.own, "personal": bent.personal})
+    judged = judge(sample, margins | {"own": bent.alone, "personal": bent.personal})
     theta = fit_near(sample.records, model.loss, center=model.theta, weight=bent.weight)
     personal = replace(
         model, theta=theta, coefficient_noise=None, unprotected=settings.name, personal=True
@@ -87,7 +87,7 @@ def evaluate_at_home(
 
 
 class _Bent:
-    """Margins of an own model and of bent ones on records that they were not fitted to.
+    """Margins of the owner's own model and of bent ones on records they were not fitted to.
 
     Every weight's models are fitted on all folds but one. What "personal" means for a fold is the
     weight that is best on the other folds, so the choice does not see the records it is judged on.
@@ -98,7 +98,7 @@ class _Bent:
         self._folds = _folds(len(sample))
         self._on_fit, self._fitted = on_fit, 0
         model = sample.model
-        self.own = self._held_out(np.zeros_like(model.theta), OWN_WEIGHT)
+        self.alone = self._held_out(np.zeros_like(model.theta), OWN_WEIGHT)
         by_weight = {weight: self._held_out(model.theta, weight) for weight in WEIGHTS}
         self.weight = self._best(by_weight, np.ones(len(sample), dtype=bool))
         self.personal = np.zeros(len(sample))

@@ -85,7 +85,7 @@ class Attachment:
         self._absences = SlowLog(logging.WARNING, per_second=0.1, burst=10)
         self._ending = threading.Event()
         self._call: grpc.Call | None = None
-        self._told = False
+        self._absence_logged = False
         self._been_there = False
 
     @property
@@ -156,7 +156,7 @@ class Attachment:
                 call.cancel()
             try:
                 for message in call:
-                    greeted, self._told, self._been_there = True, False, True
+                    greeted, self._absence_logged, self._been_there = True, False, True
                     over = message.HasField("goodbye")
                     if over or outgoing.is_full:
                         break
@@ -226,8 +226,8 @@ class Attachment:
     def _explain(self, error: grpc.RpcError) -> None:
         """Pass over a broken stream; raise where another stream would end the same way."""
         if error.code() in FINAL and not self._ending.is_set():
-            said = said_with(error.code(), error.details())
-            raise PolicyError(f"the learner at {self.address} says: {said}") from None
+            reason = said_with(error.code(), error.details())
+            raise PolicyError(f"the learner at {self.address} says: {reason}") from None
         try:
             self._route.explain()
         except UntrustedError as untrusted:
@@ -238,15 +238,15 @@ class Attachment:
     def _absent(self, error: CoprivError) -> None:
         """Say so, once for each absence; raise where waiting is in vain.
 
-        A learner that was there before may mend its certificate while we wait.
+        A learner that was there before may renew its certificate while we wait.
         """
         if self._ending.is_set():
             return
         waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
         if not waits and not self._been_there:
             raise InputError(str(error)) from None
-        if not self._told:
-            self._told = True
+        if not self._absence_logged:
+            self._absence_logged = True
             self._absences.say(f"no line to the {error}; trying again until it is there")
 
 

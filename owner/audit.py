@@ -8,7 +8,7 @@ shard it came from by an event S fixed beforehand; with N responses of each,
 .. math:: \hat\varepsilon = \ln \frac{\underline{P}(S \mid D)}{\overline{P}(S \mid D')}
 
 is a lower bound on the true epsilon, where the probabilities are the Clopper-Pearson bounds. A
-mechanism that keeps its promise stays below it; one that is worth its noise comes close.
+mechanism that keeps its promise stays below it; one with no more noise than it needs comes close.
 
 References: Jagielski, Ullman, Oprea (2020), Auditing differentially private machine learning.
 """
@@ -126,7 +126,7 @@ def audit(
     epsilon_per_response: Fraction = Fraction(1),
     cases: Sequence[AuditCase] = CASES,
     noise: NoiseFactory = secure_noise,
-    heard: Callable[[], object] = lambda: None,
+    on_response: Callable[[], object] = lambda: None,
 ) -> list[Finding]:
     """Attack every case with neighbouring shards, and report the strongest attacks.
 
@@ -137,7 +137,7 @@ def audit(
       epsilon_per_response: What one response is promised to spend.
       cases: The studies to attack.
       noise: The mechanism; tests put broken ones here.
-      heard: Told of each response, to show progress.
+      on_response: Called after each response, to show progress.
     """
     # Three attacks on each case share the probability of an error.
     alpha = (1.0 - confidence) / (3 * len(cases))
@@ -150,7 +150,7 @@ def audit(
                 trials=case.trials(trials),
                 epsilon=epsilon_per_response,
                 noise=noise,
-                heard=heard,
+                on_response=on_response,
             )
             for side in (0, 1)
         ]
@@ -180,11 +180,11 @@ def _serve(
     trials: int,
     epsilon: Fraction,
     noise: NoiseFactory,
-    heard: Callable[[], object],
+    on_response: Callable[[], object],
 ) -> _Seen:
     """All responses of one owner to one study, over its ledger."""
     folder.mkdir(parents=True)
-    # What is told once in a study makes every trial a study of its own.
+    # A release that is given once in a study makes every trial a study of its own.
     responses = shard.case.release.most_responses or trials
     terms = shard.terms(responses=responses, epsilon=epsilon)
     policy = Policy.model_validate(
@@ -217,7 +217,7 @@ def _serve(
     try:
         for trial, theta in enumerate(thetas):
             seen.append(_ask(owner, terms, trial, theta))
-            heard()
+            on_response()
     finally:
         owner.stop()
     known = Shard(shard.feature_map.apply(shard.table, where="audit"))

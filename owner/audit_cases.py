@@ -46,8 +46,8 @@ class AuditCase:
     Args:
       loss: The loss.
       clipped: Whether gradients are clipped.
-      release: What is told.
-      curvature_share: The share of epsilon that a curvature has, where it is told.
+      release: What the owner answers with.
+      curvature_share: The share of epsilon that a curvature has, where it is released.
       along: The first coordinate of the models that are asked with. Where a validation is
         attacked, the record's loss is nearly 0 on the one side and beyond its bound on the other.
     """
@@ -67,8 +67,8 @@ class AuditCase:
     def name(self) -> str:
         """What the table calls it."""
         bound = "clip" if self.clipped else "domain"
-        told = bound if self.release is GRADIENT else self.release.name
-        return f"{self.loss.name}, {told}{' (curvature)' if self.attacks_curvature else ''}"
+        kind = bound if self.release is GRADIENT else self.release.name
+        return f"{self.loss.name}, {kind}{' (curvature)' if self.attacks_curvature else ''}"
 
     @property
     def attacks_curvature(self) -> bool:

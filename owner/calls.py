@@ -139,7 +139,7 @@ class Calls:
                 await self._converse(method, learner, context)
             return
         except grpc.aio.BaseError:
-            # The caller is gone; what it was to be told is told when it asks again.
+            # The caller is gone; it gets its reply when it asks again.
             return
         except Exception as error:
             refusal = self._service.refusal(error)

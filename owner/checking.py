@@ -30,8 +30,8 @@ from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
 from owner.policy import ANONYMOUS, OwnerSettings, Policy, check_map, check_policy, check_terms
-from owner.proposals import Proposal
 from owner.provenance import check_provenance
+from owner.trial_study import TrialStudy
 
 __all__ = ["DryRun", "dry_run", "typical_answer"]
 
@@ -48,7 +48,7 @@ class DryRun:
 
     Args:
       num_records: The owner's n_i.
-      columns: The columns that learners are told of and may use.
+      columns: The columns that learners may know of and use.
       epsilon_left: What is left of the lifetime budget.
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
@@ -59,7 +59,7 @@ class DryRun:
       typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
       measured: Whether it was measured on public records, or taken from the map's bounds.
       seen: How the owner's columns fit the map.
-      proposal: Where the study's numbers are from.
+      trial: Where the study's numbers are from.
     """
 
     num_records: int
@@ -74,7 +74,7 @@ class DryRun:
     typical_answer: float = math.nan
     measured: bool = False
     seen: tuple[ColumnSeen, ...] = ()
-    proposal: Proposal = field(default_factory=Proposal)
+    trial: TrialStudy = field(default_factory=TrialStudy)
 
     def lines(self, settings: OwnerSettings) -> list[str]:
         """What the owner's operator reads."""
@@ -133,15 +133,15 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
         f"would be promised epsilon {in_short(terms.epsilon)}"
     )
-    proposal = found.proposal
-    if proposal.validation:
-        yield _validation(settings, proposal)
+    trial = found.trial
+    if trial.validation:
+        yield _validation(settings, trial)
     yield (
-        f"  responses {proposal.origin('responses')}, epsilon {proposal.origin('epsilon')}, "
-        f"theta_max {proposal.origin('theta_max')}"
+        f"  responses {trial.origin('responses')}, epsilon {trial.origin('epsilon')}, "
+        f"theta_max {trial.origin('theta_max')}"
     )
-    if proposal.left_open:
-        keys = [name.replace("_", "-") for name in proposal.left_open]
+    if trial.left_open:
+        keys = [name.replace("_", "-") for name in trial.left_open]
         options = " ".join(f"--{key} NUMBER" for key in keys)
         yield (
             f"  the study leaves {' and '.join(keys)} to its learner's public "
@@ -161,11 +161,11 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     yield "nothing was charged"
 
 
-def _validation(settings: OwnerSettings, proposal: Proposal) -> str:
+def _validation(settings: OwnerSettings, trial: TrialStudy) -> str:
     """What is kept of epsilon to tell how good the model is, and whether this owner does."""
-    asked = _asked(settings, proposal)
+    asked = _asked(settings, trial)
     kept = (
-        f"  {in_short(asked * proposal.validation)} of the epsilon {in_short(asked)} asked is kept "
+        f"  {in_short(asked * trial.validation)} of the epsilon {in_short(asked)} asked is kept "
         "to tell once how good the finished model is on these records"
     )
     if not settings.policy.validation:
@@ -178,7 +178,7 @@ def dry_run(
     settings: OwnerSettings,
     *,
     base: Path,
-    proposal: Proposal,
+    trial: TrialStudy,
     features: Path | None = None,
     public: Path | None = None,
     allow_private_bounds: bool = False,
@@ -188,7 +188,7 @@ def dry_run(
     Args:
       settings: The owner's settings, read from the folder ``base``.
       base: That folder.
-      proposal: The study to look at.
+      trial: The study to look at.
       features: A feature map where the settings name none.
       public: Public records, to measure a typical gradient on.
       allow_private_bounds: As for ``serve``.
@@ -215,7 +215,7 @@ def dry_run(
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
-    terms = _agreed(settings, feature_map, proposal, found, allow_private_bounds)
+    terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)
     try:
         plan = plan_noise(terms, feature_map.domain, num_records=len(raw))
     except ValueError as error:
@@ -231,7 +231,7 @@ def dry_run(
         typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
         seen=look_at_columns(raw, feature_map),
-        proposal=proposal,
+        trial=trial,
     )
 
 
@@ -267,47 +267,47 @@ def typical_answer(feature_map: FeatureMap, terms: StudyTerms, *, records: Recor
     return release_of(terms).typical_size(terms, deviations)
 
 
-def _terms(settings: OwnerSettings, feature_map: FeatureMap, proposal: Proposal) -> StudyTerms:
+def _terms(settings: OwnerSettings, feature_map: FeatureMap, trial: TrialStudy) -> StudyTerms:
     """The terms of the proposed study, with the policy's own values where it leaves them open."""
     policy = settings.policy
     fitting = "logistic" if feature_map.is_classification else "squared"
     return StudyTerms(
         study_id="dry-run",
-        loss=proposal.loss or fitting,
-        delta=proposal.delta,
-        theta_max=proposal.theta_max,
+        loss=trial.loss or fitting,
+        delta=trial.delta,
+        theta_max=trial.theta_max,
         feature_map=feature_map.to_json(),
-        horizon=proposal.responses,
-        responses=proposal.responses,
-        epsilon=_asked(settings, proposal) * (1 - proposal.validation),
-        clip=proposal.clip,
-        kappa=proposal.kappa or policy.kappa,
-        release=proposal.release,
-        curvature_scale=1.0 if proposal.release == NEWTON.name else None,
+        horizon=trial.responses,
+        responses=trial.responses,
+        epsilon=_asked(settings, trial) * (1 - trial.validation),
+        clip=trial.clip,
+        kappa=trial.kappa or policy.kappa,
+        release=trial.release,
+        curvature_scale=1.0 if trial.release == NEWTON.name else None,
     )
 
 
-def _asked(settings: OwnerSettings, proposal: Proposal) -> Fraction:
+def _asked(settings: OwnerSettings, trial: TrialStudy) -> Fraction:
     """What the study asks for in all, the validation included."""
-    return proposal.epsilon or settings.policy.epsilon_per_study
+    return trial.epsilon or settings.policy.epsilon_per_study
 
 
 def _agreed(
     settings: OwnerSettings,
     feature_map: FeatureMap,
-    proposal: Proposal,
+    trial: TrialStudy,
     found: dict[str, Any],
     allow_private_bounds: bool,
 ) -> StudyTerms:
     """The terms of the proposed study, as far as the owner would agree to them."""
-    terms = _terms(settings, feature_map, proposal)
-    whole = replace(terms, epsilon=_asked(settings, proposal))
+    terms = _terms(settings, feature_map, trial)
+    whole = replace(terms, epsilon=_asked(settings, trial))
     _check_study(settings, whole, feature_map, found, allow_private_bounds)
-    return _with_factor(terms, feature_map.domain, share=proposal.curvature_share)
+    return _with_factor(terms, feature_map.domain, share=trial.curvature_share)
 
 
 def _with_factor(terms: StudyTerms, domain: Domain, *, share: float) -> StudyTerms:
-    """The terms, with the factor that spends this share of epsilon on curvatures, if they are told.
+    """The terms, with the factor that spends this share of epsilon on curvatures, if there are any.
 
     A learner sends the factor, which it takes from the share and the same public bounds.
     """
@@ -325,7 +325,7 @@ def _check_study(
     found: dict[str, Any],
     allow_private_bounds: bool,
 ) -> None:
-    """What an enrolment would be refused for, whoever asks."""
+    """Refuse what an enrolment would be refused for, no matter who asks."""
     check_terms(terms)
     policy = settings.policy
     served = (*policy.learners, *policy.tokens, ANONYMOUS)

@@ -40,7 +40,7 @@ def cli(log_format: str) -> None:
 
     Example: copriv-owner serve mount-sinai.toml
     """
-    # Who enrolled, for how much, and what came back, belongs into an owner's log.
+    # Who enrolled, for how much, and what came back, belongs in an owner's log.
     start_logging(log_format, level=logging.INFO)
 
 
@@ -80,7 +80,7 @@ def health(address: str) -> None:
     is_flag=True,
     help="INSECURE: plain text to other machines, and any learner that can reach the port.",
 )
-@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+@click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def serve(
     *,
     settings: Path,
@@ -93,8 +93,8 @@ def serve(
     """Serve the records of OWNER.toml until told to stop (SIGTERM or Ctrl-C).
 
     Prints one line with the port once it answers. Every response is charged to the
-    ledger before it leaves. Learners are told of, and may use, the columns that data.columns
-    or the feature map of the settings names; where none is named they are told of none.
+    ledger before it leaves. Learners get the names of the columns in data.columns or in the
+    settings' feature map, and may use no others; where neither is set they get no names.
 
     Example: copriv-owner serve mount-sinai.toml --listen 127.0.0.1:0
     """
@@ -137,7 +137,7 @@ def serve(
     help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
 )
 @click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
-@click.option("--with-parent", is_flag=True, help="Stop too when standard input closes.")
+@click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def attach(
     settings: Path,
     *,
@@ -196,20 +196,20 @@ def audit(trials: int, confidence: float) -> None:
     from owner.audit import audit as attack  # noqa: PLC0415 (keeps --help quick)
     from owner.audit import num_responses  # noqa: PLC0415
 
-    told = Console(stderr=True)
+    stderr = Console(stderr=True)
     try:
         made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
     except OSError as error:
         raise InputError(
             f"no folder for the audit's ledgers ({error.strerror}); set TMPDIR to one with room"
         ) from None
-    with made as folder, Progress(console=told, disable=not told.is_terminal) as bar:
+    with made as folder, Progress(console=stderr, disable=not stderr.is_terminal) as bar:
         task = bar.add_task("responses", total=num_responses(trials))
         findings = attack(
             Path(folder),
             trials=trials,
             confidence=confidence,
-            heard=lambda: bar.advance(task),
+            on_response=lambda: bar.advance(task),
         )
     table = Table(title=f"{trials} responses of each shard", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("study")

@@ -1,7 +1,7 @@
 """What the owner's officer declares: that the columns were looked at under a feature map.
 
-Learners are told that they were, never what was seen: a verdict that records decide would be an
-answer about them. So the declaration is the officer's own, whatever the look showed.
+Learners get to know that they were, never what was seen: a verdict that depends on records would
+be an answer about them. So the declaration is the officer's own, whatever the look showed.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def owner_findings(path: Path, allowed: Allowed) -> Iterator[Finding]:
         settings = load_settings(OwnerSettings, path)
     except InputError as error:
         yield fails("settings", str(error))
-        yield unchecked("all else", "the settings say where it is; mend them first")
+        yield unchecked("all else", "the settings say where it is; fix them first")
         return
     base = path.parent
     yield passes("settings", f"{path}: owner {settings.name}")
@@ -127,7 +127,7 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
             pinned = load_feature_map(base / settings.features)
         except InputError as error:
             yield fails("feature map", str(error))
-            yield unchecked("records", "they are read under the feature map; mend it first")
+            yield unchecked("records", "they are read under the feature map; fix it first")
             return
         yield passes("feature map", f"{pinned.num_features} features, {pinned.digest[:16]}")
     if settings.data.database is not None:

@@ -21,10 +21,10 @@ def ask_health(address: str, *, seconds: float) -> None:
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            told = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
+            reply = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
         except grpc.RpcError as error:
             raise UnreachableError(
                 f"{address}: no answer ({error.code().name}); start the owner, or check its address"
             ) from None
-    if told.status != health_pb2.HealthCheckResponse.SERVING:
+    if reply.status != health_pb2.HealthCheckResponse.SERVING:
         raise UnreachableError(f"{address}: it does not serve; read its log")

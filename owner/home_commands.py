@@ -92,8 +92,8 @@ def _found(settings: Path, run: Path) -> AtHome:
     from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
     loaded = load_settings(OwnerSettings, settings)
-    told = Console(stderr=True)
-    with Progress(console=told, disable=not told.is_terminal, transient=True) as bar:
+    stderr = Console(stderr=True)
+    with Progress(console=stderr, disable=not stderr.is_terminal, transient=True) as bar:
         task = bar.add_task("models")
         return evaluate_at_home(
             loaded,

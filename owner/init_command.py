@@ -31,11 +31,19 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "columns",
             multiple=True,
             metavar="COLUMN",
-            help="A column that learners may use; may be repeated. Else all but identifiers and "
-            "free text.",
+            help="A column that learners may use; may be repeated. By default all but identifiers "
+            "and free text.",
         ),
-        click.option("--epsilon-per-study", metavar="NUMBER", help="The most for one study; 1."),
-        click.option("--epsilon-lifetime", metavar="NUMBER", help="The most for all studies; 3."),
+        click.option(
+            "--epsilon-per-study",
+            metavar="NUMBER",
+            help="The most for one study; the default is 1.",
+        ),
+        click.option(
+            "--epsilon-lifetime",
+            metavar="NUMBER",
+            help="The most for all studies; the default is 3.",
+        ),
         click.option(
             "--learner",
             "learners",
@@ -60,11 +68,11 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     metavar="FILE",
 )
-@click.option("--yes", is_flag=True, help="Ask nothing: what is not typed is chosen.")
+@click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
 
-    Looks at the columns, asks what it is not told, says what an epsilon promises, and writes a
+    Looks at the columns, asks what was not typed, says what an epsilon promises, and writes a
     comment on every key. Nothing is served and nothing spent.
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
@@ -79,8 +87,8 @@ def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -
 
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
     place |= {"query": query} if query else {}
-    look, told = look_at_table(place)
-    for line in told:
+    look, notes = look_at_table(place)
+    for line in notes:
         click.echo(f"note: {line}")
     defaults = {
         "name": Path(table).name.split(".")[0],

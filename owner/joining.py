@@ -146,8 +146,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
     if missing:
         needed = invited.feature_map.columns_needed
         names = [str(name) for name in raw.columns if name not in needed]
-        told = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
-        raise InputError(f"{joining.data}: {told}; --rename STUDY=OWN maps a column")
+        sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
+        raise InputError(f"{joining.data}: {sentences}; --rename STUDY=OWN maps a column")
     return len(raw), look_at_columns(raw, invited.feature_map)
 
 

@@ -99,7 +99,7 @@ def _read_through(handle: int) -> None:
     All of it is checked at the start, in the order of its rows; a disk reads it ten times faster
     in the file's own order.
     """
-    buffer, read = bytearray(READ_BYTES), 0
+    buffer, read = bytearray(min(READ_BYTES, os.fstat(handle).st_size + 1)), 0
     while count := os.preadv(handle, [buffer], read):
         read += count
 

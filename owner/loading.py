@@ -1,6 +1,6 @@
 """An owner's table as its settings describe it: read, its header looked at, its columns named.
 
-What is refused here is told to the owner's operator, before anything is served.
+Refusals here are for the owner's operator, before anything is served.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from owner.policy import OwnerSettings, PrivateSource
 from owner.raw_rows import FarRows, HeldRows, RawRows
 from owner.shard import PrivateTable, fingerprint_of_parts
 from owner.shard_cache import ShardCache
-from owner.translation import own_names, translated
+from owner.translation import stored_names_of, translated
 
 __all__ = [
     "Loaded",
@@ -157,8 +157,8 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     columns = named_columns(settings, pinned)
     where = f"{settings.name}: {settings.data.path}"
     source = open_source(settings.data, base=base)
-    own = own_names(settings.data, columns) if columns else ()
-    parts = _Parts(source, settings.data, named=own or source.names)
+    stored_names = stored_names_of(settings.data, columns) if columns else ()
+    parts = _Parts(source, settings.data, named=stored_names or source.names)
     print_of_all = fingerprint_of_parts(parts)
     release_unused()
     check_header(source.header, parts.beginning, where=where)
@@ -175,7 +175,7 @@ def _check_columns(
 ) -> None:
     """Refuse names that the table has not; not before its header was looked at.
 
-    Names that are a record's values shall not be told.
+    Names that are a record's values must not be shown.
     """
     needed = pinned.columns_needed if pinned else ()
     for name in named_columns(settings, pinned):
@@ -253,7 +253,7 @@ def _with_target(
 
 
 def named_columns(settings: OwnerSettings, pinned: FeatureMap | None) -> tuple[str, ...]:
-    """The columns that learners are told of and may use: no other name leaves the owner.
+    """The columns that learners may know of and use: no other name leaves the owner.
 
     None where neither the settings nor a feature map of the owner's own names any.
     """
@@ -317,6 +317,8 @@ def _in_order(numbered: Sequence[str]) -> bool:
 def _occurs_again(name: str, column: pd.Series) -> bool:
     """Whether at least two cells of a column say what its name says.
 
-    Two, because one cell alone shall not decide whether an owner serves.
+    Two, because one cell alone must not decide whether an owner serves.
     """
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return False
     return sum(isinstance(cell, str) and cell.strip() == name for cell in column) >= 2

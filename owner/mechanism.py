@@ -26,6 +26,7 @@ __all__ = [
     "NoiseSource",
     "SecureNoise",
     "SeededNoise",
+    "load_library",
     "secure_noise",
     "seeded_noise_factory",
 ]
@@ -88,7 +89,7 @@ class SecureNoise:
 
 
 class SeededNoise:
-    """Repeatable noise for experiments. Insecure: who knows the seed removes the noise."""
+    """Repeatable noise for experiments. Insecure: anyone who knows the seed removes the noise."""
 
     def __init__(self, plan: NoisePlan, *, rng: np.random.Generator) -> None:
         self._plan = plan
@@ -158,7 +159,7 @@ class DrawnAhead:
         self._thread.join()
 
     def _fill(self) -> None:
-        """Fill up whenever half is gone; a failure is handed to the one who asks."""
+        """Fill up whenever half is gone; a failure is raised where noise is asked for."""
         count = 1
         while self._wait_for_room():
             try:
@@ -184,6 +185,19 @@ class DrawnAhead:
 
 
 NoiseFactory = Callable[[NoisePlan], DrawnAhead]
+
+
+def load_library() -> None:
+    """Have the noise library make what it makes at its first use; nothing is drawn."""
+    plan = NoisePlan(
+        grid_exponent=0,
+        sensitivity_units=1,
+        scale_units=1.0,
+        epsilon_per_response=Fraction(1),
+        dimension=1,
+        responses=1,
+    )
+    SecureNoise(plan).epsilon(responses=1)
 
 
 def secure_noise(plan: NoisePlan) -> DrawnAhead:

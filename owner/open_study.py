@@ -62,7 +62,7 @@ class OpenStudy:
         return self.agreement.terms
 
     @property
-    def own_bytes(self) -> int:
+    def num_bytes(self) -> int:
         """About what it takes of memory, without its shard, which it may share."""
         return AHEAD_BYTES // 8 + 8 * self.plan.dimension + 4 * len(self.terms.feature_map)
 
@@ -129,7 +129,7 @@ class StudyMaker:
         """Everything a study's answers need, computed from checked terms and the shard.
 
         Raises:
-          RefusedError: The feature map is none, or not for this owner.
+          RefusedError: The text is no feature map, or the map is not for this owner.
         """
         agreement = self._agreement(terms)
         shard = self._table.shard(agreement.feature_map)

@@ -21,7 +21,7 @@ Send = Callable[[pb.OwnerMessage], None]
 
 
 class Outgoing:
-    """What waits to be sent: a learner reads each answer before it asks again, or is left."""
+    """What waits to be sent; a learner that asks again before it has read its answers is left."""
 
     def __init__(self) -> None:
         self._messages: queue.SimpleQueue[pb.OwnerMessage | None] = queue.SimpleQueue()
@@ -61,7 +61,7 @@ class OwnClock:
         """Tick from now on; exponential gaps remember nothing, so a clock may start anywhere.
 
         Raises:
-          MalformedError: Time does not begin there, or does not pass like this.
+          MalformedError: The time or its scale is negative or not finite.
         """
         if not (0 <= start.time < math.inf and 0 <= start.time_scale < math.inf):
             raise MalformedError(

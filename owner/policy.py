@@ -50,7 +50,7 @@ def check_learner_name(name: str) -> str:
     """The name of a learner that has a token.
 
     Raises:
-      ValueError: It is none.
+      ValueError: It is not one.
     """
     if name == ANONYMOUS:
         raise ValueError(f"expected a learner's name other than {ANONYMOUS}")
@@ -120,7 +120,7 @@ class PrivateSource(TableSource):
     """The table ``[data]`` of an owner: where its records are, and what learners see of them.
 
     Args:
-      columns: The columns that learners are told of and may use, beside those of the
+      columns: The columns that learners may know of and use, beside those of the
         owner's own feature map.
       rename: Names that a study uses, and this table's own names for them.
       units: Columns, and the number that turns this table's unit into the study's.

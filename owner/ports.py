@@ -43,7 +43,7 @@ class Port:
       fill: Adds the handlers.
       setting: The setting that names the address.
       address: HOST:PORT.
-      identity: With one whoever shows no certificate of the CA gets nothing.
+      identity: With one, a caller without a certificate of the CA gets nothing.
       options: gRPC's.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Whether the owner serves, for whoever asks: no one can keep another from being told."""
+"""Whether the owner serves, for anyone who asks: no caller can keep another from an answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Probes:
         self.tell(serving=False)
 
     def tell(self, *, serving: bool) -> None:
-        """Tell from now on that the owner serves, or does not."""
+        """From now on answer that the owner serves, or that it does not."""
         status = Status.SERVING if serving else Status.NOT_SERVING
         for name in (SERVICE, ""):
             on_loop(self._servicer.set(name, status))
@@ -75,7 +75,7 @@ class Probes:
         except grpc.aio.AbortError:
             raise
         except grpc.aio.BaseError:
-            # Who asked is gone.
+            # The caller is gone.
             return
         except TimeoutError:
             refusal = (grpc.StatusCode.UNAVAILABLE, "others ask too; ask again")

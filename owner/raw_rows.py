@@ -10,14 +10,14 @@ import pandas as pd
 
 from common.arrays import Flags
 from common.sources import Source
-from common.tables import tell_selected
+from common.tables import stream_selected
 from owner.policy import PrivateSource
-from owner.translation import own_names, translated
+from owner.translation import stored_names_of, translated
 
-__all__ = ["FarRows", "Hear", "HeldRows", "RawRows"]
+__all__ = ["FarRows", "HeldRows", "RawRows", "Receive"]
 
 # (place of the first row, rows)
-Hear = Callable[[int, pd.DataFrame], None]
+Receive = Callable[[int, pd.DataFrame], None]
 
 
 class RawRows(Protocol):
@@ -33,10 +33,10 @@ class RawRows(Protocol):
     def __getitem__(self, name: str) -> pd.Series:
         """One column."""
 
-    def tell(self, names: Sequence[str], hear: Hear) -> None:
+    def stream(self, names: Sequence[str], receive: Receive) -> None:
         """All records with some columns at least, in their order, in batches of any size.
 
-        One that is told again, after a reader began again, replaces what stood at its place.
+        Records that come again, after a reader began again, replace what stood at their place.
         """
 
 
@@ -59,14 +59,14 @@ class HeldRows:
         """One column."""
         return self._table[name]
 
-    def tell(self, names: Sequence[str], hear: Hear) -> None:
+    def stream(self, names: Sequence[str], receive: Receive) -> None:
         """All records at once: they are here."""
         del names
-        hear(0, self._table)
+        receive(0, self._table)
 
 
 class FarRows:
-    """Records that stay in their files or their database, and are read whenever they are told.
+    """Records that stay in their files or their database, and are read anew for each pass.
 
     Args:
       opened: The table.
@@ -104,19 +104,19 @@ class FarRows:
     def __getitem__(self, name: str) -> pd.Series:
         """One column; it is read for this alone."""
         parts: dict[int, pd.Series] = {}
-        self.tell([name], lambda start, rows: parts.__setitem__(start, rows[name]))
+        self.stream([name], lambda start, rows: parts.__setitem__(start, rows[name]))
         return pd.concat([parts[start] for start in sorted(parts)], ignore_index=True)
 
-    def tell(self, names: Sequence[str], hear: Hear) -> None:
+    def stream(self, names: Sequence[str], receive: Receive) -> None:
         """All records with some columns, read once more."""
 
-        def heard(start: int, rows: pd.DataFrame) -> None:
+        def pass_on(start: int, rows: pd.DataFrame) -> None:
             rows = translated(rows, self._settings, where=self._where)[list(names)]
             if self._keep is not None:
                 rows = rows[self._keep[start : start + len(rows)]].reset_index(drop=True)
                 start = int(np.count_nonzero(self._keep[:start]))
             if len(rows):
-                hear(start, rows)
+                receive(start, rows)
 
-        own = own_names(self._settings, names)
-        tell_selected(self._opened, self._settings, own, heard)
+        stored_names = stored_names_of(self._settings, names)
+        stream_selected(self._opened, self._settings, stored_names, pass_on)

@@ -65,7 +65,7 @@ class Refusals:
 
     Guarantees:
       * Of an error that is no refusal the other side learns one fixed sentence.
-      * Who is refused a million times does not fill the ledger's disk with it.
+      * A caller that is refused a million times does not fill the ledger's disk.
     """
 
     def __init__(self) -> None:

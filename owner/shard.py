@@ -63,8 +63,8 @@ class PrivateTable:
     Args:
       table: The records, in memory or elsewhere.
       where: What they are called in an error.
-      columns: The columns that learners are told of and may use; the others stay unknown. With
-        none, learners are told of no column, and may use those whose names they know.
+      columns: The columns that learners may know of and use; the others stay unknown. Without
+        any, learners get no names, and may use the columns whose names they know.
       threads: How many threads add up a shard.
       storage: How a shard's features are stored.
       cache: Keeps shards on the disk; without it they are held in memory.
@@ -82,8 +82,8 @@ class PrivateTable:
     ) -> None:
         rows = HeldRows(table) if isinstance(table, pd.DataFrame) else table
         named = set(columns)
-        self._told = tuple(str(name) for name in rows.columns if name in named)
-        self._usable = frozenset(self._told if named else rows.columns)
+        self._columns = tuple(str(name) for name in rows.columns if name in named)
+        self._usable = frozenset(self._columns if named else rows.columns)
         self._rows: RawRows | None = rows
         self._num_records = len(rows)
         self._where = where
@@ -101,8 +101,8 @@ class PrivateTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names that learners are told, which are public."""
-        return self._told
+        """The names of the columns that learners may know of, which are public."""
+        return self._columns
 
     def count_unreadable_targets(self, feature_map: FeatureMap) -> int:
         """How many records get the map's public target, for the operator's eyes."""
@@ -146,7 +146,7 @@ class PrivateTable:
             raise PolicyError("this owner answers for its own feature map only; ask with that one")
 
         def fill(made: Records) -> None:
-            def hear(start: int, rows: pd.DataFrame) -> None:
+            def receive(start: int, rows: pd.DataFrame) -> None:
                 for first in range(0, len(rows), ROWS_AT_ONCE):
                     some = rows.iloc[first : first + ROWS_AT_ONCE]
                     part = feature_map.apply(some, where=self._where, fill_target=True)
@@ -155,7 +155,7 @@ class PrivateTable:
                     x = stored_float32(part.features) if narrow else part.features
                     made.features[place], made.targets[place] = x, part.targets
 
-            raw.tell(feature_map.columns_needed, hear)
+            raw.stream(feature_map.columns_needed, receive)
             release_unused()
 
         if self._cache is not None:

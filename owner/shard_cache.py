@@ -2,7 +2,7 @@
 
 A file holds the targets and the features of one shard, as they are added up, and is mapped into
 memory: the system reads what is needed and drops what is not. It is named after the records'
-fingerprint, the feature map and the storage, so other records never meet an old file.
+fingerprint, the feature map and the storage, so other records never get an old file.
 
 Guarantees:
   * Folder and files are this user's alone (0700, 0600).
@@ -127,7 +127,7 @@ class ShardCache:
         log.info("it took %.0f s", time.monotonic() - start)
 
     def _prune(self) -> None:
-        """Delete the files that were not used for longest; who has mapped one keeps it."""
+        """Delete the files not used for longest; a process that has mapped one keeps it."""
         files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)
@@ -161,8 +161,8 @@ def _map_of(array: np.ndarray) -> np.memmap:
 def _is_whole(path: Path, noted: Path, size: int) -> bool:
     """Whether a file is there as it was written."""
     try:
-        told = noted.read_text("ascii")
-        return path.stat().st_size == size and _digest(path) == told
+        digest = noted.read_text("ascii")
+        return path.stat().st_size == size and _digest(path) == digest
     except (FileNotFoundError, UnicodeDecodeError):
         return False
 

@@ -28,8 +28,8 @@ def own_certificate(
     """
     side: Side = "client" if settings.attach.learner else "server"
     identity = load_identity(tls, base=base, side=side)
-    own = check_own_name(identity, name=settings.name)
-    return identity, f"certificate of {settings.name}, {days_left(own)}"
+    party = check_own_name(identity, name=settings.name)
+    return identity, f"certificate of {settings.name}, {days_left(party)}"
 
 
 def site_lines(settings: OwnerSettings, *, base: Path) -> Iterator[str]:
@@ -41,8 +41,8 @@ def site_lines(settings: OwnerSettings, *, base: Path) -> Iterator[str]:
     if settings.tls is None:
         return
     goes = settings.attach.learner
-    identity, said = own_certificate(settings, settings.tls, base=base)
-    yield said
+    identity, sentence = own_certificate(settings, settings.tls, base=base)
+    yield sentence
     if goes is None:
         return
     try:

@@ -49,7 +49,7 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
             "--curvature-share",
             type=float,
             metavar="NUMBER",
-            help="Share of epsilon that a newton study spends on curvatures; 0.3.",
+            help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
         ),
         click.option(
             "--kappa", type=int, metavar="K", help="In how many shards one record may be."
@@ -58,11 +58,16 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--epsilon",
             metavar="NUMBER",
-            help="The study's budget; all that the policy allows.",
+            help="The study's budget; the default is all that the policy allows.",
         ),
-        click.option("--responses", type=int, metavar="M", help="Responses promised; 1000."),
         click.option(
-            "--theta-max", type=float, metavar="NUMBER", help="Half the side of the box; 1."
+            "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
+        ),
+        click.option(
+            "--theta-max",
+            type=float,
+            metavar="NUMBER",
+            help="Half the side of the box; the default is 1.",
         ),
         click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
         click.option("--loss", help="The study's loss."),
@@ -119,13 +124,13 @@ def check(
     from common.config import load_settings  # noqa: PLC0415
     from owner.checking import dry_run  # noqa: PLC0415
     from owner.policy import OwnerSettings  # noqa: PLC0415
-    from owner.proposals import read_proposal  # noqa: PLC0415
+    from owner.trial_study import read_trial_study  # noqa: PLC0415
 
     loaded, base = load_settings(OwnerSettings, settings), settings.parent
     found = dry_run(
         loaded,
         base=base,
-        proposal=read_proposal(study, owner=loaded.name, options=options),
+        trial=read_trial_study(study, owner=loaded.name, options=options),
         features=features,
         public=public,
         allow_private_bounds=allow_private_bounds,
@@ -141,8 +146,8 @@ def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: b
     """Look at this machine for OWNER.toml: nobody else need be up, and nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails because
-    of something and says what to do, or is not checked. Exit status 2: something fails. What a
+    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails with
+    a reason and says what to do, or is not checked. Exit status 2: something fails. What a
     study would be promised is shown by copriv-owner check.
 
     Example: copriv-owner doctor mount-sinai.toml
@@ -238,14 +243,14 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     count, seen = look(invited, joining)
     console(width=100).print(columns_table(seen))
     refuse_faults(seen, accepted=accepted)
-    settings, said = write_all(invited, joining)
+    settings, fingerprint = write_all(invited, joining)
     if declares:
         owner = load_settings(OwnerSettings, settings)
         declare(owner, invited.feature_map.digest, base=joining.folder)
     asked = invited.invitation
     click.echo(f"{settings}: {count:,} records; look it over, it is what learners may ask of them")
     click.echo(f"{joining.beside / asked.owner}.request: send it to the learner")
-    click.echo(f"fingerprint {said}: read it to the learner by telephone")
+    click.echo(f"fingerprint {fingerprint}: read it to the learner by telephone")
     click.echo(
         "when the learner sees the same, and the certificate is beside the request: "
         f"copriv-owner {asked.way} {settings}"
@@ -304,7 +309,7 @@ def show_site(
             raise InputError("--declare: there is no feature map to look under; give --features")
         path = declare(settings, found.feature_map.digest, base=base)
         click.echo(
-            f"{path}: learners are told that you have looked at your columns under this map, "
+            f"{path}: learners can see that you have looked at your columns under this map, "
             "not what you saw"
         )
     refuse_faults(found.seen, accepted=accepted)

@@ -33,7 +33,7 @@ class Answers:
 
     Args:
       name: Its name.
-      columns: The columns that learners are told of and may use.
+      columns: The columns that learners may know of and use.
       epsilon_per_study: The most that it spends on one study.
       epsilon_lifetime: The most that its records ever spend.
       learners: The learners that it serves; none for any.
@@ -52,14 +52,14 @@ def epsilon_in_words(epsilon: Fraction) -> str:
     """What a budget promises.
 
     >>> epsilon_in_words(Fraction(1))
-    'whoever sees all answers can grow the odds of a guess about one record 2.7 times at most'
+    'anyone who sees all answers can raise the odds of a guess about one record 2.7 times at most'
     """
     times = math.exp(min(float(epsilon), 700.0))
     return (
-        "whoever sees all answers can grow the odds of a guess about one record "
+        "anyone who sees all answers can raise the odds of a guess about one record "
         f"{times:,.2g} times at most"
         if times < 1e3
-        else f"no protection to speak of: the odds of a guess may grow {times:,.2g} times"
+        else f"no protection to speak of: the odds of a guess may rise {times:,.2g} times"
     )
 
 
@@ -73,18 +73,18 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     table = read_table(source, base=Path())
     check_header(read_header(source, base=Path()), table, where=str(place.get("path", "table")))
     look = look_at(table)
-    told = []
+    notes = []
     for column in look.columns.values():
         if column.is_identifier:
-            told.append(f"{column.name}: names records (an identifier); not told to learners")
+            notes.append(f"{column.name}: names records (an identifier); not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
-            told.append(f"{column.name}: {what}; not told to learners")
+            notes.append(f"{column.name}: {what}; not told to learners")
         elif column.has_heavy_tails:
-            told.append(f"{column.name}: a few values are far out; studies cut them at bounds")
+            notes.append(f"{column.name}: a few values are far out; studies cut them at bounds")
         if column.missing > column.count > 0:
-            told.append(f"{column.name}: more than half of the cells are empty")
-    return look, told
+            notes.append(f"{column.name}: more than half of the cells are empty")
+    return look, notes
 
 
 def usable(look: Look) -> list[str]:

@@ -76,7 +76,7 @@ class OpenStudies:
 
     def _bytes(self) -> int:
         shards = {id(study.shard): study.shard.num_bytes for study in self._studies.values()}
-        return sum(shards.values()) + sum(study.own_bytes for study in self._studies.values())
+        return sum(shards.values()) + sum(study.num_bytes for study in self._studies.values())
 
 
 class Studies:

@@ -43,19 +43,19 @@ class QuickThread:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             loop, future, work = job
-            # Who asked may be gone.
+            # The caller may be gone.
             if future.cancelled():
                 continue
             try:
                 done, failure = work(), None
             except Exception as error:
                 done, failure = None, error
-            loop.call_soon_threadsafe(_tell, future, done, failure)
+            loop.call_soon_threadsafe(_resolve, future, done, failure)
             # Nothing of a call is kept while the next one is waited for.
             del job, future, work, done, failure
 
 
-def _tell(future: asyncio.Future[Any], done: Any, failure: Exception | None) -> None:
+def _resolve(future: asyncio.Future[Any], done: Any, failure: Exception | None) -> None:
     """Hand over what came of some work."""
     if future.done():
         return

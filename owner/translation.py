@@ -1,4 +1,4 @@
-"""An owner's own words in a study's: columns by other names, in other units, spelt otherwise."""
+"""From an owner's table to a study's words: columns renamed, in other units, spelt otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from common.errors import InputError
 from common.texts import printable
 from owner.policy import PrivateSource
 
-__all__ = ["own_names", "parse_pairs", "parse_spellings", "translated", "with_hint"]
+__all__ = ["parse_pairs", "parse_spellings", "stored_names_of", "translated", "with_hint"]
 
 
 def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.DataFrame:
@@ -28,10 +28,10 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
     Raises:
       InputError: A column is not there, or a name would stand twice.
     """
-    for name, own in source.rename.items():
-        if own not in table.columns:
-            raise InputError(f"{where}: data.rename.{name}: no column {own!r} in the table")
-    names = {own: name for name, own in source.rename.items()}
+    for name, stored in source.rename.items():
+        if stored not in table.columns:
+            raise InputError(f"{where}: data.rename.{name}: no column {stored!r} in the table")
+    names = {stored: name for name, stored in source.rename.items()}
     changed = table.rename(columns=names) if names else table
     twice = [name for name in source.rename if list(changed.columns).count(name) > 1]
     if twice:
@@ -52,10 +52,10 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
     return changed.assign(**made) if made else changed
 
 
-def own_names(source: PrivateSource, names: Iterable[str]) -> tuple[str, ...]:
+def stored_names_of(source: PrivateSource, names: Iterable[str]) -> tuple[str, ...]:
     """The table's own names of the study's columns, and of all that its words are about.
 
-    >>> own_names(PrivateSource(rename={"income": "pay"}, units={"age": 12}), ["income", "y"])
+    >>> stored_names_of(PrivateSource(rename={"income": "pay"}, units={"age": 12}), ["income", "y"])
     ('pay', 'y', 'age')
     """
     asked = (*names, *source.rename, *source.units, *source.spellings)
@@ -65,7 +65,7 @@ def own_names(source: PrivateSource, names: Iterable[str]) -> tuple[str, ...]:
 def _respelt(column: pd.Series, spelt: Mapping[str, str]) -> pd.Series:
     """Categories in other words; those that are not named stay."""
     positions, keys = category_keys(column)
-    known = {category_key(own): other for own, other in spelt.items()}
+    known = {category_key(spelling): other for spelling, other in spelt.items()}
     words = [None if key is None else known.get(key, key) for key in keys]
     cells = np.array([*words, None], dtype=object)[positions]
     return pd.Series(cells, index=column.index, name=column.name)
@@ -75,7 +75,7 @@ def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     """The pairs of options NAME=VALUE.
 
     Raises:
-      InputError: One is none, or names a column again.
+      InputError: One is malformed, or names a column again.
 
     >>> parse_pairs("--rename", ["income=annual income"])
     {'income': 'annual income'}
@@ -93,7 +93,7 @@ def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
     """The spellings of options COLUMN:OWN=STUDY.
 
     Raises:
-      InputError: One is none.
+      InputError: One is malformed.
 
     >>> parse_spellings(["sex:m=Male", "sex:f=Female"])
     {'sex': {'m': 'Male', 'f': 'Female'}}
@@ -101,10 +101,10 @@ def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
     spellings: dict[str, dict[str, str]] = {}
     for text in given:
         column, colon, pair = text.partition(":")
-        own, equals, other = pair.partition("=")
-        if not (colon and equals and column and own and other):
+        spelling, equals, other = pair.partition("=")
+        if not (colon and equals and column and spelling and other):
             raise InputError(f"--spelling {text}: expected COLUMN:OWN=STUDY, as sex:m=Male")
-        spellings.setdefault(column, {})[own] = other
+        spellings.setdefault(column, {})[spelling] = other
     return spellings
 
 
@@ -118,6 +118,6 @@ def with_hint(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     hint = ""
     if near:
-        own = lowered[near[0]]
-        hint = f" (is it {own!r}? then --rename {shlex.quote(printable(f'{name}={own}'))})"
+        meant = lowered[near[0]]
+        hint = f" (is it {meant!r}? then --rename {shlex.quote(printable(f'{name}={meant}'))})"
     return f"no column {name!r}{hint}"

@@ -41,7 +41,7 @@ where, what was expected, what to do. None leaves a traceback, writes half a fil
 budget. Exit status 2 is bad input, 3 a budget or a policy that refuses, 4 owners that cannot be
 reached. `python scripts/messages.py` makes the mistakes and writes this page.
 
-| mistake | typed | said | status |
+| mistake | typed | answer | status |
 |---|---|---|---|
 """
 
@@ -103,6 +103,7 @@ MISTAKES = (
     of_set("a key that is set twice over", "privacy.epsilon"),
     of_set("a negative budget", "privacy.epsilon=-1"),
     of_set("a budget that is no number", "privacy.epsilon=much"),
+    of_set("all of epsilon kept for validation", "privacy.validation=1"),
     of_set("a loss that there is not", "model.loss=square"),
     of_set("a loss without its parameter", "model.loss=huber"),
     of_set("a parameter of another loss", "model.delta=1"),
@@ -110,8 +111,8 @@ MISTAKES = (
     of_set("a key of another algorithm", "algorithm.initial_step=1"),
     of_set("a horizon of nothing", "algorithm.horizon=0"),
     of_set("a clip without clipping", "privacy.sensitivity=domain", "privacy.clip=1"),
-    of_set("a range of rows that is none", "features.public.rows=40"),
-    of_set("a condition that is none", "features.public.where.age={above=3}"),
+    of_set("a malformed range of rows", "features.public.rows=40"),
+    of_set("a malformed condition", "features.public.where.age={above=3}"),
     of_set("a range upside down", "features.public.where.age={min=9,max=3}"),
     of_set("an address without a port", "network.listen=0.0.0.0"),
     of_set("a group of strangers", 'groups=[["west"]]'),
@@ -149,7 +150,7 @@ MISTAKES = (
     # commands
     Mistake("an option that there is not", "copriv simulate study.toml --outt x"),
     Mistake("a command that there is not", "copriv simulat study.toml"),
-    Mistake("a change that is none", "copriv simulate study.toml --set epsilon"),
+    Mistake("a malformed change", "copriv simulate study.toml --set epsilon"),
     Mistake("a run folder that is full", "copriv simulate study.toml --out ."),
     Mistake("train without an address", "copriv train study.toml"),
     Mistake("train without anything", "copriv train"),
@@ -220,7 +221,7 @@ MISTAKES = (
     ),
     Mistake("a key that is to be explained, misspelt", "copriv settings privacy.epsylon"),
     # several sites
-    Mistake("a run to close that is none", "copriv close nothing"),
+    Mistake("a run to close that was never begun", "copriv close nothing"),
     Mistake("a request that is not there", "copriv admit north.request --yes"),
     Mistake("a request that is a table", "copriv admit stays.csv --yes"),
     of_study("an invitation without an address", "", "", "copriv invite study.toml"),
@@ -239,12 +240,17 @@ MISTAKES = (
     Mistake("a new owner of a table without a header", "copriv-owner init headless.csv --yes"),
     of_owner("a key of an owner misspelt", "epsilon_per_study", "epsilon_per_studie"),
     of_owner("a policy without a budget", "epsilon_lifetime = 2", ""),
+    of_owner(
+        "a validation shown to nobody in particular",
+        "epsilon_lifetime = 2",
+        'epsilon_lifetime = 2\nvalidation = "hidden"',
+    ),
     of_owner("a column that the table has not", '"days"]', '"day"]'),
     of_owner("a table of an owner that is not there", "north.csv", "nord.csv"),
     of_owner("the same, seen by doctor", "north.csv", "nord.csv", "copriv-owner doctor owner.toml"),
     of_owner("a first line that is a record", "north.csv", "headless.csv"),
     of_owner("a ledger that is another file", "[data]", 'ledger = "stays.csv"\n[data]'),
-    of_owner("a feature map that is none", "[data]", 'features = "stays.csv"\n[data]'),
+    of_owner("a file that is no feature map", "[data]", 'features = "stays.csv"\n[data]'),
     of_owner(
         "targets left out without a feature map", "[policy]", 'missing_target = "drop"\n[policy]'
     ),

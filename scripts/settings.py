@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 HEAD = """\
 # Settings
 
-Two files, both TOML: STUDY.toml of whoever runs a study, OWNER.toml of each owner. An unknown key
+Two files, both TOML: STUDY.toml describes a study, OWNER.toml an owner. An unknown key
 or a wrong value is an error that names the key, the value and what was expected. `copriv settings
 KEY` and `copriv-owner settings KEY` explain one key; with `--json-schema` they print a schema for
 editors. `copriv init` and `copriv-owner init` write the files with a comment on every key.

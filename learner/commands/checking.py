@@ -54,7 +54,7 @@ def check_study(
     if failed:
         sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
         raise InputError(
-            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, mend "
+            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, fix "
             "them and check again"
         )
     console.print("nothing fails; nothing was spent", highlight=False)
@@ -103,8 +103,8 @@ def _look(
     }
 
 
-def _epsilon(settings: StudySettings, own: Fraction | None) -> Fraction:
-    return settings.privacy.epsilon if own is None else own
+def _epsilon(settings: StudySettings, given: Fraction | None) -> Fraction:
+    return settings.privacy.epsilon if given is None else given
 
 
 def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:

@@ -104,7 +104,7 @@ def _raise_first(failures: list[CoprivError], folder: Path) -> None:
     """One sentence for all owners that are not closed."""
     if not failures:
         return
-    told = "; ".join(str(failure) for failure in failures)
+    reasons = "; ".join(str(failure) for failure in failures)
     away = [failure for failure in failures if isinstance(failure, UnreachableError)]
     kind = UnreachableError if away else RefusedError
-    raise kind(f"not closed: {told}; then type copriv close {folder} again")
+    raise kind(f"not closed: {reasons}; then type copriv close {folder} again")

@@ -43,7 +43,7 @@ def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
         settings = load_study(path, overrides, None)
     except InputError as error:
         yield fails("settings", str(error))
-        yield unchecked("all else", "the settings say where it is; mend them first")
+        yield unchecked("all else", "the settings say where it is; fix them first")
         return
     base = path.parent
     yield passes("settings", f"{path}: study {settings.name}, {len(settings.owners)} owners")
@@ -80,8 +80,8 @@ def _certificate(settings: StudySettings, base: Path) -> str:
 
 def _holder(tls: TlsSettings, base: Path, *, listens: bool) -> str:
     identity = load_identity(tls, base=base, side="server" if listens else "client")
-    own = holder(identity.certificate)
-    return f"certificate of {printable(own.name, LONGEST_NAME)}, {days_left(own)}"
+    party = holder(identity.certificate)
+    return f"certificate of {printable(party.name, LONGEST_NAME)}, {days_left(party)}"
 
 
 def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:

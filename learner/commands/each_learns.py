@@ -20,7 +20,8 @@ from learner.commands.measuring import evaluate_with
 from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.processes import OwnerProcess, owner_processes
+from learner.network.processes import owner_processes
+from learner.network.starting import OwnerProcess
 from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings

@@ -140,12 +140,12 @@ class _Federated(BaseEstimator):
     def _sections(self) -> dict[str, Any]:
         """The study's sections: those that were given over the estimator's own."""
         given = dict(self.settings or {})
-        own: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             # Whoever fits has the records: ``score`` tells more than a noisy answer would.
             "privacy": {"epsilon": self.epsilon, "validation": 0},
             "model": {"loss": self._loss, "theta_max": 1.0},
         }
-        for key, values in own.items():
+        for key, values in defaults.items():
             given[key] = values | dict(given.get(key, {}))
         if self._positive is not None:
             given["features"] = dict(given.get("features", {})) | {"positive": self._positive}

@@ -158,7 +158,7 @@ def _failure(sweep: Sweep, name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: numbers that are none become null."""
+    """What JSON can hold: NaN and infinities become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -128,12 +128,12 @@ class Session:
         Raises:
           InputError: A choice does not fit the table, or the folder cannot be written.
         """
-        target, told = choose_target(self.table, self.look, choices.target or "", choices.positive)
+        target, notes = choose_target(self.table, self.look, choices.target or "", choices.positive)
         owners = choices.owners if choices.owners in self.look.columns else None
         inputs = choose_inputs(self.look, target, owners=owners, drop=choices.drop)
         public = self._public(choices)
         parts, left = self._parts(choices, public)
-        for line in (*told, *inputs.warnings, *left):
+        for line in (*notes, *inputs.warnings, *left):
             console.print(f"note: {line}", highlight=False, markup=False)
         values = _values(name, target, inputs, self._box(target, inputs, public), choices.epsilon)
         _make(out)

@@ -157,14 +157,14 @@ def admit_requests(
       console: Where to print.
 
     Raises:
-      InputError: A request is none, or of nobody who was invited; the ones before it are signed.
+      InputError: A file is no request, or its owner was not invited; the ones before it are signed.
     """
     guests = read_guests(certs)
     for path in paths:
         request = read_request(path)
         key, certificate = admit(guests, request, where=str(path), certs=certs, days=days)
-        said = fingerprint(request.invitation, key)
-        console.print(f"{request.owner}: fingerprint {said}", highlight=False)
+        words = fingerprint(request.invitation, key)
+        console.print(f"{request.owner}: fingerprint {words}", highlight=False)
         if not agree(f"Does {request.owner} read the same to you?"):
             raise InputError(f"{path}: not admitted: the fingerprints must be the same")
         target = path.with_name(f"{request.owner}.certificate.pem")

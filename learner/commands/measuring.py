@@ -1,8 +1,8 @@
 """What a simulation's run is compared with: the best model of the union of the records.
 
-It never takes longer than the training: relative fitness along the way is told from moments where
-the loss allows, and else from a sample around the optimum; the run without noise is left out where
-it would be long, unless it is asked for.
+It never takes longer than the training: relative fitness along the way is computed from moments
+where the loss allows, and else from a sample around the optimum; the run without noise is left out
+where it would be long, unless it is asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from learner.planning.validation import public_theta
 from learner.results.run_folder import Trace
 from learner.results.summary import Evaluated
 from learner.simulated.evaluation import Evaluation
-from learner.training.study import Outcome, noiseless_model
+from learner.training.noiseless import noiseless_model
+from learner.training.study import Outcome
 
 __all__ = ["Evaluate", "evaluate_with"]
 
@@ -75,5 +76,5 @@ def evaluate_with(
 def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
     """Whether the run without noise takes a second at most, as far as the records go."""
     from_moments = plan.loss.is_quadratic and plan.decision.clip is None
-    asked = sum(m * len(own) for m, own in zip(plan.responses, shards, strict=True))
+    asked = sum(m * len(shard) for m, shard in zip(plan.responses, shards, strict=True))
     return from_moments or asked <= NOISELESS_RECORDS

@@ -86,7 +86,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--noiseless",
             is_flag=True,
-            help="Make the same run without noise too, where it is long enough to be left out.",
+            help="Also make the run without noise where it would be left out for its length.",
         ),
     ):
         command = option(command)

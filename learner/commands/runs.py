@@ -269,8 +269,8 @@ def forecast(
         cluster=None,
         console=console or _nowhere(),
     )
-    told: dict[str, Any] = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
-    return told
+    verdict: dict[str, Any] = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
+    return verdict
 
 
 def sweep(

@@ -105,7 +105,7 @@ def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> N
 @click.command()
 @study_argument
 @overrides_option
-@click.option("--all", "every", is_flag=True, help="Tell what passes, too.")
+@click.option("--all", "every", is_flag=True, help="Show what passes, too.")
 @click.option("--insecure", is_flag=True, help="As for train.")
 def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: bool) -> None:
     """Look at all sites of STUDY.toml before anything is spent.
@@ -135,7 +135,7 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
     """Look at this machine for STUDY.toml: nobody else need be up, and nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, disk, memory, public records and feature map. Each passes, fails because of something
+    proxies, disk, memory, public records and feature map. Each passes, fails with a reason
     and says what to do, or is not checked. Exit status 2: something fails. The sites themselves
     are looked at by copriv check.
 

@@ -42,9 +42,22 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="ROWS",
             help="How many rows are public, or a range; the default is a tenth, 5,000 at most.",
         ),
-        click.option("--epsilon", metavar="NUMBER", help="Each owner's privacy budget; 1."),
-        click.option("--drop", multiple=True, metavar="COLUMN", help="No input; may be repeated."),
-        click.option("--most", type=click.IntRange(1, 1000), default=12, show_default=True),
+        click.option(
+            "--epsilon", metavar="NUMBER", help="Each owner's privacy budget; the default is 1."
+        ),
+        click.option(
+            "--drop",
+            multiple=True,
+            metavar="COLUMN",
+            help="A column that is no input; may be repeated.",
+        ),
+        click.option(
+            "--most",
+            type=click.IntRange(1, 1000),
+            default=12,
+            show_default=True,
+            help="The largest number of owners.",
+        ),
         click.option(
             "--split/--no-split",
             default=None,
@@ -59,9 +72,21 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     """How the table is read."""
     for option in (
         click.option("--query", metavar="SELECT", help="What to read of a database."),
-        click.option("--separator", metavar="CHARACTER", help="Of a CSV file; else found."),
-        click.option("--decimal", type=click.Choice([".", ","]), help="Of a CSV file's numbers."),
-        click.option("--encoding", metavar="NAME", help="Of a CSV file; else found."),
+        click.option(
+            "--separator",
+            metavar="CHARACTER",
+            help="What separates the cells of a CSV file; by default found in its header.",
+        ),
+        click.option(
+            "--decimal",
+            type=click.Choice([".", ","]),
+            help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
+        ),
+        click.option(
+            "--encoding",
+            metavar="NAME",
+            help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
+        ),
     ):
         command = option(command)
     return command
@@ -77,7 +102,7 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="FOLDER",
     help="The new study's folder; the default is the table's name.",
 )
-@click.option("--yes", is_flag=True, help="Ask nothing: what is not typed is chosen.")
+@click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(
     *,
     table: str,
@@ -91,7 +116,7 @@ def init(
 ) -> None:
     """Make a study of TABLE that runs: a CSV or Parquet file, a folder of them, a database.
 
-    Looks at the columns, asks what it is not told, and writes study.toml with a comment on
+    Looks at the columns, asks what was not typed, and writes study.toml with a comment on
     every key. It warns of identifiers, of columns that tell the target, of heavy tails, missing
     targets and dates. TABLE is a path, or env:NAME of a PostgreSQL address with --query.
 
@@ -100,8 +125,8 @@ def init(
     from learner.commands.init import Choices, open_session  # noqa: PLC0415 (keeps --help quick)
 
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    told = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
-    session = open_session(place | {key: value for key, value in told.items() if value})
+    options = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
+    session = open_session(place | {key: value for key, value in options.items() if value})
     folder = out or Path(_name(table))
     click.echo(f"{table}: {session.look.num_records:,} records, {_columns(session)}")
     chosen = _asked(session, Choices(**typed), yes=yes)

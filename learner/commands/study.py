@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 
 from common.arrays import Vector
 from common.errors import StoppedError, UnreachableError
+from common.features import FeatureMap
 from common.files import write_whole
 from common.terms import Records
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
-from learner.network.processes import owner_table, read_owner
+from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
 from learner.planning.guard import told_ways
 from learner.planning.plan import Plan
@@ -158,9 +160,8 @@ def run_simulation(
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, heard=stages)
     feature_map = public.feature_map
-    tables = [owner_table(settings, o, feature_map, base=base) for o in settings.owners]
-    named = zip(tables, settings.owners, strict=True)
-    shards = [feature_map.apply(table, where=entry.name) for table, entry in named]
+    tables = owner_tables(settings, settings.owners, feature_map, base=base)
+    shards = _mapped(settings, feature_map, tables)
     records = sum(map(len, shards))
     stages(f"read {records:,} records of {len(shards)} owners")
     folder = create_run_folder(out, name=settings.name)
@@ -190,7 +191,16 @@ def run_simulation(
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
     """All owners' records on this machine, after the feature map."""
-    return [read_owner(settings, entry, public.feature_map, base=base) for entry in settings.owners]
+    tables = owner_tables(settings, settings.owners, public.feature_map, base=base)
+    return _mapped(settings, public.feature_map, tables)
+
+
+def _mapped(
+    settings: StudySettings, feature_map: FeatureMap, tables: Sequence[pd.DataFrame]
+) -> list[Records]:
+    """The owners' records of their tables."""
+    named = zip(tables, settings.owners, strict=True)
+    return [feature_map.apply(table, where=entry.name) for table, entry in named]
 
 
 def train_into(
@@ -227,6 +237,7 @@ def train_into(
                 _timed(connections.owners, metrics),
                 journal=journal,
                 requests=connections.requests,
+                foreseen=connections.foreseen,
                 on_applied=display.applied,
                 on_started=display.started,
                 on_missed=metrics.missed.inc,

@@ -38,7 +38,7 @@ from learner.training.points import (
 
 __all__ = ["run_study_sweep"]
 
-MOST_TOLD = 5
+MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +58,7 @@ class Ground:
     targets: Vector
 
     def digest(self, owners: int) -> str:
-        """A text that tells the public records, and those of the first so many owners."""
+        """A text that identifies the public records and those of the first owners."""
         if owners not in self._digests:
             n, public = sum(self.counts[:owners]), self.public.records
             parts = [] if public is None else [public.features, public.targets]
@@ -74,7 +74,7 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class How:
-    """Where a sweep computes, and what it tells."""
+    """Where a sweep computes, and where it writes and prints."""
 
     folder: Path
     jobs: int
@@ -96,7 +96,7 @@ class How:
 
     @property
     def workers(self) -> str:
-        """Whose time an estimate is of."""
+        """On what the estimated time is spent."""
         if self.cluster is not None:
             return "of one core's work"
         count = joblib.effective_n_jobs(self.jobs)
@@ -141,16 +141,16 @@ def run_study_sweep(
     folder = _folder(out, points, grid, base=base)
     how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
     decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds))
-    told = {int(name[-5:]): result for name, result in decided.results.items()}
+    decisions = {int(name[-5:]): result for name, result in decided.results.items()}
     failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
-    if told:
-        _tell_time(told, seeds, how)
-    to_repeat = _to_repeat(points, grounds, told, seeds)
-    repeated = how.run("seeds", repeat_point, to_repeat) if told else Sweep()
+    if decisions:
+        _print_time(decisions, seeds, how)
+    to_repeat = _to_repeat(points, grounds, decisions, seeds)
+    repeated = how.run("seeds", repeat_point, to_repeat) if decisions else Sweep()
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
-    for sentence in list(dict.fromkeys(failures))[:MOST_TOLD]:
+    for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
         console.print(f"left out: {sentence}", highlight=False, markup=False)
-    rows = _rows(points, told, repeated, to_repeat)
+    rows = _rows(points, decisions, repeated, to_repeat)
     if rows.empty:
         raise InputError(failures[0])
     _leave(folder, rows, points[0].settings.name, list(grid), console)
@@ -224,12 +224,12 @@ def _to_decide(
 def _to_repeat(
     points: Sequence[Point],
     grounds: Sequence[Ground],
-    told: Mapping[int, Mapping[str, Any]],
+    decisions: Mapping[int, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, tuple[Any, ...]]:
-    """The calls that run each point that is decided at blocks of seeds."""
+    """The calls that run each decided point, in blocks of seeds."""
     calls: dict[str, tuple[Any, ...]] = {}
-    for number, its in told.items():
+    for number, its in decisions.items():
         point, ground = points[number], grounds[number]
         for block in blocks_of(seeds, its["horizon"]):
             what = Repeating(
@@ -244,9 +244,9 @@ def _to_repeat(
     return calls
 
 
-def _tell_time(told: Mapping[int, Mapping[str, Any]], seeds: int, how: How) -> None:
+def _print_time(decisions: Mapping[int, Mapping[str, Any]], seeds: int, how: How) -> None:
     """About how long all seeds take, from what a few ticks of each point took."""
-    work = sum(its["seconds"] * len(blocks_of(seeds, its["horizon"])) for its in told.values())
+    work = sum(its["seconds"] * len(blocks_of(seeds, its["horizon"])) for its in decisions.values())
     if how.cluster is None:
         work /= joblib.effective_n_jobs(how.jobs)
     minutes = f"{work / 60:,.0f} minutes" if work > 120 else f"{max(work, 1):.0f} s"
@@ -255,13 +255,13 @@ def _tell_time(told: Mapping[int, Mapping[str, Any]], seeds: int, how: How) -> N
 
 def _failed(point: Point, failure: Failure) -> str:
     """The sentence about a point that could not be computed."""
-    said = failure.error.removeprefix("InputError: ")
-    return f"{point.words}: {said}" if point.words else said
+    reason = failure.error.removeprefix("InputError: ")
+    return f"{point.words}: {reason}" if point.words else reason
 
 
 def _rows(
     points: Sequence[Point],
-    told: Mapping[int, Mapping[str, Any]],
+    decisions: Mapping[int, Mapping[str, Any]],
     repeated: Sweep,
     calls: Mapping[str, tuple[Any, ...]],
 ) -> pd.DataFrame:
@@ -269,13 +269,13 @@ def _rows(
     parts = []
     for name, result in repeated.results.items():
         number, seeds = int(name[6:11]), calls[name][0].seeds
-        point, its = points[number], told[number]
+        point, its = points[number], decisions[number]
         alone, free = np.array(its["alone"]), its["public"]
         psi = np.array(result["relative_fitness"])
         beaten = np.minimum(alone, np.inf if free is None else free)
-        own = own_index(point.settings)
+        local = own_index(point.settings)
         # A model that stays with the owner that learnt it is of no use to the others.
-        beaten = beaten if own is None else beaten[own : own + 1]
+        beaten = beaten if local is None else beaten[local : local + 1]
         columns = {"point": number} | {key: _cell(value) for key, value in point.place.items()}
         columns |= {"seed": np.array(seeds), "way": its["way"], "horizon": its["horizon"]}
         columns |= {

@@ -12,7 +12,7 @@ from learner.planning.plan import kind_of
 from learner.planning.privacy_settings import PROMISED
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, known_groups, public_groups
-from learner.planning.sections import LearnerSettings, filled
+from learner.planning.sections import LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate
 from learner.planning.ways import WAYS, as_way, ways_of
 from learner.simulated.groups import PublicGroups
@@ -131,7 +131,7 @@ class Candidate:
             privacy["split"] = split
         if kind.is_schedulable and privacy["split"] != asked.split:
             own_rates = bool(with_own_rate(self.settings))
-            keys, privacy = filled(keys, privacy, own_rates=own_rates)
+            keys, privacy = with_profile_defaults(keys, privacy, own_rates=own_rates)
         else:
             keys |= {key: getattr(given, key) for key in {"clocks", "correction"} & kind.uses}
         return self._changed(profile="published", algorithm=keys, privacy=privacy)

@@ -84,7 +84,7 @@ class OwnerStream:
         with self._changed:
             if self.fault is None:
                 self.fault = f"owner {self._name} {fault}; ask its operator"
-                log.warning("gone on without it: %s", self.fault)
+                log.warning("goes on without it: %s", self.fault)
             self.end()
 
     def end(self) -> None:
@@ -137,7 +137,7 @@ class AttachedOwner:
 
     @property
     def fault(self) -> str | None:
-        """What the owner did that no owner does, or None; it is gone on without."""
+        """What the owner did that no owner does, or None; the run goes on without it."""
         return None if self._stream is None else self._stream.fault
 
     def heard(self) -> None:

@@ -12,9 +12,10 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.terms import Records
 from common.tls import Identity, Side, load_identity, refuse_plain_text
+from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.listening import ListeningLearner
 from learner.network.processes import owner_processes, read_owner
+from learner.network.starting import StartingOwner
 from learner.network.tokens import check_token_route, load_token
 from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
@@ -22,6 +23,7 @@ from learner.planning.settings import StudySettings
 from learner.training.initiative import Requests
 from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
+from learner.training.study import Facts
 
 __all__ = ["Connections", "remote_owners", "simulated_owners"]
 
@@ -30,12 +32,14 @@ __all__ = ["Connections", "remote_owners", "simulated_owners"]
 class Connections:
     """The owners in the order of the settings, and where their requests arrive, if they ask.
 
-    Those ``in_memory`` are objects of this process.
+    Those ``in_memory`` are objects of this process. What they will say of themselves may be
+    ``foreseen``.
     """
 
     owners: Sequence[Owner]
     requests: Requests | None = None
     in_memory: bool = False
+    foreseen: Facts | None = None
 
 
 @contextmanager
@@ -101,8 +105,10 @@ def simulated_owners(
     They are forks of ``parent``; without one they are objects of this process. With the owners'
     initiative they bind no port, and come to ours.
 
+    Owners start while something else is done: whether one has is known when it is first called.
+
     Raises:
-      InputError: An owner did not start.
+      InputError: An owner that is to come to us did not start.
     """
     if parent is None:
         yield _memory_owners(settings, shards, insecure_noise_seed=insecure_noise_seed)
@@ -125,16 +131,21 @@ def simulated_owners(
             )
         )
         if learner is not None:
+            for process in processes:
+                process.port  # noqa: B018 (known once it has started)
             yield Connections(learner.owners, learner)
             return
-        addresses = {process.name: process.address for process in processes}
+        by_name = {process.name: process for process in processes}
         yield Connections(
             [
                 LocalShard(entry.name, shard)
                 if entry.name == own
-                else GrpcOwner(entry.name, addresses[entry.name], deadline=deadline)
+                else StartingOwner(by_name[entry.name], deadline=deadline)
                 for entry, shard in zip(settings.owners, shards, strict=True)
-            ]
+            ],
+            foreseen=Facts(
+                num_records=tuple(map(len, shards)), validation=("pooled",) * len(shards)
+            ),
         )
 
 
@@ -176,8 +187,8 @@ def _listening(
     address: str,
     tokens: Sequence[str | None],
     identity: Identity | None = None,
-) -> ListeningLearner:
-    return ListeningLearner(
+) -> AttachmentServer:
+    return AttachmentServer(
         [entry.name for entry in settings.owners],
         address,
         deadline=settings.network.deadline,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,35 +12,16 @@ import pandas as pd
 import tomli_w
 
 from common.config import with_absolute_paths
-from common.errors import InputError, OwnerFailedError
+from common.errors import InputError
 from common.features import FeatureMap, with_target
-from common.files import write_whole
-from common.tables import TableSource, placed, read_table
+from common.tables import TableSource, placed, read_tables
 from common.terms import Records
-from learner.network.warm_parent import StartedOwner, WarmParent
+from learner.network.starting import OwnerProcess, starting
+from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
 
-__all__ = ["OwnerProcess", "owner_processes", "owner_table", "read_owner", "table_source"]
-
-STOP_SECONDS = 10.0
-START_LINE = "serving on port "
-ATTACH_LINE = "attaching to the learner"
-
-
-@dataclass(frozen=True)
-class OwnerProcess:
-    """A running owner on this machine; port 0 means that it binds none."""
-
-    name: str
-    process: StartedOwner
-    port: int
-    folder: Path
-
-    @property
-    def address(self) -> str:
-        """Where it serves."""
-        return f"127.0.0.1:{self.port}"
+__all__ = ["owner_processes", "owner_tables", "read_owner", "table_source"]
 
 
 def table_source(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> TableSource:
@@ -72,21 +51,33 @@ def read_owner(
     Raises:
       InputError: The table cannot be used, or records have no target and are not left out.
     """
-    return feature_map.apply(owner_table(settings, entry, feature_map, base=base), where=entry.name)
+    (table,) = owner_tables(settings, [entry], feature_map, base=base)
+    return feature_map.apply(table, where=entry.name)
 
 
-def owner_table(
-    settings: StudySettings, entry: OwnerEntry, feature_map: FeatureMap, *, base: Path
-) -> pd.DataFrame:
-    """The raw records of an owner whose table is here, with the columns that the map needs.
+def owner_tables(
+    settings: StudySettings,
+    entries: Sequence[OwnerEntry],
+    feature_map: FeatureMap,
+    *,
+    base: Path,
+) -> list[pd.DataFrame]:
+    """The raw records of owners whose tables are here, with the columns that the map needs.
 
     Raises:
-      InputError: The table cannot be used, or records have no target and are not left out.
+      InputError: A table cannot be used, or records have no target and are not left out.
     """
-    source = table_source(settings, entry, base=base)
-    raw = read_table(source, base=base, columns=feature_map.columns_needed)
-    keep = with_target(raw, feature_map, source.missing_target, where=entry.name)
-    return raw[keep].reset_index(drop=True)
+    sources = [table_source(settings, entry, base=base) for entry in entries]
+    tables = []
+    for entry, source, raw in zip(
+        entries,
+        sources,
+        read_tables(sources, base=base, columns=feature_map.columns_needed),
+        strict=True,
+    ):
+        keep = with_target(raw, feature_map, source.missing_target, where=entry.name)
+        tables.append(raw if keep.all() else raw[keep].reset_index(drop=True))
+    return tables
 
 
 @contextmanager
@@ -101,47 +92,36 @@ def owner_processes(
     learner: str | None = None,
     studies: int = 1,
 ) -> Iterator[Sequence[OwnerProcess]]:
-    """Start every owner of the study, and stop them all at the end, whatever happens.
+    """Begin to start every owner of the study, and stop them all at the end, whatever happens.
 
     They are forks of a warm ``parent``, each a process with its own folder in the run folder:
     settings, ledger, log. With the address of a
     ``learner`` they connect to it instead of serving at ports. Their lifetime budgets are for
     this number of ``studies``. An owner that is the learner gets no process.
 
-    Raises:
-      InputError: An owner did not start; the sentence is the owner's.
+    Whether an owner has started is known where its port is asked for.
     """
-    starting = []
-    try:
-        for index, entry in enumerate(settings.owners):
-            if entry.name == settings.learner.own:
-                continue
-            folder = run_folder / "owners" / entry.name
-            folder.mkdir(parents=True, exist_ok=True)
-            source = table_source(settings, entry, base=base)
-            epsilon = entry.epsilon or settings.privacy.epsilon
-            write_whole(
-                folder / "owner.toml",
-                owner_toml(
-                    entry,
-                    source,
-                    epsilon=epsilon,
-                    kappa=settings.privacy.kappa,
-                    studies=studies,
-                    clock_seed=_clock_seed(settings, index),
-                ),
-            )
-            seed = None if insecure_noise_seed is None else insecure_noise_seed + index
-            process = _start(
-                parent, folder, seed, learner=learner, allow_private_bounds=allow_private_bounds
-            )
-            starting.append((entry.name, folder, process))
-        yield [
-            OwnerProcess(name, process, _port(name, process, folder, learner), folder)
-            for name, folder, process in starting
-        ]
-    finally:
-        _stop([process for _, _, process in starting])
+    owners = []
+    for index, entry in enumerate(settings.owners):
+        if entry.name == settings.learner.own:
+            continue
+        folder = run_folder / "owners" / entry.name
+        folder.mkdir(parents=True)
+        content = owner_toml(
+            entry,
+            table_source(settings, entry, base=base),
+            epsilon=entry.epsilon or settings.privacy.epsilon,
+            kappa=settings.privacy.kappa,
+            studies=studies,
+            clock_seed=_clock_seed(settings, index),
+        )
+        # Nobody looks for it after a crash of the machine: a simulation does not go on.
+        (folder / "owner.toml").write_text(content, encoding="utf-8")
+        seed = None if insecure_noise_seed is None else insecure_noise_seed + index
+        arguments = _arguments(seed, learner=learner, allow_private_bounds=allow_private_bounds)
+        owners.append(OwnerProcess(entry.name, folder, arguments))
+    with starting(owners, parent):
+        yield owners
 
 
 def owner_toml(
@@ -180,41 +160,12 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
     return int(np.random.SeedSequence([settings.seed, index]).generate_state(1)[0])
 
 
-def _start(
-    parent: WarmParent,
-    folder: Path,
-    seed: int | None,
-    *,
-    learner: str | None,
-    allow_private_bounds: bool,
-) -> StartedOwner:
-    """One owner process; it ends by itself when this process ends."""
+def _arguments(seed: int | None, *, learner: str | None, allow_private_bounds: bool) -> list[str]:
+    """What ``copriv-owner`` is told; the process ends by itself when this one does."""
     what = ["serve"] if learner is None else ["attach", "--learner", learner]
     arguments = [*what, "owner.toml", "--with-parent"]
     if seed is not None:
         arguments += ["--insecure-noise-seed", str(seed)]
     if allow_private_bounds:
         arguments.append("--allow-private-bounds")
-    return parent.start(arguments, folder=folder.absolute(), log=folder / "owner.log")
-
-
-def _port(name: str, process: StartedOwner, folder: Path, learner: str | None) -> int:
-    """Wait for the line with the port, 0 for none; an owner that ends instead has logged why."""
-    line = process.stdout.readline()
-    if learner is not None and line.startswith(ATTACH_LINE):
-        return 0
-    if line.startswith(START_LINE):
-        return int(line.removeprefix(START_LINE))
-    status = process.wait()
-    lines = (folder / "owner.log").read_text(encoding="utf-8").strip().splitlines()
-    sentence = lines[-1].removeprefix("copriv-owner: ") if lines else f"exit status {status}"
-    kind = InputError if status == InputError.exit_status else OwnerFailedError
-    raise kind(f"owner {name} did not start: {sentence}")
-
-
-def _stop(processes: Sequence[StartedOwner]) -> None:
-    """Ask all to drain, wait, and end those that do not."""
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    for process in processes:
-        process.stop(STOP_SECONDS)
+    return arguments

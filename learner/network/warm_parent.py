@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -30,6 +31,7 @@ class StartedOwner:
         self.stdout = os.fdopen(output, encoding="utf-8")
         self._status = os.fdopen(status, encoding="ascii")
         self._ended: int | None = None
+        self._waiting = threading.Lock()
 
     @cached_property
     def pid(self) -> int:
@@ -42,14 +44,15 @@ class StartedOwner:
 
     def wait(self, seconds: float | None = None) -> int | None:
         """The exit status when it has ended; None if it has not after so many seconds."""
-        if self._ended is None:
-            alive = self.pid and not select.select([self._status], [], [], seconds)[0]
-            if alive:
-                return None
-            # Without a line the parent itself has ended, and its owners with it.
-            self._ended = int(self._status.readline() or -signal.SIGKILL)
-            self._status.close()
-        return self._ended
+        with self._waiting:
+            if self._ended is None:
+                alive = self.pid and not select.select([self._status], [], [], seconds)[0]
+                if alive:
+                    return None
+                # Without a line the parent itself has ended, and its owners with it.
+                self._ended = int(self._status.readline() or -signal.SIGKILL)
+                self._status.close()
+            return self._ended
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it has not ended."""

@@ -12,7 +12,7 @@ from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.settings import StudySettings
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import worlds_to_choose_in
+from learner.simulated.surrogates import worlds_to_choose_in
 from learner.simulated.twin import deal
 from learner.simulated.world import World
 

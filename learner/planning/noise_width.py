@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 
 from common.arrays import Vector
 
@@ -16,6 +15,9 @@ __all__ = ["COVERAGE", "half_width"]
 COVERAGE = 0.95
 # Where the inverted characteristic function is cut off and how fine it is, in deviations.
 LARGEST_FREQUENCY, FREQUENCIES = 100.0, 10_000
+# How far, in deviations, the last step of the search may be.
+CLOSE = 1e-9
+MOST_STEPS = 100
 
 
 def half_width(
@@ -43,9 +45,13 @@ def half_width(
     logs = -0.5 * (t * deviation / whole) ** 2
     for scale in b / whole:
         logs -= np.log1p((scale * t) ** 2)
-    transform = np.exp(logs) / t
-
-    def missing(x: float) -> float:
-        return float(2.0 / math.pi * np.sum(np.sin(t * x) * transform) * step - coverage)
-
-    return whole * float(brentq(missing, 1e-3, 30.0, xtol=1e-6))
+    density = 2.0 / math.pi * step * np.exp(logs)
+    # Newton's steps from 0. The density falls, so none goes beyond the x that is looked for.
+    x, last = 0.0, math.inf
+    for _ in range(MOST_STEPS):
+        if last < CLOSE:
+            break
+        missing = coverage - float(np.sum(np.sin(t * x) * (density / t)))
+        last = missing / float(np.sum(np.cos(t * x) * density))
+        x += last
+    return whole * x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,6 +13,7 @@ from common.arrays import Vector
 from common.features import FeatureMap
 from common.losses import Loss, Regulariser
 from common.privacy import plan_noise
+from common.terms import StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
 from learner.algorithms.table import simulated
@@ -116,8 +118,13 @@ def outline(
 
 def unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
     """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard."""
+
+    @functools.cache
+    def unit(terms: StudyTerms, n_i: int) -> float:
+        return plan_noise(terms, feature_map.domain, num_records=n_i).noise_scale
+
     units = [
-        plan_noise(replace(terms, responses=1), feature_map.domain, num_records=n_i).noise_scale
+        unit(replace(terms, responses=1), n_i)
         for terms, n_i in zip(
             plan.terms(feature_map, study_id="forecast"), plan.decision.num_records, strict=True
         )

@@ -30,9 +30,9 @@ __all__ = [
     "NetworkSettings",
     "OwnerEntry",
     "Profile",
-    "filled",
     "is_owner_requested",
     "not_its_key",
+    "with_profile_defaults",
 ]
 
 Profile = Literal["published", "recommended"]
@@ -129,9 +129,8 @@ class AlgorithmSettings(Settings):
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
         owner tells its noisy second moments once; squared loss only), newton (each owner tells
         curvature and gradient in one to a few rounds, first at the public model; needs public
-        records), or auto (the one
-        of these that is forecast to be best), which a study of the recommended profile is that has
-        public records and says nothing of ticks.
+        records), or auto (the one of these with the best forecast). A study of the recommended
+        profile is auto if it has public records and sets nothing that only ticks have.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
         records. Moments need one visit for each owner and no horizon.
       rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
@@ -227,8 +226,8 @@ class NetworkSettings(Settings):
 
     Args:
       deadline: Seconds that one answer may take.
-      patience: Seconds without any owner's answer after which the run stops; as long it waits at
-        the start for an owner that is not there yet.
+      patience: Seconds without any owner's answer after which the run stops; at the start, how
+        long it waits for an owner that is not there yet.
       token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
@@ -296,7 +295,7 @@ class LearnerSettings(Settings):
     shows_model: bool = False
 
 
-def filled(
+def with_profile_defaults(
     algorithm: Mapping[str, Any],
     privacy: Mapping[str, Any],
     *,
@@ -313,9 +312,10 @@ def filled(
       has_public: Whether there are public records.
       has_classes: Whether the loss is for classes.
 
-    >>> filled({}, {"epsilon": 1}, has_public=True)
+    >>> with_profile_defaults({}, {"epsilon": 1}, has_public=True)
     ({'name': 'auto'}, {'epsilon': 1})
-    >>> filled({"horizon": 50, "average": "last"}, {"epsilon": 1, "sensitivity": "domain"})
+    >>> typed = {"horizon": 50, "average": "last"}
+    >>> with_profile_defaults(typed, {"epsilon": 1, "sensitivity": "domain"})
     ... # doctest: +NORMALIZE_WHITESPACE
     ({'horizon': 50, 'average': 'last', 'step': 'auto', 'correction': 'counted',
       'clocks': 'records'},

@@ -26,9 +26,9 @@ from learner.planning.sections import (
     NetworkSettings,
     OwnerEntry,
     Profile,
-    filled,
     is_owner_requested,
     not_its_key,
+    with_profile_defaults,
 )
 
 __all__ = ["StudySettings", "check_roles", "has_table", "with_own_rate"]
@@ -90,7 +90,7 @@ class StudySettings(Settings):
         rates = [owner.get("clock_rate", 1) for owner in owners if isinstance(owner, Mapping)]
         alone = not (table.get("groups") or _given(table.get("learner"), "own"))
         loss = LOSSES.get(str(_given(table.get("model"), "loss")))
-        algorithm, privacy = filled(
+        algorithm, privacy = with_profile_defaults(
             *sections,
             own_rates=any(rate != 1 for rate in rates),
             has_public=_given(table.get("features"), "public") is not None and alone,

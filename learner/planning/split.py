@@ -1,8 +1,8 @@
 r"""How Newton's step clips, and splits epsilon between curvature and gradient.
 
-As for the ticks (:mod:`learner.planning.choice`), studies of many clips C and shares q are run in
-the worlds of :mod:`learner.simulated.playing`, where public records play the owners and differ as
-they will, under the noise that each would add; the smallest mean relative fitness wins. A small
+As for the ticks (:mod:`learner.planning.tuning`), studies of many clips C and shares q are run in
+the worlds of :mod:`learner.simulated.surrogates`, where public records play the owners and differ
+as they will, under the noise that each would add; the smallest mean relative fitness wins. A small
 clip needs little noise and shows a little of each record; a small share leaves most of epsilon to
 the gradient, and takes the curvature from the public records.
 """

@@ -115,9 +115,9 @@ def _percentiles(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     budgets = numbers["epsilon"].unique()
     canvas, axes = _canvas(len(budgets), wide=3.1, high=3.2)
     for axis, epsilon in zip(axes, budgets, strict=True):
-        own = numbers[numbers["epsilon"] == epsilon]
-        axis.fill_between(own["k"], own["q25"], own["q75"], color="0.8")
-        axis.semilogy(own["k"], own["median"], color=BLACK)
+        part = numbers[numbers["epsilon"] == epsilon]
+        axis.fill_between(part["k"], part["q25"], part["q75"], color="0.8")
+        axis.semilogy(part["k"], part["median"], color=BLACK)
         axis.set_title(rf"every owner's $\epsilon_i$ = {_short(epsilon)}", fontsize=9)
         axis.set_xlabel("rounds k" if figure.synchronous else "ticks k")
         axis.set_ylim(numbers["q25"].min() / 2, numbers["q75"].max() * 2)
@@ -183,11 +183,11 @@ def _lines(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         values = sorted(numbers[other].unique())
         starts: list[tuple[float, float, str, str]] = []
         for marker, value in zip(MARKERS, values[:: max(1, len(values) // 3)], strict=False):
-            own = numbers[numbers[other] == value].sort_values(along)
-            axis.plot(own[along], own["relative_fitness"], marker, markersize=5)
-            axis.plot(own[along], own["bound"], color=GREY, linewidth=0.8)
+            part = numbers[numbers[other] == value].sort_values(along)
+            axis.plot(part[along], part["relative_fitness"], marker, markersize=5)
+            axis.plot(part[along], part["bound"], color=GREY, linewidth=0.8)
             label = rf"${names[along][1]}$ = {_short(value)}"
-            first = own.iloc[0]
+            first = part.iloc[0]
             starts.append((first[along], first["relative_fitness"], label, f"C{len(starts)}"))
         _logarithmic(axis, names[along][0], PSI)
         _label_starts(axis, starts)
@@ -245,9 +245,9 @@ def _scenarios(figure: Figure, numbers: pd.DataFrame) -> Canvas:
     """Four panels: partners small or large, conservative or eager."""
     canvas, axes = _canvas(4, wide=3.0, high=3.4)
     low, high = numbers["relative_fitness"].min() / 2, numbers["relative_fitness"].max() * 2
-    for axis, (number, own) in zip(axes, numbers.groupby("scenario"), strict=True):
+    for axis, (number, part) in zip(axes, numbers.groupby("scenario"), strict=True):
         starts: list[tuple[float, float, str, str]] = []
-        for marker, (epsilon, line) in zip(MARKERS, own.groupby("epsilon"), strict=False):
+        for marker, (epsilon, line) in zip(MARKERS, part.groupby("epsilon"), strict=False):
             axis.plot(line["records"], line["relative_fitness"], f"{marker}-", markersize=4)
             first = line.iloc[0]
             label = rf"$\epsilon_1$ = {epsilon:g}"
@@ -256,7 +256,7 @@ def _scenarios(figure: Figure, numbers: pd.DataFrame) -> Canvas:
         axis.set_ylim(low, high)
         _label_starts(axis, starts)
         _plain_numbers(axis.xaxis)
-        records, epsilon = own["partner_records"].iloc[0], own["partner_epsilon"].iloc[0]
+        records, epsilon = part["partner_records"].iloc[0], part["partner_epsilon"].iloc[0]
         axis.set_title(rf"partners: {records:,} records, $\epsilon_i$ = {epsilon:g}", fontsize=9)
     canvas.suptitle(_title(figure, "what the partners decide"), fontsize=10)
     return canvas

@@ -143,12 +143,12 @@ def hospital_family(
     dropped = tuple(name for name in HOSPITAL_DROPPED if name in public.columns)
     feature_map = _fit(public, path, target=target, drop=dropped, components=components)
     codes, names = category_keys(public[owner])
-    own_codes, own_names = category_keys(private[owner])
-    counts = np.bincount(own_codes[own_codes >= 0], minlength=len(own_names))
+    owner_codes, owner_names = category_keys(private[owner])
+    counts = np.bincount(owner_codes[owner_codes >= 0], minlength=len(owner_names))
     shards: dict[str, Records] = {}
     for code in np.argsort(-counts, kind="stable")[:largest].tolist():
-        table = private[own_codes == code].reset_index(drop=True)
-        name = str(own_names[code])
+        table = private[owner_codes == code].reset_index(drop=True)
+        name = str(owner_names[code])
         shards[name] = feature_map.apply(table, where=name, fill_target=True)
     return Family(
         name="hospitals",

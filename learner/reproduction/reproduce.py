@@ -163,20 +163,20 @@ def _computed(
     """What these calls find, each a table."""
     sweep = run_sweep(work, calls, jobs=1, cluster=cluster, fingerprint=lambda *arguments: "")
     for name, failure in sweep.failures.items():
-        said = failure.error.removeprefix("InputError: ")
-        raise InputError(f"{name}: cannot be computed, {said}; check the records it is given")
+        reason = failure.error.removeprefix("InputError: ")
+        raise InputError(f"{name}: cannot be computed, {reason}; check the records it is given")
     return {name: pd.DataFrame(columns) for name, columns in sweep.results.items()}
 
 
 def _files(data: Path | None, given: Mapping[str, Path | None], figures: Sequence[Figure]) -> Files:
     """The user's files where they are given, else those of the folder; all that figures need."""
-    own = {name: path for name, path in given.items() if path is not None}
-    for name, path in own.items():
+    tables = {name: path for name, path in given.items() if path is not None}
+    for name, path in tables.items():
         if not path.is_file():
             raise InputError(f"--{name} {path}: no such file; give a CSV or Parquet file")
     if data is not None and not data.is_dir():
         raise InputError(f"--data {data}: no such folder; give the folder of the public records")
-    files = replace(Files() if data is None else Files.in_folder(data), **own)
+    files = replace(Files() if data is None else Files.in_folder(data), **tables)
     for figure in figures:
         try:
             files.path("facilities" if figure.data == "hospitals" else figure.data)
@@ -237,9 +237,9 @@ def slope(numbers: pd.DataFrame, along: str) -> float:
     """Median slope of the log of what noise adds, between neighbours where it rules."""
     other = "records" if along == "epsilon" else "epsilon"
     slopes: list[float] = []
-    for _, own in numbers.sort_values(along).groupby(other):
-        x, y = own[along].to_numpy(), own["noise_adds"].to_numpy()
-        rules = own["rules"].to_numpy()
+    for _, group in numbers.sort_values(along).groupby(other):
+        x, y = group[along].to_numpy(), group["noise_adds"].to_numpy()
+        rules = group["rules"].to_numpy()
         both = rules[:-1] & rules[1:]
         slopes += (np.diff(np.log(np.where(rules, y, 1.0))) / np.diff(np.log(x)))[both].tolist()
     return float(np.median(slopes)) if slopes else float("nan")
@@ -274,10 +274,10 @@ def _of_bound(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
 def _of_value(figure: Figure, numbers: pd.DataFrame) -> tuple[str, str]:
     del figure
     fewest = {
-        float(own["epsilon"].iloc[0]): int(own.loc[is_last_stretch, "owners"].min())
-        for _, own in numbers.sort_values("owners").groupby("epsilon")
+        float(group["epsilon"].iloc[0]): int(group.loc[is_last_stretch, "owners"].min())
+        for _, group in numbers.sort_values("owners").groupby("epsilon")
         # From there on it gains with every larger number of owners.
-        if (is_last_stretch := own["gains"][::-1].cummin()[::-1]).any()
+        if (is_last_stretch := group["gains"][::-1].cummin()[::-1]).any()
     }
     if not fewest:
         return "no", "the first owner gains nowhere on this grid"

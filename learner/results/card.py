@@ -157,6 +157,8 @@ def _limits(summary: Summary, model: Model) -> list[str]:
     left = [owner.name for owner in summary.owners if owner.responses_left]
     if left:
         lines.append(f"Not all that was promised was answered: {', '.join(left)}.")
+    if lost := [owner.name for owner in summary.owners if owner.responses_lost]:
+        lines.append(f"Some answers were charged and lost in a crash: {', '.join(lost)}.")
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
     if idle:
         lines.append(f"Never asked, so nothing of theirs is in it: {', '.join(idle)}.")

@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: values on hover, a text for those who do not see, no library."""
+"""Pictures as inline SVG: values on hover, a title for screen readers, no library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def curve(
     """Curves over a logarithmic y axis, with direct labels.
 
     Args:
-      title: What is seen, for those who do not.
+      title: What the picture shows, for screen readers too.
       lines: The curves; values of 0 stand at the smallest number shown.
       x_label: What x is, with its unit.
       y_label: What y is.
@@ -90,10 +90,10 @@ def curve(
 def strip(
     title: str, values: Sequence[tuple[str, float, bool]], *, label: str, marks: Sequence[Mark] = ()
 ) -> str:
-    """One dot for each owner along a logarithmic axis, stacked where they meet.
+    """One dot for each owner along a logarithmic axis, stacked where they coincide.
 
     Args:
-      title: What is seen, for those who do not.
+      title: What the picture shows, for screen readers too.
       values: (name, value, whether it is a good one).
       label: What the axis is.
       marks: Values that stand for themselves, such as that of the common model.
@@ -141,7 +141,7 @@ def timeline(
     """Who spoke when: a row for each owner, darker where it spoke more often.
 
     Args:
-      title: What is seen, for those who do not.
+      title: What the picture shows, for screen readers too.
       names: The owners.
       spoke: The k at which each spoke.
       horizon: T.
@@ -192,10 +192,10 @@ def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
 
 
 def _figure(title: str, content: str, height: int) -> str:
-    told = html.escape(title)
+    caption = html.escape(title)
     return (
-        f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{told}">{content}'
-        f"</svg><figcaption>{told}</figcaption></figure>"
+        f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{caption}">{content}'
+        f"</svg><figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -210,7 +210,7 @@ def _thinned(line: Line) -> Line:
 
 
 def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
-    """A line, and invisible dots that tell its values."""
+    """A line, and invisible dots that show its values."""
     points = [(to_x(float(x)), to_y(float(y))) for x, y in zip(line.x, line.y, strict=True)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dash = ' stroke-dasharray="6 4"' if line.dashed else ""

@@ -22,9 +22,9 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
-from learner.simulated.playing import play_owners
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import run_study, shortened
+from learner.simulated.surrogates import surrogate_world
 
 __all__ = ["Coefficient", "coefficient_noise", "coefficients", "in_raw_units"]
 
@@ -114,7 +114,7 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
         proposal = propose(settings, public.feature_map, plan.decision, seed=plan.seed)
         groups = public_groups(public, problem_of(settings, plan.loss))
         known = known_groups(public, settings)
-        world = play_owners(groups, proposal.num_records, known=known, rng=rng)
+        world = surrogate_world(groups, proposal.num_records, known=known, rng=rng)
     except InputError:  # Too few public records, or an algorithm that nothing simulates.
         return None
     if isinstance(proposal.algorithm, Asynchronous):

@@ -40,12 +40,12 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
       InputError: It cannot be written.
     """
     rows = [_row(name, summary) for name, summary in runs.items()]
-    told = paragraphs([verdict(runs)], "verdict")
+    first = paragraphs([verdict(runs)], "verdict")
     caption = (
         "Quality is the main measure in raw units, on the records that each run could judge on"
     )
     shown = section("Runs", table("runs", caption, HEADS, rows))
-    return write_page(out, page(f"{len(runs)} runs compared", told, shown))
+    return write_page(out, page(f"{len(runs)} runs compared", first, shown))
 
 
 def verdict(runs: Mapping[str, Summary]) -> str:
@@ -74,10 +74,10 @@ def verdict(runs: Mapping[str, Summary]) -> str:
 def _row(name: str, summary: Summary) -> list[Cell | str]:
     spent = [as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"]
     quality, fitness = summary.quality, summary.relative_fitness
-    told: Cell | str = "-"
+    quality_cell: Cell | str = "-"
     if quality is not None:
         words = f"{quality.measure.replace('_', ' ')} {number_words(quality.common.value)}"
-        told = Cell(f"{words}, {quality.on}", quality.common.value)
+        quality_cell = Cell(f"{words}, {quality.on}", quality.common.value)
     gaining = sum(bool(owner.gains) for owner in summary.owners)
     return [
         name,
@@ -85,7 +85,7 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
         Cell(f"{len(summary.owners)}", len(summary.owners)),
         Cell(f"{max(spent, default=0):g}", max(spent, default=0)),
         Cell(f"{summary.horizon:,}", summary.horizon),
-        told,
+        quality_cell,
         "-" if fitness is None else Cell(f"{fitness:.3g}", fitness),
         f"{gaining} of {len(summary.owners)}" if summary.is_evaluated else "-",
     ]

@@ -43,7 +43,7 @@ def onnx_bytes(model: Model) -> bytes:
     slopes = model.theta[: len(feature_map.bounds)][:, None]
     constant = float(model.theta[-1]) if feature_map.intercept else 0.0
     if not model.has_classes:
-        # A factor behind a product of matrices, runtimes move into it, in single precision.
+        # Runtimes fold a factor behind a matrix product into it, in single precision.
         target = feature_map.target
         slopes, constant = slopes * target.scale, constant * target.scale + target.center
     product = graph.op("MatMul", features, graph.constant(np.ascontiguousarray(slopes)))
@@ -131,7 +131,7 @@ def _parts(graph: Graph, split: str, count: int) -> list[str]:
 
 def _coded(graph: Graph, rule: ColumnRule, text: str) -> str:
     """The code of each category, the fill value where it is missing."""
-    # Spellings that no cell is read as are never met.
+    # A key that is not its own canonical form never occurs: cells are read into that form.
     codes = {key: code for key, code in rule.codes.items() if category_key(key) == key}
     numbers = {key: code for key, code in codes.items() if _is_number(key)}
     texts = {key: code for key, code in codes.items() if key not in numbers}
@@ -244,7 +244,7 @@ def _by_name(graph: Graph, text: str) -> str:
 
 
 def _counted(graph: Graph, year: str, month: str, day: str) -> str:
-    """Months since January 2000, NaN where month or day are none."""
+    """Months since January 2000, NaN where month or day is impossible."""
 
     def within(value: str, most: float) -> str:
         low = graph.op("GreaterOrEqual", value, graph.constant(1.0))

@@ -119,7 +119,7 @@ def _filled(rule: ColumnRule) -> str:
 
 
 def _months(column: str) -> str:
-    """Months since January 2000 of a date, NULL where it is none."""
+    """Months since January 2000 of a date, NULL where there is none."""
     text = f"SUBSTR(CAST({column} AS VARCHAR(40)), 1, 10)"
     year, month, day = (
         f"CAST(SUBSTR({text}, {start}, {length}) AS INTEGER)"

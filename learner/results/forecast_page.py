@@ -48,7 +48,7 @@ def write_forecast_page(folder: Path, verdict: Verdict) -> Path:
 
 def _first(verdict: Verdict) -> str:
     """The verdict, what warns against it, and what it comes to."""
-    told = sentences(verdict)
+    lines = sentences(verdict)
     gaining = sum(owner.gains for owner in verdict.owners)
     low, high = verdict.interval_90
     count = len(verdict.owners)
@@ -61,9 +61,9 @@ def _first(verdict: Verdict) -> str:
         "asked or spent to say so."
     )
     return (
-        paragraphs([line for line in told if line.startswith("warning: ")], "warning")
+        paragraphs([line for line in lines if line.startswith("warning: ")], "warning")
         + paragraphs([words], "verdict")
-        + paragraphs([line for line in told if not line.startswith("warning: ")])
+        + paragraphs([line for line in lines if not line.startswith("warning: ")])
         + listed(
             [
                 (f"{verdict.relative_fitness:.3g}", "expected relative fitness"),

@@ -91,7 +91,7 @@ def sentences(verdict: Verdict) -> list[str]:
     lines += [
         f"{owner.name} makes things worse for the others: without it they are expected at "
         f"{owner.relative_fitness_without:.3g} in place of {verdict.relative_fitness:.3g}; "
-        "a larger epsilon there would mend it"
+        "a larger epsilon there would help"
         for owner in verdict.owners
         if owner.harms
     ]

@@ -63,7 +63,7 @@ def term(word: str, shown: str = "") -> str:
 
 
 def glossary() -> str:
-    """All words with their meanings, for paper and for fingers."""
+    """All words with their meanings, for print and for touch screens."""
     entries = "".join(
         f"<dt>{html.escape(word)}</dt><dd>{html.escape(meaning)}</dd>"
         for word, meaning in GLOSSARY.items()
@@ -105,7 +105,7 @@ def table(
       heads: The columns' names; one in the glossary is explained on hover.
       rows: Its cells; the first of a row names it.
     """
-    told = "".join(
+    head_cells = "".join(
         f'<th scope="col">{term(head) if head in GLOSSARY else html.escape(head)}</th>'
         for head in heads
     )
@@ -117,7 +117,7 @@ def table(
     )
     made = (
         f'<table class="sorted cards" id="{name}"><caption>{html.escape(caption)}</caption>'
-        f"<thead><tr>{told}</tr></thead><tbody>{body}</tbody></table>"
+        f"<thead><tr>{head_cells}</tr></thead><tbody>{body}</tbody></table>"
     )
     if len(rows) <= MANY_ROWS:
         return made

@@ -15,7 +15,7 @@ from learner.results.summary import Summary
 __all__ = ["run_figure"]
 
 SMALLEST = 1e-16
-# More lines than these are told as a band.
+# More lines than these are drawn as a band.
 MOST_LINES = 6
 
 mpl.use("Agg")

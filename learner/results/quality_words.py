@@ -10,7 +10,7 @@ __all__ = ["MEASURES", "interval_words", "is_better", "quality_lines"]
 MEASURES = {
     "rmse": "typical error (RMSE)",
     "log_loss": "log loss",
-    "accuracy": "share told right (accuracy)",
+    "accuracy": "share predicted right (accuracy)",
 }
 
 

@@ -137,13 +137,13 @@ def way_sentences(summary: Summary) -> list[str]:
     """What the ways of learning were forecast to come to, and what is free."""
     if summary.way is None or not summary.ways:
         return []
-    told = ", ".join(
+    forecasts = ", ".join(
         f"{way} {its.forecast_relative_fitness:.3g}" for way, its in summary.ways.items()
     )
     free = summary.forecast_relative_fitness_public
     return [
-        f"Learnt by {summary.way}. Forecast relative fitness: {told}, and {free:.3g} for the model "
-        "of the public records, which is free."
+        f"Learnt by {summary.way}. Forecast relative fitness: {forecasts}, and {free:.3g} for the "
+        "model of the public records, which is free."
     ]
 
 

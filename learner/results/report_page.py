@@ -33,7 +33,7 @@ __all__ = ["write_report"]
 TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 # A trace of more rows than any run has is not looked at.
 LARGEST_TRACE = 20_000_000
-# Values behind a picture, as a table for those who do not see it.
+# Values behind a picture, as a table for screen readers.
 SHOWN_VALUES = 12
 NAMED = 6
 
@@ -269,9 +269,15 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
-        told = ", ".join(f"{one.name} ({one.responses_left:,})" for one in short[:NAMED])
-        more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
-        lines.append(f"Away at ticks of their own, with answers left: {told}{more}.")
+        left = [(owner.name, owner.responses_left) for owner in short]
+        lines.append(f"Away at ticks of their own, with answers left: {_named(left)}.")
+    lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]
+    if lost:
+        lines.append(
+            f"Charged, but lost in a crash: {_named(lost)}. Their epsilon is spent, and nobody has "
+            "the answers. An owner that charges in blocks loses at most the rest of a block each "
+            "time that it is killed, any other at most one answer."
+        )
     picture = ""
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
@@ -284,6 +290,12 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
             marks=[Mark(at=summary.ticks, text="the run ended here")] if missed > 0 else [],
         )
     return section("Communication", paragraphs(lines), picture)
+
+
+def _named(counts: Sequence[tuple[str, int]]) -> str:
+    """The first of these names with their counts, and how many more there are."""
+    named = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
+    return f"{named} and {len(counts) - NAMED} more" if len(counts) > NAMED else named
 
 
 def _money(summary: Summary) -> str:
@@ -345,8 +357,8 @@ def _making(summary: Summary, model: Model | None) -> str:
         "versions": ", ".join(f"{k} {v}" for k, v in sorted(summary.versions.items())),
     }
     rows: list[list[Cell | str]] = [[key, value] for key, value in facts.items()]
-    told = [*way_sentences(summary), *choice_sentences(summary)]
-    parts = [paragraphs(told), table("made", "Settings", ["what", "is"], rows)]
+    lines = [*way_sentences(summary), *choice_sentences(summary)]
+    parts = [paragraphs(lines), table("made", "Settings", ["what", "is"], rows)]
     if model is not None:
         parts.append(_coefficients(model))
     return section("How it was made", *parts)

@@ -24,7 +24,7 @@ __all__ = ["with_quality"]
 def with_quality(
     summary: Summary, outcome: Outcome, model: Model, public: PublicSide, *, whole: Union | None
 ) -> Summary:
-    """The summary with how good the model is, by who may look and by what the owners said.
+    """The summary with how good the model is: as measured here, and by the owners' answers.
 
     Args:
       summary: Of the run.
@@ -44,7 +44,7 @@ def _with_validation(
     feature_map: FeatureMap,
     shards: Sequence[Records] | None,
 ) -> Summary:
-    """The summary with what the owners said of the model, and who said nothing."""
+    """The summary with the owners' answers about the model, and who did not answer."""
     validated = outcome.validated
     if validated is None:
         return summary
@@ -62,7 +62,7 @@ def _with_validation(
 
 
 def _exact(validated: Validated, outcome: Outcome, shards: Sequence[Records]) -> list[Vector]:
-    """What each owner would have said without noise; nothing where nobody was asked."""
+    """What each owner would have answered without noise; None where nobody was asked."""
     return [
         tally(
             shard.features @ outcome.theta,

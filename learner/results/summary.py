@@ -112,6 +112,8 @@ class QualitySummary(Record):
 class OwnerSummary(Record):
     """One owner: what it promised, gave and spent, and what a simulation compares it with.
 
+    ``responses`` were charged; ``responses_lost`` of them never arrived.
+
     It ``gains`` if the common model beats both its own and the public one; ``gains_over_own`` is
     the papers' sense of the word.
     """
@@ -124,6 +126,7 @@ class OwnerSummary(Record):
     epsilon_spent: Rational
     epsilon_for_validation: Rational = "0"
     responses_left: Count
+    responses_lost: Count = 0
     relative_fitness_alone: float | None = None
     gains: bool | None = None
     gains_over_own: bool | None = None
@@ -201,13 +204,13 @@ class Summary(Record):
         """What it says of one owner."""
         return next(owner for owner in self.owners if owner.name == name)
 
-    def with_own(self, own: str) -> Summary:
+    def with_learner(self, name: str) -> Summary:
         """The same with an owner that is the learner: nothing promised, nothing charged."""
         owners = tuple(
-            owner.model_copy(update={"epsilon": "inf"}) if owner.name == own else owner
+            owner.model_copy(update={"epsilon": "inf"}) if owner.name == name else owner
             for owner in self.owners
         )
-        return self.model_copy(update={"owners": owners, "own": own})
+        return self.model_copy(update={"owners": owners, "own": name})
 
     def with_evaluation(self, evaluated: Evaluated) -> Summary:
         """The same with what a simulation evaluates."""
@@ -218,11 +221,11 @@ class Summary(Record):
 
         def compared(owner: OwnerSummary, alone: float) -> OwnerSummary:
             # A model that stays with the owner that learnt it is of no use to the others.
-            over_own = self.own in {None, owner.name} and together < alone
+            beats_alone = self.own in {None, owner.name} and together < alone
             update = {
                 "relative_fitness_alone": alone,
-                "gains": over_own and beats_free,
-                "gains_over_own": over_own,
+                "gains": beats_alone and beats_free,
+                "gains_over_own": beats_alone,
             }
             return owner.model_copy(update=update)
 
@@ -326,7 +329,7 @@ def summarise(
     if in_memory:
         made = made.model_copy(update={"in_memory": True})
     if settings.learner.own is not None:
-        made = made.with_own(settings.learner.own)
+        made = made.with_learner(settings.learner.own)
     return made if evaluated is None else made.with_evaluation(evaluated)
 
 
@@ -335,9 +338,9 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
     validated = outcome.validated
     answers = validated.answers if validated else (None,) * len(settings.owners)
     rows = []
-    for entry, enrollment, given, answer in zip(
-        settings.owners, outcome.enrollments, outcome.responses, answers, strict=True
-    ):
+    agreed = zip(settings.owners, outcome.enrollments, answers, strict=True)
+    for i, (entry, enrollment, answer) in enumerate(agreed):
+        given = outcome.responses[i]
         spent = enrollment.epsilon * given / max(enrollment.responses, 1)
         rows.append(
             OwnerSummary(
@@ -348,6 +351,7 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
                 noise_scale=enrollment.noise_scale,
                 epsilon_spent=str(spent + (answer.epsilon_spent if answer else 0)),
                 responses_left=enrollment.responses - given,
+                responses_lost=outcome.lost[i],
                 epsilon_for_validation=str(answer.epsilon_spent if answer else 0),
             )
         )

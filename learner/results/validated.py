@@ -1,8 +1,8 @@
-r"""How good a model is on the owners' own records, from what they told with noise.
+r"""How good a model is on the owners' own records, from their noisy answers.
 
-What owner i told of a mean carries Laplace noise of a known scale b_i. All owners' records together
-have the mean weighted by n_i/n, which carries :math:`\sum_i (n_i/n) w_i`. Two things make it
-differ from what the model will do on more such records:
+Owner i's answer about a mean carries Laplace noise of a known scale b_i. All owners' records
+together have the mean weighted by n_i/n, which carries :math:`\sum_i (n_i/n) w_i`. Two things make
+it differ from what the model will do on more such records:
 
 * *noise*, whose distribution is known exactly (:mod:`learner.planning.noise_width`);
 * *sampling*: the records are a sample. Its deviation is :math:`s/\sqrt n`, with the deviation s
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.arrays import Matrix, Vector
-from common.validation import Factors, Told, factors_of, told
+from common.validation import Factors, ValidationMeans, factors_of, unpack_validation
 from learner.planning.noise_width import COVERAGE, half_width
 from learner.planning.validation import Questions
 from learner.results.record import Record
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Measured(Record):
-    """A number that was told with noise.
+    """A number that was released with noise.
 
     ``noise`` is the half-width of the noise alone, ``low`` to ``high`` the interval of noise and
     sampling, ``exact`` the number without noise, which only a simulation knows.
@@ -70,7 +70,7 @@ class OwnerMeasured(Record):
 
 
 class ValidationSummary(Record):
-    """How good the model is, by those owners who told.
+    """How good the model is, by the owners who answered.
 
     ``loss`` is the mean loss, of which a record counts for ``loss_bound`` at most; ``difference``
     is what it has more than that of the public model, each record within ``difference_bound``.
@@ -96,22 +96,22 @@ class _Part:
     """Owners whose answers are put together: all of them, or one.
 
     Args:
-      told: What each said, in its own units.
+      means: What each answered, in its own units.
       noise: Scale of the noise in each response.
       weights: Their records' share, adding up to 1.
       records: All their records.
-      exact: What each would have said without noise; None where that is not known.
+      exact: What each would have answered without noise; None where that is not known.
     """
 
-    told: Sequence[Told]
+    means: Sequence[ValidationMeans]
     noise: Vector
     weights: Vector
     records: int
-    exact: Sequence[Told] | None
+    exact: Sequence[ValidationMeans] | None
 
     def measured(
         self,
-        value: Callable[[Told], float],
+        value: Callable[[ValidationMeans], float],
         *,
         factor: float,
         cells: int = 1,
@@ -125,7 +125,7 @@ class _Part:
           cells: How many coordinates it adds up.
           spread: Its value to its deviation from record to record.
         """
-        found = self._mean(self.told, value)
+        found = self._mean(self.means, value)
         scales = np.tile(self.weights * self.noise / factor, cells)
         deviation = spread(found) / math.sqrt(self.records)
         whole = half_width(scales, deviation, COVERAGE)
@@ -140,11 +140,13 @@ class _Part:
     def tables(self) -> Matrix:
         """The share of all records in each cell."""
         whole: Matrix = np.sum(
-            [w * its.table for w, its in zip(self.weights, self.told, strict=True)], axis=0
+            [w * its.table for w, its in zip(self.weights, self.means, strict=True)], axis=0
         )
         return whole
 
-    def _mean(self, every: Sequence[Told], value: Callable[[Told], float]) -> float:
+    def _mean(
+        self, every: Sequence[ValidationMeans], value: Callable[[ValidationMeans], float]
+    ) -> float:
         return float(sum(w * value(its) for w, its in zip(self.weights, every, strict=True)))
 
 
@@ -159,38 +161,42 @@ def summarise_validation(
     """What the owners' answers come to.
 
     Args:
-      validated: What was asked and said.
+      validated: The questions and the answers.
       names: The owners' names.
       num_records: Their n_i.
       exact: Each owner's response without noise, which only a simulation has.
       raw_scale: Raw units of the target for one unit of the model's, for squared loss.
 
     Returns:
-      None where nobody told anything.
+      None where nobody answered.
     """
-    heard = [i for i, answer in enumerate(validated.answers) if answer.response is not None]
+    answering = [i for i, answer in enumerate(validated.answers) if answer.response is not None]
     asked = validated.questions
-    if asked is None or not heard:
+    if asked is None or not answering:
         return None
 
     def part(which: Sequence[int]) -> _Part:
         sizes = np.array([num_records[i] for i in which], dtype=np.float64)
-        every = None if exact is None else [told(exact[i], validated.terms[i]) for i in which]
+        every = (
+            None
+            if exact is None
+            else [unpack_validation(exact[i], validated.terms[i]) for i in which]
+        )
         return _Part(
-            told=[_told(validated, i) for i in which],
+            means=[_means_of(validated, i) for i in which],
             noise=np.array([validated.answers[i].noise_scale for i in which]),
             weights=sizes / sizes.sum(),
             records=int(sizes.sum()),
             exact=every,
         )
 
-    everybody = part(heard)
+    everybody = part(answering)
     factors = factors_of(validated.terms[0])
     whole = _of(everybody, asked, factors)
-    shown = [i for i in heard if validated.answers[i].shown]
+    shown = [i for i in answering if validated.answers[i].shown]
     loss = whole["loss"]
     return ValidationSummary(
-        owners=len(heard),
+        owners=len(answering),
         records=everybody.records,
         coverage=COVERAGE,
         loss_bound=asked.loss_bound,
@@ -207,7 +213,7 @@ def summarise_validation(
 
 
 def missing_from(validated: Validated, names: Sequence[str]) -> dict[str, str]:
-    """The owners that told nothing, and why."""
+    """The owners that did not answer, and why."""
     return {
         name: answer.missing
         for name, answer in zip(names, validated.answers, strict=True)
@@ -215,15 +221,15 @@ def missing_from(validated: Validated, names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _told(validated: Validated, index: int) -> Told:
-    """What one owner said, in its own units."""
+def _means_of(validated: Validated, index: int) -> ValidationMeans:
+    """What one owner answered, in its own units."""
     response = validated.answers[index].response
-    assert response is not None  # noqa: S101 (only those who said something are asked for)
-    return told(response, validated.terms[index])
+    assert response is not None  # noqa: S101 (only those who answered are asked for)
+    return unpack_validation(response, validated.terms[index])
 
 
 def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
-    """Loss, difference and accuracy, as far as they were told."""
+    """Loss, difference and accuracy, as far as they were asked for."""
     found = {
         "loss": part.measured(
             lambda its: its.loss, factor=factors.loss, spread=lambda m: _loss_spread(m, asked)
@@ -237,7 +243,7 @@ def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
     if asked.edges:
         below = asked.edges.index(0.0) + 1
 
-        def right(its: Told) -> float:
+        def right(its: ValidationMeans) -> float:
             assert its.table is not None  # noqa: S101 (there are edges)
             return float(its.table[:below, 0].sum() + its.table[below:, 1].sum())
 

@@ -1,4 +1,4 @@
-"""What owners said of the model on their own records, as a part of ``report.html``."""
+"""The owners' answers about the model on their own records, as a part of ``report.html``."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def validation_part(summary: Summary, behind: Callable[[str], str]) -> str:
 def _measures(found: ValidationSummary) -> str:
     """Each number, its interval, the noise in it and what it is exactly."""
     knows = found.loss.exact is not None
-    heads = ["what", "told", "interval", "noise +/-", *(["exactly"] if knows else [])]
+    heads = ["what", "answer", "interval", "noise +/-", *(["exactly"] if knows else [])]
     rows = [[what, *_cells(one, exact=knows)] for what, one in measure_rows(found)]
     caption = (
-        f"What {found.owners} owners told of {found.records:,} records of their own: intervals of "
-        f"noise and sampling, {found.coverage:.0%}"
+        f"What {found.owners} owners answer about {found.records:,} records of their own: "
+        f"intervals of noise and sampling, {found.coverage:.0%}"
     )
     return table("validation", caption, heads, rows)
 
@@ -61,7 +61,7 @@ def _bins(found: ValidationSummary, *, probabilities: bool) -> str:
         list(row) for row in bin_rows(found, probabilities=probabilities)
     ]
     heads = [predicted, "share of the records", "of these positive"]
-    return table("calibration", "Calibration, as the owners told it", heads, rows)
+    return table("calibration", "Calibration, by the owners' answers", heads, rows)
 
 
 def _owners(found: ValidationSummary) -> str:

@@ -1,4 +1,4 @@
-"""What owners said of the model on their own records, in sentences and rows."""
+"""The owners' answers about the model on their own records, in sentences and rows."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ NAMED = 6
 
 
 def validation_lines(summary: Summary) -> list[str]:
-    """How good the model is by those who told, whether it is better than the free one, who did not.
+    """How good the model is by the owners' answers, whether it beats the free one, who is absent.
 
-    Nothing where the owners were not to be asked.
+    Empty where no owner was to be asked.
     """
     found, missing = summary.validation, summary.validation_missing
     lines = [] if found is None else [_how_good(found), *_better(found)]
     if found is not None and found.by_owner:
         lines.append(_by_owner(found))
     if missing:
-        told = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:NAMED])
+        reasons = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:NAMED])
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         kept = (
             "What was kept for it is not spent." if found is None else "They spent nothing on it."
         )
-        lines.append(f"Not told how good the model is by {told}{more}. {kept}")
+        lines.append(f"No answer on how good the model is from {reasons}{more}. {kept}")
     return lines
 
 
 def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured]]:
-    """Each number that was told, under what it is."""
+    """Each number in the answers, with its name."""
     rows = []
     if found.rmse is not None:
         rows.append(("typical error (RMSE)", found.rmse))
     if found.accuracy is not None:
-        rows.append(("share told right (accuracy)", found.accuracy))
+        rows.append(("share predicted right (accuracy)", found.accuracy))
     rows.append(("mean loss", found.loss))
     if found.difference is not None:
         rows.append(("mean loss less that of the public model", found.difference))
@@ -49,7 +49,7 @@ def bin_rows(found: ValidationSummary, *, probabilities: bool) -> list[tuple[str
     """The calibration table: what was predicted, the share of the records, the share of positives.
 
     Args:
-      found: What was told.
+      found: What the answers come to.
       probabilities: Whether margins mean probabilities.
     """
     rows = []
@@ -66,13 +66,13 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     '8.05 (7.9 to 8.2; the noise alone makes +/- 0.1; exactly 8)'
     """
 
-    def said(value: float) -> str:
+    def text(value: float) -> str:
         return f"{value:.1%}" if percent else number_words(value)
 
-    exact = "" if measured.exact is None else f"; exactly {said(measured.exact)}"
+    exact = "" if measured.exact is None else f"; exactly {text(measured.exact)}"
     return (
-        f"{said(measured.value)} ({said(measured.low)} to {said(measured.high)}; the noise alone "
-        f"makes +/- {said(measured.noise)}{exact})"
+        f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
+        f"makes +/- {text(measured.noise)}{exact})"
     )
 
 
@@ -91,11 +91,11 @@ def _how_good(found: ValidationSummary) -> str:
     )
     if found.accuracy is None:
         return whose + loss
-    return f"{whose}share told right {words(found.accuracy, percent=True)}; {loss}"
+    return f"{whose}share predicted right {words(found.accuracy, percent=True)}; {loss}"
 
 
 def _cut_off(found: ValidationSummary) -> str:
-    """How much that leaves out, as the public records tell."""
+    """How much that leaves out, judged by the public records."""
     cut = found.cut_off_in_public
     if not cut:
         return ""
@@ -115,28 +115,28 @@ def _better(found: ValidationSummary) -> list[str]:
     elif less.low > 0:
         verdict = f"worse than the public records' model, which is free: {part}more loss"
     else:
-        verdict = "not told apart from the public records' model, which is free"
-    return [f"By what they say it is {verdict}, {words(less)}."]
+        verdict = "not distinguishable from the public records' model, which is free"
+    return [f"By their answers it is {verdict}, {words(less)}."]
 
 
 def _by_owner(found: ValidationSummary) -> str:
     """Those who agree to be shown."""
-    told = "; ".join(
+    losses = "; ".join(
         f"{one.name} {number_words(one.loss.value)} ({number_words(one.loss.low)} to "
         f"{number_words(one.loss.high)})"
         for one in found.by_owner[:NAMED]
     )
     more = f"; and {len(found.by_owner) - NAMED} more" if len(found.by_owner) > NAMED else ""
-    return f"Mean loss by owner, of those who agree to be shown: {told}{more}."
+    return f"Mean loss by owner, of those who agree to be shown: {losses}{more}."
 
 
 def _edges(each: BinSummary, probabilities: bool) -> str:
     """Between which predictions a bin is."""
 
-    def said(margin: float | None, end: str) -> str:
+    def text(margin: float | None, end: str) -> str:
         if margin is None:
             return end
         return f"{0.5 + 0.5 * math.tanh(0.5 * margin):.3f}" if probabilities else f"{margin:.3g}"
 
     low, high = ("0", "1") if probabilities else ("least", "most")
-    return f"{said(each.above, low)} to {said(each.up_to, high)}"
+    return f"{text(each.above, low)} to {text(each.up_to, high)}"

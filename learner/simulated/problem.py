@@ -10,21 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.domain import Domain
 from common.errors import InputError
+from common.hinge_program import least_hinge
 from common.losses import Hinge, Loss, Regulariser, domain_gradient_bound
 from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 
 __all__ = ["Problem", "squared_moments"]
-
-
-# The duality gap, relative to the fitness, at which the optimum for hinge loss is accepted.
-HINGE_GAP = 1e-10
-HINGE_STEPS = 200
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +70,9 @@ class Problem:
         if self.loss.is_quadratic:
             return _squared_optimum(records, self.regulariser, self.theta_max)
         if isinstance(self.loss, Hinge):
-            return _hinge_optimum(records, self.regulariser, self.theta_max)
+            rows: Matrix = records.targets[:, None] * records.features
+            weight, box = self.regulariser.coefficient, self.theta_max
+            return least_hinge(rows, np.ones(len(records)), weight=weight, box=box)
         if self.loss.curvature is None:
             raise ValueError(f"optimum: {self.loss.name} loss has kinks; give it its own solver")
         return _smooth_optimum(records, self)
@@ -142,61 +139,3 @@ def _smooth_optimum(records: Records, problem: Problem) -> Vector:
         options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 30},
     )
     return np.asarray(solution.x, dtype=np.float64)
-
-
-def _hinge_optimum(records: Records, regulariser: Regulariser, theta_max: float) -> Vector:
-    r"""A primal-dual interior point of the quadratic program with slack variables xi.
-
-    Minimise :math:`n c\,\theta^\top\theta + \sum_r \xi_r` with :math:`\xi \ge 0`,
-    :math:`\xi \ge 1 - Z\theta` (Z has the rows y x) and theta in the box. ``alpha`` are the
-    multipliers of the margins, 1 - alpha those of xi >= 0, ``gamma`` those of the box.
-    """
-    n, p = records.features.shape
-    Z = records.targets[:, None] * records.features
-    curvature = n * regulariser.strong_convexity
-    theta, xi, alpha, gamma = np.zeros(p), np.full(n, 2.0), np.full(n, 0.5), np.ones((2, p))
-    for _ in range(HINGE_STEPS):
-        lower, upper = _hinge_bounds(Z, alpha, theta, regulariser.coefficient, theta_max)
-        if upper - lower <= HINGE_GAP * upper:
-            break
-        margin = xi - 1.0 + Z @ theta
-        room = np.stack([theta_max - theta, theta_max + theta])
-        beta = 1.0 - alpha
-        mu = 0.1 * (margin @ alpha + xi @ beta + np.sum(room * gamma)) / (2 * (n + p))
-        # Newton's equations of the perturbed optimality conditions, reduced to theta.
-        d = 1.0 / (margin + alpha * xi / beta)
-        pull = d * (mu - margin * alpha - alpha * (mu - xi * beta) / beta)
-        push = mu / room - gamma
-        residual = curvature * theta - alpha @ Z + gamma[0] - gamma[1]
-        hessian = (Z.T * (d * alpha)) @ Z + np.diag(curvature + np.sum(gamma / room, axis=0))
-        d_theta = np.linalg.solve(hessian, pull @ Z - residual - push[0] + push[1])
-        d_alpha = pull - d * alpha * (Z @ d_theta)
-        d_xi = (mu - xi * beta + xi * d_alpha) / beta
-        toward = np.stack([d_theta, -d_theta])
-        d_gamma = push + gamma / room * toward
-        step = _longest_step(
-            (margin, d_xi + Z @ d_theta), (xi, d_xi), (room, -toward),
-            (alpha, d_alpha), (beta, -d_alpha), (gamma, d_gamma),
-        )  # fmt: skip
-        theta, xi = theta + step * d_theta, xi + step * d_xi
-        alpha, gamma = alpha + step * d_alpha, gamma + step * d_gamma
-    return theta
-
-
-def _hinge_bounds(
-    Z: Matrix, alpha: Vector, theta: Vector, coefficient: float, theta_max: float
-) -> tuple[float, float]:
-    """A lower bound of the best fitness, by duality from 0 <= alpha <= 1, and theta's fitness."""
-    n = len(alpha)
-    pull = alpha @ Z / n
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = np.clip(np.nan_to_num(pull / (2 * coefficient)), -theta_max, theta_max)
-    lower = np.mean(alpha) + coefficient * inner @ inner - pull @ inner
-    upper = coefficient * theta @ theta + np.mean(np.maximum(0.0, 1.0 - Z @ theta))
-    return float(lower), float(upper)
-
-
-def _longest_step(*pairs: tuple[NDArray[np.float64], NDArray[np.float64]]) -> float:
-    """The longest step up to 1 that keeps every (value, direction) pair positive, shortened."""
-    ratios = [1.0 / 0.995] + [float(np.max(-change / value)) for value, change in pairs]
-    return 1.0 / max(1.0, max(ratios) / 0.995)

@@ -23,9 +23,9 @@ from learner.algorithms.variants import inverse_frequency
 
 __all__ = [
     "GradientFunction",
-    "Moments",
     "NoiseFunction",
     "Replicates",
+    "ShardMoments",
     "laplace_noise",
     "moment_gradients",
     "record_gradients",
@@ -45,7 +45,7 @@ LARGEST_BLOCK = 500_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Moments:
+class ShardMoments:
     """Second moments of each owner's records: all that unclipped squared loss needs.
 
     Args:
@@ -57,11 +57,11 @@ class Moments:
     cross: Matrix
 
     @classmethod
-    def of(cls, shards: Sequence[Records]) -> Moments:
+    def of(cls, shards: Sequence[Records]) -> ShardMoments:
         """The moments of these shards, one owner each.
 
         >>> shard = Records(features=np.array([[1.0], [2.0]]), targets=np.array([1.0, 1.0]))
-        >>> Moments.of([shard]).gram, Moments.of([shard]).cross
+        >>> ShardMoments.of([shard]).gram, ShardMoments.of([shard]).cross
         (array([[[2.5]]]), array([[1.5]]))
         """
         return cls(
@@ -83,10 +83,10 @@ class Replicates:
     trace: NDArray[np.float64]
 
 
-def moment_gradients(moments: Moments) -> GradientFunction:
+def moment_gradients(moments: ShardMoments) -> GradientFunction:
     r"""Query (3) for squared loss: :math:`2(X'X\theta - X'y)/n_i`.
 
-    >>> moments = Moments(gram=np.array([[[2.5]]]), cross=np.zeros((1, 1)))
+    >>> moments = ShardMoments(gram=np.array([[[2.5]]]), cross=np.zeros((1, 1)))
     >>> moment_gradients(moments)(np.array([0]), np.array([[1.0]]))
     array([[5.]])
     """
@@ -248,7 +248,7 @@ def run_replicates(
     >>> from common.losses import Regulariser
     >>> one = Asynchronous(weights=np.ones(1), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=0.5), rho=2.0, horizon=2)
-    >>> moments = Moments(gram=np.ones((1, 1, 1)), cross=np.ones((1, 1)))
+    >>> moments = ShardMoments(gram=np.ones((1, 1, 1)), cross=np.ones((1, 1)))
     >>> run_replicates(one, np.zeros((2, 1), dtype=np.intp),
     ...     gradients=moment_gradients(moments)).central
     array([[0.5]])

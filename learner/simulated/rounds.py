@@ -45,10 +45,10 @@ def run_rounds(
       The result of each run, shape (R, p).
 
     >>> from common.losses import Regulariser
-    >>> from learner.simulated.replicates import Moments, moment_gradients
+    >>> from learner.simulated.replicates import ShardMoments, moment_gradients
     >>> descent = SynchronousDescent(weights=np.ones(1), num_features=1, theta_max=1.0,
     ...     regulariser=Regulariser(coefficient=0.0), rho=1.0, horizon=1)
-    >>> moments = Moments(gram=np.ones((1, 1, 1)), cross=np.full((1, 1), 0.25))
+    >>> moments = ShardMoments(gram=np.ones((1, 1, 1)), cross=np.full((1, 1), 0.25))
     >>> run_rounds(descent, replicates=1, gradients=moment_gradients(moments))
     array([[0.5]])
     """

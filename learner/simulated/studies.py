@@ -25,8 +25,8 @@ from learner.algorithms.table import Simulated
 from learner.simulated.blocks import block_gradients
 from learner.simulated.replicates import (
     GradientFunction,
-    Moments,
     NoiseFunction,
+    ShardMoments,
     laplace_noise,
     moment_gradients,
     run_replicates,
@@ -342,7 +342,7 @@ def _go_round(
             on_round=keep,
         )
     # A round's weighted sum is the answer of one owner that has all records.
-    merged = Moments(
+    merged = ShardMoments(
         gram=np.tensordot(algorithm.weights, world.moments.gram, axes=1)[None],
         cross=(algorithm.weights @ world.moments.cross)[None],
     )

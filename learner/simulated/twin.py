@@ -1,7 +1,7 @@
 r"""The twin: a study as proposed, run on public records before anybody spends anything.
 
 It returns a distribution, not a bound. The owners are played by public records
-(:mod:`learner.simulated.playing`), the study is run by :mod:`learner.simulated.studies`.
+(:mod:`learner.simulated.surrogates`), the study is run by :mod:`learner.simulated.studies`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from common.arrays import Matrix, Vector
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.newton import NewtonStep
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import play_owners
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
+from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World, middle
 
 __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
@@ -102,7 +102,7 @@ def deal(
       rng: Where the deal comes from; seed it with nothing private.
     """
     return [
-        play_owners(public, num_records, known=known, returns=place % RETURNING > 0, rng=rng)
+        surrogate_world(public, num_records, known=known, returns=place % RETURNING > 0, rng=rng)
         for place in range(worlds)
     ]
 

@@ -17,7 +17,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.replicates import (
     GradientFunction,
-    Moments,
+    ShardMoments,
     moment_gradients,
     record_gradients,
 )
@@ -48,7 +48,7 @@ class World:
     problem: Problem
     weights: Vector
     shards: Sequence[Records]
-    moments: Moments | None
+    moments: ShardMoments | None
     judging: Sequence[Records]
     learning: Sequence[Records]
     mixture: Mixture | None = None
@@ -62,7 +62,7 @@ class World:
             problem=problem,
             weights=sizes / sizes.sum(),
             shards=shards,
-            moments=Moments.of(shards) if problem.loss.is_quadratic else None,
+            moments=ShardMoments.of(shards) if problem.loss.is_quadratic else None,
             judging=shards,
             learning=shards,
         )
@@ -88,7 +88,7 @@ class World:
         weights = self.weights[kept]
         moments = self.moments
         if moments is not None:
-            moments = Moments(gram=moments.gram[kept], cross=moments.cross[kept])
+            moments = ShardMoments(gram=moments.gram[kept], cross=moments.cross[kept])
         return replace(
             self,
             weights=weights / weights.sum(),
@@ -103,7 +103,7 @@ class World:
         """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
         if self.moments is not None and clip is None and self.differences is None:
             shares = [self.weights[list(g)] / self.weights[list(g)].sum() for g in groups]
-            merged = Moments(
+            merged = ShardMoments(
                 gram=np.stack(
                     [
                         np.tensordot(own, self.moments.gram[list(g)], axes=1)
@@ -283,9 +283,11 @@ class Mixture:
             own[-1, -1] += cross @ np.linalg.lstsq(own[:-1, :-1], cross, rcond=None)[0]
         return own_second
 
-    def moments(self) -> Moments:
+    def moments(self) -> ShardMoments:
         """Each owner's moments."""
-        return Moments(gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy())
+        return ShardMoments(
+            gram=self.second[:, :-1, :-1].copy(), cross=self.second[:, :-1, -1].copy()
+        )
 
     def records_of(self, owner: int, size: int, *, rng: np.random.Generator) -> Records:
         """Systematically drawn records, spread evenly over margins and targets."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
+from learner.training.enrolment import at_once
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
@@ -37,20 +39,24 @@ def end_study(
     Returns:
       The owners that were away; their unused epsilon stays reserved until they are closed too.
     """
-    closed, unclosed = [], []
-    for owner, enrollment in zip(owners, enrollments, strict=True):
+
+    def is_closed(pair: tuple[Owner, Enrollment]) -> bool:
+        owner, enrollment = pair
         try:
             if enrollment.responses:
                 owner.close(study_id)
             if validates:
                 close_validation(owner, study_id)
-            closed.append(owner.name)
         except CoprivError:
-            unclosed.append(owner.name)
+            return False
         finally:
             owner.disconnect(over=True)
-    note_closed(journal, closed)
-    return tuple(unclosed)
+        return True
+
+    done = at_once(is_closed, zip(owners, enrollments, strict=True))
+    names = [owner.name for owner in owners]
+    note_closed(journal, itertools.compress(names, done))
+    return tuple(name for name, its in zip(names, done, strict=True) if not its)
 
 
 def close_validation(owner: Owner, study_id: str) -> None:

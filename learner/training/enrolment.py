@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 from common.errors import CoprivError, InputError, UnreachableError, UntrustedError
@@ -15,16 +16,30 @@ from learner.planning.plan import Plan
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 
-__all__ = ["MOST_AT_ONCE", "enrollments_of", "present"]
+__all__ = ["all_present", "at_once", "enrollments_of", "present"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 START_WAIT_SECONDS = 0.2
 # Owners that are asked at the same time, each by a thread: of thousands the others wait.
-MOST_AT_ONCE = 256
+MOST_AT_ONCE = 64
 
 
-def _enroll(line: OwnerLine, *, num_records: int, responses: int, patience: float) -> Enrollment:
+def at_once(call: Callable[[S], T], owners: Iterable[S]) -> list[T]:
+    """What comes of the same call for each owner, in their order; many are made at the same time.
+
+    One that raises ends this: those that have not begun are not made, others are not waited for.
+    """
+    given = list(owners)
+    executor = ThreadPoolExecutor(max_workers=max(1, min(len(given), MOST_AT_ONCE)))
+    try:
+        return list(executor.map(call, given))
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _enroll(line: OwnerLine, *, num_records: int, responses: int) -> Enrollment:
     """Enrol at the start; an owner that the schedule leaves out promises and spends nothing."""
     if responses == 0:
         return Enrollment(
@@ -35,7 +50,7 @@ def _enroll(line: OwnerLine, *, num_records: int, responses: int, patience: floa
             epsilon=Fraction(0),
             insecure_noise=False,
         )
-    enrollment = present(line.enroll, patience=patience)
+    enrollment = line.enroll()
     if enrollment.num_records != num_records:
         raise InputError(
             f"owner {line.owner.name} enrols with {enrollment.num_records} records, it described "
@@ -51,13 +66,44 @@ def present(call: Callable[[], T], *, patience: float) -> T:
         try:
             return call()
         except CoprivError as error:
-            waits = isinstance(error, UnreachableError) and not isinstance(error, UntrustedError)
-            if waits and time.monotonic() < give_up:
+            if not _refuses(error) and time.monotonic() < give_up:
                 time.sleep(START_WAIT_SECONDS)
                 continue
             if error.exit_status == 4:
                 raise InputError(str(error)) from None
             raise
+
+
+def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]:
+    """What comes of each owner's call at the start, in their order.
+
+    All are tried at the same time; who is not there is then waited for, one after the other.
+
+    Raises:
+      CoprivError: Of the first in order that refuses, or stays away.
+    """
+    heard = at_once(_tried, calls)
+    refused = next((said for said in heard if _refuses(said)), None)
+    if isinstance(refused, CoprivError):
+        raise InputError(str(refused)) if refused.exit_status == 4 else refused
+    return [
+        present(call, patience=patience) if isinstance(said, CoprivError) else said
+        for call, said in zip(calls, heard, strict=True)
+    ]
+
+
+def _tried(call: Callable[[], T]) -> T | CoprivError:
+    """What comes of a call, be it an error."""
+    try:
+        return call()
+    except CoprivError as error:
+        return error
+
+
+def _refuses(said: object) -> bool:
+    """Whether it is an error that waiting does not help."""
+    is_away = isinstance(said, UnreachableError) and not isinstance(said, UntrustedError)
+    return isinstance(said, CoprivError) and not is_away
 
 
 def enrollments_of(
@@ -66,25 +112,20 @@ def enrollments_of(
     """What each owner promised: agreed on at the first start, taken up at later ones."""
     noted = journal.noted("enrollments")
     if noted is None:
-        enrollments = tuple(
-            _enroll(
-                line,
-                num_records=count,
-                responses=responses,
-                patience=plan.settings.network.patience,
-            )
+        calls = [
+            partial(_enroll, line, num_records=count, responses=responses)
             for line, count, responses in zip(
                 lines, plan.decision.num_records, plan.responses, strict=True
             )
-        )
+        ]
+        enrollments = tuple(all_present(calls, patience=plan.settings.network.patience))
         journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
         on_enrolled()
         return enrollments
     enrollments = tuple(_from_facts(facts) for facts in json.loads(noted))
     if len(journal.past) < plan.horizon:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
-        with ThreadPoolExecutor(max_workers=min(len(lines), MOST_AT_ONCE)) as executor:
-            list(executor.map(lambda pair: pair[0].take_up(pair[1]), taken_up))
+        at_once(lambda pair: pair[0].take_up(pair[1]), taken_up)
     on_enrolled()
     return enrollments
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from fractions import Fraction
 
 from common.arrays import Vector
 from common.features import FeatureMap
-from common.terms import Enrollment, OwnerDescription, Query, Records
+from common.terms import Enrollment, OwnerDescription, Query
 from learner.algorithms.clocks import Tick
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
@@ -23,16 +24,29 @@ from learner.planning.ways import resolved
 from learner.training.agreement import refuse_misfits
 from learner.training.claims import check_description
 from learner.training.closing import end_study
-from learner.training.enrolment import enrollments_of, present
+from learner.training.enrolment import all_present, enrollments_of
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.line import LocalLine, OwnerLine
-from learner.training.memory_owner import LocalShard, MemoryOwner
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Outcome", "noiseless_model", "train"]
+__all__ = ["Facts", "Outcome", "train"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a study is decided on of what owners describe.
+
+    Args:
+      num_records: Each owner's n_i.
+      validation: How each tells how good a finished model is, "" for not at all.
+    """
+
+    num_records: tuple[int, ...]
+    validation: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +56,9 @@ class Outcome:
     Args:
       theta: The model, shape (p,).
       enrollments: What each owner promised.
-      responses: How many responses each owner gave.
+      responses: How many responses each owner charged.
+      lost: How many of these never arrived: an owner that charges in blocks and is killed, or both
+        sides at once, spends some that nobody holds.
       plan: What ran, with what was chosen for it.
       ticks: Communications applied.
       wall_seconds: Seconds of training.
@@ -53,6 +69,7 @@ class Outcome:
     theta: Vector
     enrollments: tuple[Enrollment, ...]
     responses: tuple[int, ...]
+    lost: tuple[int, ...]
     plan: Plan
     ticks: int
     wall_seconds: float
@@ -67,6 +84,7 @@ def train(
     *,
     journal: Journal,
     requests: Requests | None = None,
+    foreseen: Facts | None = None,
     on_started: Callable[[Plan], None] = lambda plan: None,
     on_applied: Callable[[Applied], None] = lambda applied: None,
     on_missed: Callable[[], None] = lambda: None,
@@ -81,44 +99,60 @@ def train(
       owners: The owners, in the order of the settings.
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
+      foreseen: What owners are known to say: decided on while they start, and anew if it differs.
       on_started: Called with the plan before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
-      on_lines: Called with the lines to the owners, before anybody is enrolled.
-      on_enrolled: Called when all owners have agreed to the study.
+      on_lines: Called with the lines before anybody is enrolled.
+      on_enrolled: Called when all have agreed.
 
     Raises:
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
     with _let_go(owners):
         study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
-        plan = _plan(settings, public, owners, journal=journal)
+        plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
         on_lines(lines)
-        pace, last = _pace(plan.settings), _Last(on_applied)
+        last = _Last(on_applied)
         with _stopped(lines):
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
-            theta = run(
-                plan.algorithm,
-                _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
-                lines,
-                journal=journal,
-                horizon=plan.horizon,
-                pace=pace,
-                on_applied=last,
-                on_missed=on_missed,
-            )
+            theta = _run(plan, lines, last, on_missed, journal=journal, requests=requests)
         told, unclosed = _end(plan, public, lines, theta, enrollments=enrollments, journal=journal)
     return Outcome(
         theta=theta,
         enrollments=enrollments,
         responses=tuple(line.answered for line in lines),
+        lost=last.lost(lines),
         plan=plan,
         ticks=last.ticks,
         wall_seconds=last.wall_seconds,
         unclosed=unclosed,
         validated=told,
+    )
+
+
+def _run(
+    plan: Plan,
+    lines: Sequence[OwnerLine],
+    on_applied: Callable[[Applied], None],
+    on_missed: Callable[[], None],
+    *,
+    journal: Journal,
+    requests: Requests | None,
+) -> Vector:
+    """The ticks of the plan, whoever makes them; the model."""
+    study_id, pace = journal.noted("study_id") or "", _pace(plan.settings)
+    return run(
+        plan.algorithm,
+        _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
+        lines,
+        journal=journal,
+        horizon=plan.horizon,
+        pace=pace,
+        on_applied=on_applied,
+        on_missed=on_missed,
     )
 
 
@@ -178,52 +212,22 @@ def _ticks(
 
 
 class _Last:
-    """Passes each communication on, and keeps how many there were and how long they took."""
+    """Passes each communication on; keeps how many there were, from whom, how long they took."""
 
     def __init__(self, on_applied: Callable[[Applied], None]) -> None:
         self._on_applied = on_applied
         self.ticks = 0
         self.wall_seconds = 0.0
+        self.held: Counter[int] = Counter()
 
     def __call__(self, now: Applied) -> None:
+        self.held.update(now.entry.responses.keys())
         self.ticks, self.wall_seconds = now.k, now.entry.wall_seconds
         self._on_applied(now)
 
-
-def noiseless_model(
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    shards: Sequence[Records],
-    *,
-    plan: Plan,
-    past: Iterable[Tick],
-) -> Vector:
-    """The model of the same ticks without noise: the cost of privacy is counted from it.
-
-    Only a simulation has the shards. Ticks that owners had a say in are taken from the run.
-    """
-    ticks = plan.ticks() if settings.algorithm.initiative == "learner" else past
-    names = [entry.name for entry in settings.owners]
-    owners = [
-        MemoryOwner(name, shard, seed=None) for name, shard in zip(names, shards, strict=True)
-    ]
-    if plan.decision.scales:
-        # There is no noise that could be taken back.
-        silent = replace(plan.decision, scales=(0.0,) * len(owners))
-        plan = replace(plan, decision=silent)
-    terms = plan.terms(feature_map, study_id="noiseless")
-    lines = [OwnerLine(owner, its) for owner, its in zip(owners, terms, strict=True)]
-    for line, responses in zip(lines, plan.responses, strict=True):
-        if responses:
-            line.enroll()
-    return run(
-        plan.algorithm,
-        ticks,
-        lines,
-        journal=None,
-        horizon=plan.horizon,
-        pace=Pace(time_scale=0.0, patience=settings.network.patience),
-    )
+    def lost(self, lines: Sequence[OwnerLine]) -> tuple[int, ...]:
+        """Each owner's charged responses that are in no communication."""
+        return tuple(max(0, line.answered - self.held[i]) for i, line in enumerate(lines))
 
 
 @contextmanager
@@ -267,23 +271,26 @@ def _plan(
     owners: Sequence[Owner],
     *,
     journal: Journal,
+    foreseen: Facts | None,
 ) -> Plan:
     """The plan of this run: decided at its first start, the same at every later one."""
     seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
     described: list[OwnerDescription] = []
 
     def made() -> str:
-        patience = settings.network.patience
-        for owner in owners:
-            said = present(owner.describe, patience=patience)
-            described.append(check_description(said, name=owner.name))
-        counts = [said.num_records for said in described]
-        agree = tuple(said.validation if said.validation in AGREES else "" for said in described)
-        # What nobody would answer need not be kept for it.
-        asked = settings if any(agree) else settings.with_validation(Fraction(0))
-        found = decide(asked, public, num_records=counts, seed=seed)
-        wanted = agree if settings.privacy.validation else ()
-        return replace(found, validated_by=wanted).to_json()
+        ahead = None
+        if foreseen is not None:
+            ahead = _decided(settings, public, foreseen, seed=seed)
+        described.extend(_descriptions(owners, patience=settings.network.patience))
+        facts = Facts(
+            num_records=tuple(said.num_records for said in described),
+            validation=tuple(
+                said.validation if said.validation in AGREES else "" for said in described
+            ),
+        )
+        if ahead is None or facts != foreseen:
+            ahead = _decided(settings, public, facts, seed=seed)
+        return ahead.to_json()
 
     decision = Decision.from_json(_once(journal, "decision", made))
     plan = Plan(
@@ -304,6 +311,24 @@ def _plan(
         ]
         refuse_misfits(described, terms, public.feature_map)
     return plan
+
+
+def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDescription]:
+    """What the owners say of themselves."""
+    described = all_present([owner.describe for owner in owners], patience=patience)
+    return [
+        check_description(said, name=owner.name)
+        for owner, said in zip(owners, described, strict=True)
+    ]
+
+
+def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed: int) -> Decision:
+    """What the settings leave to "auto", for owners that say this of themselves."""
+    # What nobody would answer need not be kept for it.
+    asked = settings if any(facts.validation) else settings.with_validation(Fraction(0))
+    found = decide(asked, public, num_records=facts.num_records, seed=seed)
+    wanted = facts.validation if settings.privacy.validation else ()
+    return replace(found, validated_by=wanted)
 
 
 def _lines(

@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,7 +22,7 @@ from common.terms import StudyTerms
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.validation import Questions, questions_for, validation_terms
-from learner.training.enrolment import MOST_AT_ONCE, present
+from learner.training.enrolment import at_once, present
 from learner.training.journal import Journal
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.line_state import LineState
@@ -119,9 +118,8 @@ def validate(
     def one(index: int) -> Answer:
         return _heard(plan, lines[index], terms[index], theta, index=index, journal=journal)
 
-    with ThreadPoolExecutor(max_workers=min(len(lines), MOST_AT_ONCE)) as executor:
-        answers = tuple(executor.map(one, range(len(lines))))
-    return Validated(questions=asked, terms=tuple(terms), answers=answers)
+    answers = at_once(one, range(len(lines)))
+    return Validated(questions=asked, terms=tuple(terms), answers=tuple(answers))
 
 
 def _heard(

@@ -18,9 +18,9 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
+from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.listening import ListeningLearner
 from learner.training.memory_owner import MemoryOwner
 from learner.training.owners import Owner
 from owner.attaching import open_attachment
@@ -43,7 +43,7 @@ def owner(
             made: Owner = memory_twin(owner_folder(), feature_map)
         elif request.param == "attached":
             learner = stack.enter_context(
-                ListeningLearner(["owner-a"], "127.0.0.1:0", deadline=20, patience=20)
+                AttachmentServer(["owner-a"], "127.0.0.1:0", deadline=20, patience=20)
             )
             attachment = open_attachment(
                 owner_folder(),

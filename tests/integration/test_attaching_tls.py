@@ -23,10 +23,10 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
+from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.listening import ListeningLearner
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
@@ -85,14 +85,14 @@ def unchecked(folder: Path) -> Identity:
 
 
 @contextmanager
-def listening(folder: Path | None, *, check: bool = True) -> Iterator[ListeningLearner]:
+def listening(folder: Path | None, *, check: bool = True) -> Iterator[AttachmentServer]:
     """A learner that owners may come to; in plain text without a folder."""
     identity = None
     if folder is not None:
         identity = unchecked(folder)
         if check:
             identity = load_identity(tls_of(folder), base=Path("/"), side="server")
-    with ListeningLearner(NAMES, "127.0.0.1:0", deadline=10, patience=10, identity=identity) as one:
+    with AttachmentServer(NAMES, "127.0.0.1:0", deadline=10, patience=10, identity=identity) as one:
         yield one
 
 
@@ -358,8 +358,8 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
 
     monkeypatch.setattr(SlowLog, "say", warn)
 
-    def start(folder: Path, address: str) -> ListeningLearner:
-        return ListeningLearner(
+    def start(folder: Path, address: str) -> AttachmentServer:
+        return AttachmentServer(
             NAMES, address, deadline=60, patience=60, identity=unchecked(folder)
         )
 

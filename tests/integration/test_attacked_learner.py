@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
@@ -28,6 +30,7 @@ def run_tool(name: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.long
 def test_whatever_an_owner_says_the_run_ends_in_a_sentence_or_goes_on_without_it() -> None:
     told = run_tool("attack_learner.py")
     assert told["modes"] >= 99
@@ -36,6 +39,7 @@ def test_whatever_an_owner_says_the_run_ends_in_a_sentence_or_goes_on_without_it
     assert told["faults"] == []
 
 
+@pytest.mark.long
 def test_whoever_lies_on_an_attached_stream_the_other_side_goes_on_or_says_why_not() -> None:
     told = run_tool("attack_attachment.py")
     assert told["owners"] >= 31

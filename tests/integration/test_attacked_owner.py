@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
@@ -30,6 +32,7 @@ def run_tool(name: str, *options: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.long
 def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None:
     told = run_tool("kill_owner.py", "--kills", "24")
     assert told["kills"] == 24
@@ -39,6 +42,7 @@ def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None
     assert told["most_different_answers_to_one_number"] == 1
 
 
+@pytest.mark.long
 def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> None:
     told = run_tool("kill_owner.py", "--kills", "14", "--block", "64")
     assert told["kills"] == 14
@@ -47,6 +51,7 @@ def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> No
     assert told["most_different_answers_to_one_number"] == 1
 
 
+@pytest.mark.long
 def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
     told = run_tool("fuzz_owner.py", "--messages", "3000")
     assert told["messages"] >= 3000
@@ -101,6 +106,7 @@ def test_a_tool_that_fails_leaves_no_owner_behind() -> None:
     assert not any(map(threads, began))
 
 
+@pytest.mark.long
 def test_files_of_a_ledger_that_are_lost_or_older_give_no_budget_back() -> None:
     """Two ways for each proper subset of the files; the tool itself has sixteen."""
     told = run_tool("rollback_ledger.py", "--every", "8")

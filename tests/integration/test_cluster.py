@@ -30,6 +30,7 @@ def test_a_cluster_computes_the_same_points(tmp_path):
     assert set(there.failures) == set(here.failures) == {"-1"}
 
 
+@pytest.mark.long
 def test_figures_of_a_cluster_have_the_same_bytes(tmp_path):
     def reproduce(out, cluster):
         run_reproduction(

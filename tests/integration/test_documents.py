@@ -47,6 +47,7 @@ def test_the_commands_of_the_deployment_run(tmp_path: Path) -> None:
     run_commands_of("docs/deployment.md", folder=tmp_path)
 
 
+@pytest.mark.long
 def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_path: Path) -> None:
     run_commands_of("README.md", "docs/model.md", folder=tmp_path)
     told = json.loads((tmp_path / "runs/readme/summary.json").read_text())

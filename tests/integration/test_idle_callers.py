@@ -65,6 +65,7 @@ def _never() -> Iterator[Iterator[bytes]]:
         over.set()
 
 
+@pytest.mark.long
 def test_a_crowd_of_silent_strangers_keeps_no_learner_waiting() -> None:
     options = ["--idle", "60", "--silent", "200", "--studies", "24", "--rounds", "3", "--enough"]
     result = subprocess.run(

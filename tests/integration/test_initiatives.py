@@ -24,8 +24,8 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.algorithms.clocks import Tick
+from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.listening import ListeningLearner
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
@@ -133,8 +133,8 @@ def attached(paths: Sequence[Path], address: str, *, stay: bool = False) -> Iter
         owners.stop()
 
 
-def listening(port: int = 0) -> ListeningLearner:
-    return ListeningLearner(NAMES, f"127.0.0.1:{port}", deadline=10, patience=10)
+def listening(port: int = 0) -> AttachmentServer:
+    return AttachmentServer(NAMES, f"127.0.0.1:{port}", deadline=10, patience=10)
 
 
 def go(
@@ -143,7 +143,7 @@ def go(
     owners: Sequence[Owner],
     journal: Path,
     *,
-    requests: ListeningLearner | None = None,
+    requests: AttachmentServer | None = None,
     die_at: int | None = None,
 ) -> tuple[list[Applied], Outcome | None]:
     """Train; ``die_at`` crashes the learner after so many communications."""
@@ -398,7 +398,7 @@ def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(
     )
     for sent, known in ((token, True), ("another-token-of-enough-length", False), (None, False)):
         with (
-            ListeningLearner(
+            AttachmentServer(
                 ["owner-a"], "127.0.0.1:0", deadline=10, patience=10, tokens=[sent]
             ) as learner,
             attached([path], f"127.0.0.1:{learner.port}"),
@@ -419,7 +419,7 @@ def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(
 
 
 def test_a_stranger_is_turned_away_and_told_why(settings_files: list[Path]) -> None:
-    with ListeningLearner(["somebody-else"], "127.0.0.1:0", deadline=5, patience=5) as learner:
+    with AttachmentServer(["somebody-else"], "127.0.0.1:0", deadline=5, patience=5) as learner:
         attachment = open_attachment(
             settings_files[0],
             learner=f"127.0.0.1:{learner.port}",
@@ -435,7 +435,7 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files: list[Path]) -> N
     del settings_files
     silent = threading.Event()
     with (
-        ListeningLearner(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
+        AttachmentServer(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
         grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
     ):
 
@@ -451,7 +451,7 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files: list[Path]) -> N
 
 def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back() -> None:
     with (
-        ListeningLearner(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
+        AttachmentServer(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
         grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
     ):
         over = threading.Event()

@@ -60,6 +60,7 @@ def test_a_mutant_that_does_not_apply_ends_the_run(
     assert words in result.stdout
 
 
+@pytest.mark.long
 def test_a_mutant_that_no_test_notices_fails_the_run(table: Any) -> None:
     result = run("--table", table(), "--jobs", "1")
     assert result.returncode == 1, result.stdout + result.stderr

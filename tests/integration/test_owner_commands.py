@@ -444,6 +444,7 @@ def memory(tmp_path: Path) -> Path:
     return shared if shared.is_dir() else tmp_path
 
 
+@pytest.mark.long
 def test_the_audit_prints_a_bound_beside_every_promise(
     monkeypatch: pytest.MonkeyPatch, memory: Path
 ) -> None:

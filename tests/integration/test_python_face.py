@@ -43,6 +43,7 @@ NOT_PASSED: dict[str, str] = {}
     ids=["regressor", "classifier"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.long
 def test_scikit_learn_accepts_the_estimators(estimator: Any) -> None:
     checked = check_estimator(estimator, on_fail=None, on_skip=None)
     failed = {one["check_name"] for one in checked if one["status"] == "failed"}
@@ -92,6 +93,7 @@ def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
 @pytest.mark.parametrize(
     "settings", [MOMENTS, NEWTON, SHORT], ids=["moments", "newton", "gradients"]
 )
+@pytest.mark.long
 def test_the_standard_error_is_what_new_noise_does(settings: dict[str, Any]) -> None:
     """Over 40 trainings a deviation is known to 11 %, the standard error itself to 10 %."""
     table, days, hospital = records(900)

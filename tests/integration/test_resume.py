@@ -30,6 +30,7 @@ from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage
+from learner.results.summary import read_summary
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
@@ -505,6 +506,49 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     _, said = process.communicate(timeout=90)
     assert process.returncode == 0, said
     assert json.loads((out / "summary.json").read_text())["ticks"] == 20
+
+
+def test_what_a_killed_owner_loses_of_a_block_is_counted(
+    owner_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    settings_path = owner_folder("owner-a")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    blocks = {"listen": address, "ledger": {"block": 64}}
+    settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | blocks))
+    study = {
+        "name": "blocks",
+        "seed": 1,
+        "profile": "published",
+        "features": {"map": str(settings_path.parent / "features.json")},
+        "model": {"loss": "squared", "theta_max": 2.0},
+        # Two milliseconds between ticks, so that the owner is killed in the middle.
+        "algorithm": {"horizon": 500, "rho": 1e-3, "time_scale": 0.003},
+        "privacy": {"epsilon": 10},
+        "owners": [{"name": "owner-a", "address": address}],
+    }
+    path, out = tmp_path / "study.toml", tmp_path / "run"
+    path.write_text(tomli_w.dumps(study))
+    owner = Forked("copriv-owner", "serve", settings_path)
+    learner = Forked("copriv", "train", path, "--out", out)
+    while lived(out) < 100:
+        assert learner.poll() is None, learner.communicate()[1]
+        time.sleep(0.001)
+    owner.kill()
+    owner.communicate()
+    owner = Forked("copriv-owner", "serve", settings_path)
+    _, said = learner.communicate(timeout=90)
+    owner.kill()
+    owner.communicate()
+    assert learner.returncode == 0, said
+    summary = read_summary(out)
+    (told,) = summary.owners
+    assert 0 < told.responses_lost < 64
+    assert (told.responses, told.responses_left) == (500, 0)
+    assert summary.ticks == 500 - told.responses_lost
+    lost = f"Charged, but lost in a crash: owner-a ({told.responses_lost})."
+    assert lost in (out / "report.html").read_text()
 
 
 def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(

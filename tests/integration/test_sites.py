@@ -113,6 +113,7 @@ def until_sites_are_sound(check: Callable[[], Any]) -> None:
     assert said.returncode == 0, said.stdout
 
 
+@pytest.mark.long
 def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(
     place: Path, processes: list[subprocess.Popen[str]], typed: Callable[..., Any]
 ) -> None:

@@ -120,6 +120,7 @@ def test_what_is_open_is_decided_once_for_each_point(study, tmp_path):
     assert set(rows["way"]) <= {"ticks", "ticks from zero", "moments", "newton"}
 
 
+@pytest.mark.long
 def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_path):
     path = study(algorithm={"horizon": 500, "rho": 100.0})
     options = ("--grid", "privacy.epsilon=1,10", "--seeds", "300", "--jobs", "1")

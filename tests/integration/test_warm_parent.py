@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
@@ -55,6 +57,7 @@ def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
             owner.stop(0)
 
 
+@pytest.mark.long
 def test_many_forks_that_end_at_once_are_all_told_of(tmp_path: Path) -> None:
     with warm_parent() as parent:
         for _ in range(3):

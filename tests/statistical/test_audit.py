@@ -23,6 +23,7 @@ from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 
 SQUARED, CLIPPED = AuditCase(Squared(), False), AuditCase(Squared(), True)
 GRADIENTS, CURVATURES = (case for case in CASES if case.release is NEWTON)
+LONG_GRADIENTS = pytest.param(GRADIENTS, marks=pytest.mark.long)
 TRIALS = 2500
 # So much for each response, and a true mechanism's bound lies below 60 % of it once in millions
 # of runs; a promise of 1 would need twice the trials.
@@ -67,6 +68,7 @@ def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
     assert all(finding.lower_bound > 0.6 * LARGE_EPSILON for finding in one_response), one_response
 
 
+@pytest.mark.long
 def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
     (moments,) = (case for case in CASES if case.release is MOMENTS)
     findings = audit(
@@ -81,6 +83,7 @@ def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
     assert shares["its coordinates"] <= 1
 
 
+@pytest.mark.long
 def test_the_audit_bounds_epsilon_of_curvature_and_gradient_above_60_percent(folder: Path) -> None:
     assert CURVATURES.attacks_curvature
     assert not GRADIENTS.attacks_curvature
@@ -96,6 +99,7 @@ def test_the_audit_bounds_epsilon_of_curvature_and_gradient_above_60_percent(fol
     assert shares["its coordinates"] <= 1
 
 
+@pytest.mark.long
 def test_the_audit_bounds_epsilon_where_the_curvature_has_nearly_all_of_it(folder: Path) -> None:
     """One square is two thirds of what all of a record's products may change by together."""
     findings = audit(
@@ -111,6 +115,7 @@ def test_the_audit_bounds_epsilon_where_the_curvature_has_nearly_all_of_it(folde
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.long
 def test_the_audit_bounds_epsilon_of_a_validation_too(folder: Path, loss: str) -> None:
     """Its record must be seen in two or three coordinates at once, and each trial is a study."""
     (case,) = (one for one in CASES if one.release is VALIDATION and one.loss.name == loss)
@@ -133,7 +138,7 @@ class NotChecked(DrawnAhead):
         return Fraction(0)
 
 
-@pytest.mark.parametrize("case", [SQUARED, GRADIENTS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [SQUARED, LONG_GRADIENTS], ids=lambda case: case.name)
 def test_half_the_noise_is_caught(folder: Path, case: AuditCase) -> None:
     def half(plan: NoisePlan) -> DrawnAhead:
         quiet = SecureNoise(replace(plan, scale_units=plan.scale_units / 2))
@@ -176,7 +181,7 @@ def test_a_noise_that_repeats_is_caught(folder: Path, along: str) -> None:
     assert shares["one response"] <= 1
 
 
-@pytest.mark.parametrize("case", [CLIPPED, GRADIENTS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [CLIPPED, LONG_GRADIENTS], ids=lambda case: case.name)
 def test_a_clip_that_is_not_applied_is_caught(
     folder: Path, monkeypatch: pytest.MonkeyPatch, case: AuditCase
 ) -> None:
@@ -192,6 +197,7 @@ def test_a_clip_that_is_not_applied_is_caught(
     assert shares["one response"] > (3 if case is CLIPPED else 2)
 
 
+@pytest.mark.long
 def test_a_factor_that_the_sensitivity_does_not_count_is_caught(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

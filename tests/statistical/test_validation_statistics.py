@@ -23,6 +23,7 @@ def runs(case: Case) -> list[ValidationSummary]:
     return list(told(case, range(RUNS)))
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
     runs: list[ValidationSummary],
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
         assert sum(abs(one.value - one.exact) <= one.noise for one in found) >= 86
 
 
+@pytest.mark.long
 def test_an_interval_of_half_the_noise_would_be_caught(runs: list[ValidationSummary]) -> None:
     """It holds in 78 of 100 runs."""
     narrow = [abs(one.loss.value - (one.loss.exact or 0)) <= one.loss.noise / 2 for one in runs]

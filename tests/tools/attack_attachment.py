@@ -37,7 +37,7 @@ from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
-from learner.network.listening import ListeningLearner
+from learner.network.attachment_server import AttachmentServer
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
@@ -311,7 +311,7 @@ def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Out
     public = PublicSide(feature_map=world.feature_map, records=None)
     journal = Journal(folder / "journal.sqlite")
     patience = PATIENCE_ALONE if alone else PATIENCE
-    with ListeningLearner(names, "127.0.0.1:0", deadline=DEADLINE, patience=patience) as learner:
+    with AttachmentServer(names, "127.0.0.1:0", deadline=DEADLINE, patience=patience) as learner:
         owners = [
             AttachedOwner(one, world, index, learner.port, lie if one == "liar" else honest)
             for index, one in enumerate(names)

@@ -26,7 +26,7 @@ def objective(theta: np.ndarray, loss: Loss, weight: float) -> float:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("weight", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("weight", [1e-6, 1e-3, 0.1, 10.0])
 def test_no_model_nearby_is_better(name: str, weight: float) -> None:
     loss = LOSSES[name].example()
     theta = fit_near(records(loss), loss, center=CENTER, weight=weight)
@@ -51,3 +51,12 @@ def test_nothing_to_fit_is_refused() -> None:
         fit_near(records(loss), loss, center=CENTER, weight=float("nan"))
     with pytest.raises(ValueError, match="at least one"):
         fit_near(Records(features=X[:0], targets=Z[:0]), loss, center=CENTER, weight=1.0)
+
+
+@pytest.mark.parametrize("weight", [1e-9, 1e-3, 1e3])
+def test_separable_records_are_fitted_too(weight: float) -> None:
+    apart = Records(features=X, targets=np.sign(X @ [1.0, -2.0, 0.5, 0.2]))
+    loss = LOSSES["hinge"].example()
+    theta = fit_near(apart, loss, center=np.zeros(4), weight=weight)
+    value = loss.mean_value(theta, apart.features, apart.targets) + weight * theta @ theta
+    assert value <= min(1.0, 1e6 * weight)

@@ -131,6 +131,7 @@ print(hashlib.sha256(exact_answer(shard, np.linspace(-1, 1, 7), terms).tobytes()
 """
 
 
+@pytest.mark.long
 def test_owners_in_other_processes_give_the_same_bits() -> None:
     told = {
         subprocess.run(

@@ -8,8 +8,8 @@ from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.planning.split import ROUNDS, SHARES, Split, choose_split, largest_gradient
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import worlds_to_choose_in
 from learner.simulated.problem import Problem
+from learner.simulated.surrogates import worlds_to_choose_in
 
 P = 3
 SIZES = np.array([4000.0, 2000.0, 3000.0])

@@ -33,7 +33,7 @@ def test_a_card_says_what_each_owner_was_promised(
 def test_warnings_come_first_and_promise_nothing(
     make_model: Callable[..., Model], summary: Callable[..., Summary]
 ) -> None:
-    text = card_text(summary(insecure_noise=True).with_own("south"), make_model())
+    text = card_text(summary(insecure_noise=True).with_learner("south"), make_model())
     assert text.index("**INSECURE**") < text.index("**UNPROTECTED**") < text.index("## Purpose")
     assert "Nothing is promised" in text
     assert "protection)" not in text

@@ -75,7 +75,11 @@ def kept(folder: Path, text: str | bytes) -> Path:
 
 def test_what_is_written_is_read_and_written_the_same(tmp_path: Path) -> None:
     plain = Summary.model_validate(table())
-    for summary in (plain, plain.with_own("b"), plain.with_own("b").with_evaluation(EVALUATED)):
+    for summary in (
+        plain,
+        plain.with_learner("b"),
+        plain.with_learner("b").with_evaluation(EVALUATED),
+    ):
         text = json.dumps(summary.as_json(), indent=2)
         again = read_summary(kept(tmp_path, text))
         assert json.dumps(again.as_json(), indent=2) == text
@@ -94,6 +98,12 @@ def test_the_record_and_the_schema_name_the_same_keys() -> None:
         assert required == set(schema["required"])
 
 
+def test_what_was_lost_in_a_crash_is_said(tmp_path: Path) -> None:
+    owners = [owner("a", responses=5, responses_lost=3), owner("b", responses=5)]
+    summary = Summary.model_validate(table(ticks=7, owners=owners))
+    assert "Charged, but lost in a crash: a (3)." in write_report(tmp_path, summary).read_text()
+
+
 def test_a_run_without_noise_that_was_not_made_is_in_no_sentence() -> None:
     silent = replace(EVALUATED, relative_fitness_noiseless=None)
     summary = Summary.model_validate(table()).with_evaluation(silent)
@@ -108,7 +118,7 @@ def test_nobody_gains_from_a_model_that_stays_with_another(
     own: str | None, gains: list[bool]
 ) -> None:
     summary = Summary.model_validate(table())
-    summary = summary if own is None else summary.with_own(own)
+    summary = summary if own is None else summary.with_learner(own)
     told = summary.with_evaluation(EVALUATED).as_json()
     assert [owner["gains"] for owner in told["owners"]] == gains
 

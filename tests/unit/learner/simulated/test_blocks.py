@@ -7,8 +7,8 @@ from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.simulated.blocks import block_gradients
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import play_owners
 from learner.simulated.problem import Problem
+from learner.simulated.surrogates import surrogate_world
 
 P = 3
 SIZES = np.array([900.0, 300.0, 600.0])
@@ -27,7 +27,7 @@ def worlds_of(name, *, count=2):
         ),
         labels=np.arange(800) % 4,
     )
-    return [play_owners(public, SIZES, played=60, rng=rng) for _ in range(count)]
+    return [surrogate_world(public, SIZES, played=60, rng=rng) for _ in range(count)]
 
 
 @pytest.mark.parametrize("name", LOSSES)

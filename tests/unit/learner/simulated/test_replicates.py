@@ -11,7 +11,7 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Tick, draw_slots, each_alone
 from learner.simulated.replicates import (
     FEW_OWNERS,
-    Moments,
+    ShardMoments,
     laplace_noise,
     moment_gradients,
     record_gradients,
@@ -90,7 +90,7 @@ def test_each_run_follows_the_core(num_owners, options):
     result = run_replicates(
         algorithm,
         slots,
-        gradients=moment_gradients(Moments.of(shards)),
+        gradients=moment_gradients(ShardMoments.of(shards)),
         noise=recorded_noise(noise),
         checkpoints=range(1, T + 1),
     )
@@ -102,7 +102,7 @@ def test_each_run_follows_the_core(num_owners, options):
     free = run_replicates(
         replace(algorithm, theta_max=1e9),
         slots,
-        gradients=moment_gradients(Moments.of(shards)),
+        gradients=moment_gradients(ShardMoments.of(shards)),
         noise=recorded_noise(noise),
     )
     assert np.max(np.abs(free.central - result.central)) > 1e-3
@@ -124,7 +124,7 @@ def test_models_that_begin_elsewhere_go_the_way_of_a_problem_that_is_moved_as_fa
         run_replicates(
             algorithm,
             slots,
-            gradients=moment_gradients(Moments.of(own)),
+            gradients=moment_gradients(ShardMoments.of(own)),
             noise=recorded_noise(noise),
             checkpoints=range(1, T + 1),
         ).trace
@@ -142,7 +142,7 @@ def test_runs_may_have_frequencies_of_their_own():
     algorithm = make_algorithm(shards)
     slots = draw_slots(np.array([1.0, 2.0, 4.0]), horizon=T, replicates=R, rng=rng)
     counts = np.stack([np.bincount(own, minlength=3) for own in slots.T], axis=1).astype(float)
-    gradients = moment_gradients(Moments.of(shards))
+    gradients = moment_gradients(ShardMoments.of(shards))
     together = run_replicates(algorithm, slots, gradients=gradients, frequency=counts)
     for run in range(R):
         one = replace(algorithm, frequency=counts[:, run])
@@ -178,7 +178,7 @@ def test_moments_answer_like_records():
     shards = make_shards(4)
     rng = np.random.default_rng(4)
     thetas, slots = rng.uniform(-1, 1, (30, P)), rng.integers(4, size=30)
-    by_moments = moment_gradients(Moments.of(shards))(slots, thetas)
+    by_moments = moment_gradients(ShardMoments.of(shards))(slots, thetas)
     by_records = record_gradients(shards, loss=Squared())(slots, thetas)
     assert by_moments == pytest.approx(by_records, rel=1e-12, abs=1e-13)
 
@@ -187,7 +187,7 @@ def test_each_run_has_its_own_step():
     shards = make_shards(3)
     algorithm = make_algorithm(shards)
     slots = draw_slots(np.ones(3), horizon=T, replicates=4, rng=np.random.default_rng(5))
-    gradients = moment_gradients(Moments.of(shards))
+    gradients = moment_gradients(ShardMoments.of(shards))
     rhos = np.array([1.0, 2.0, 5.0, 0.1])
     together = run_replicates(algorithm, slots, gradients=gradients, rho=rhos).central
     for run, rho in enumerate(rhos):
@@ -209,7 +209,10 @@ def test_a_group_is_the_larger_owner_of_its_records():
     ]
     slots = draw_slots(np.ones(2), horizon=T, replicates=1, rng=np.random.default_rng(6))
     many = run_replicates(
-        grouped, slots, gradients=moment_gradients(Moments.of(merged)), checkpoints=range(1, T + 1)
+        grouped,
+        slots,
+        gradients=moment_gradients(ShardMoments.of(merged)),
+        checkpoints=range(1, T + 1),
     )
     models = one_run(grouped, shards, slots[:, 0], np.zeros((T, P)), squared)
     assert many.trace[:, 0] == pytest.approx(models, rel=1e-12, abs=1e-12)
@@ -218,7 +221,7 @@ def test_a_group_is_the_larger_owner_of_its_records():
 def test_checkpoints_do_not_change_the_runs():
     shards = make_shards(2)
     slots = draw_slots(np.ones(2), horizon=T, replicates=R, rng=np.random.default_rng(7))
-    gradients = moment_gradients(Moments.of(shards))
+    gradients = moment_gradients(ShardMoments.of(shards))
     kept = run_replicates(make_algorithm(shards), slots, gradients=gradients, checkpoints=(3, T))
     plain = run_replicates(make_algorithm(shards), slots, gradients=gradients)
     assert kept.trace.shape == (2, R, P)
@@ -250,7 +253,7 @@ def test_a_run_that_lost_ticks_is_the_shorter_run():
     result = run_replicates(
         algorithm,
         slots,
-        gradients=moment_gradients(Moments.of(shards)),
+        gradients=moment_gradients(ShardMoments.of(shards)),
         noise=recorded_noise(noise),
     )
     for run, length in enumerate(lengths):

@@ -8,7 +8,7 @@ import pytest
 from common.losses import Hinge, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
-from learner.simulated.replicates import Moments
+from learner.simulated.replicates import ShardMoments
 from learner.simulated.stability import largest_stable_step, reach, stable_steps
 
 P = 3
@@ -38,7 +38,7 @@ def test_the_largest_stable_step_lets_no_tick_sequence_grow(num_owners):
     algorithm = make_algorithm(num_owners, theta_max=1e9, rule="corrected")
     limit = largest_stable_step(algorithm, public, loss=Squared())
     centred = replace(public, targets=np.zeros(len(public)))  # the optimum is 0
-    gram = Moments.of([centred] * num_owners)
+    gram = ShardMoments.of([centred] * num_owners)
     top = np.linalg.eigh(gram.gram[0])[1][:, -1]
 
     def sizes(step, slots):

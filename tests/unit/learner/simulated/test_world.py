@@ -7,8 +7,8 @@ from common.errors import InputError
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
-from learner.simulated.playing import play_owners
 from learner.simulated.problem import Problem
+from learner.simulated.surrogates import surrogate_world
 from learner.simulated.united import United
 from learner.simulated.world import World
 from owner.core import Shard, mean_curvature, mean_gradient
@@ -54,7 +54,7 @@ def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
     forecast, real = [], []
     for seed in range(12):
         public = groups_of(records_of([300] * 10, spread=spread, seed=seed))
-        world = play_owners(public, np.full(4, float(size)), rng=np.random.default_rng(seed))
+        world = surrogate_world(public, np.full(4, float(size)), rng=np.random.default_rng(seed))
         forecast.append(world.relative_fitness_alone.mean())
         shards = records_of([size] * 4, spread=spread, seed=1000 + seed)
         real.append(World.of(shards, problem_of()).relative_fitness_alone.mean())
@@ -77,7 +77,7 @@ def test_a_known_group_plays_its_owner():
     )
     rng = np.random.default_rng(1)
     real = World.of(shards[:3], problem_of()).relative_fitness_alone
-    known = play_owners(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng)
+    known = surrogate_world(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng)
     assert known.relative_fitness_alone == pytest.approx(real, rel=0.35)
     assert np.ptp(np.log(real)) > 0.5  # else any deal would do
 
@@ -88,7 +88,7 @@ def test_played_gradients_are_those_of_the_whole_distribution(name, clip):
     public = groups_of(
         records_of([300] * 6, spread=0.2, seed=4, classes=LOSSES[name].has_classes()), name=name
     )
-    world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
+    world = surrogate_world(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
     slots = np.array([0, 1])
     answers = world.gradients(clip)(slots, np.tile(anchor, (2, 1)))
@@ -107,7 +107,7 @@ def test_played_gradients_are_those_of_the_whole_distribution(name, clip):
 
 def test_moments_and_records_of_a_world_agree_on_fitness():
     public = groups_of(records_of([500] * 4, spread=0.2, seed=5))
-    world = play_owners(public, np.array([500.0, 1500.0]), rng=np.random.default_rng(3))
+    world = surrogate_world(public, np.array([500.0, 1500.0]), rng=np.random.default_rng(3))
     weights = world.mixture.together(world.weights)
     theta = np.array([0.1, 0.2, -0.3, 0.4])
     residuals = public.records.targets - public.records.features @ theta
@@ -120,7 +120,7 @@ def test_known_groups_of_no_more_records_differ_from_world_to_world_by_chance_on
     public = groups_of(records_of([300] * 3, spread=0.1, seed=1))
     enough = np.array([300.0, 4000.0])
     worlds = [
-        play_owners(public, enough, known=[2, 0], rng=np.random.default_rng(seed))
+        surrogate_world(public, enough, known=[2, 0], rng=np.random.default_rng(seed))
         for seed in range(40)
     ]
     for world in worlds:
@@ -128,7 +128,7 @@ def test_known_groups_of_no_more_records_differ_from_world_to_world_by_chance_on
             public.groups[2].tolist(),
             public.groups[0].tolist(),
         ]
-    same = play_owners(public, enough, known=[2, 0], rng=np.random.default_rng(0))
+    same = surrogate_world(public, enough, known=[2, 0], rng=np.random.default_rng(0))
     assert np.array_equal(same.theta_alone, worlds[0].theta_alone)
     # Owner 0 is its group's 300 records: its own model has the chance of 300 records.
     own = public.records.at(public.groups[2])
@@ -154,10 +154,10 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     assert drifting.walk is not None
     sizes = np.array([6000.0, 6000.0])
     far = [
-        play_owners(drifting, sizes, rng=np.random.default_rng(s)).relative_fitness_alone
+        surrogate_world(drifting, sizes, rng=np.random.default_rng(s)).relative_fitness_alone
         for s in range(30)
     ]
-    near = play_owners(steady, sizes, rng=np.random.default_rng(1)).relative_fitness_alone
+    near = surrogate_world(steady, sizes, rng=np.random.default_rng(1)).relative_fitness_alone
     assert np.median(far) > 10 * np.median(near)
 
 
@@ -173,7 +173,7 @@ def test_a_drift_that_returns_stays_nearer_to_the_public_records():
         """The middle distance of the union's best model from the public one."""
         sizes = np.full(3, records / 3)
         worlds = [
-            play_owners(public, sizes, returns=returns, rng=np.random.default_rng(seed))
+            surrogate_world(public, sizes, returns=returns, rng=np.random.default_rng(seed))
             for seed in range(20)
         ]
         moved = [world.evaluation.theta_optimal - public.theta_optimal for world in worlds]
@@ -216,7 +216,7 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
         each = [tell(one, clip) for one in both]
         assert tell(both, clip) == pytest.approx(np.stack(each), abs=1e-12)
     public = groups_of(records_of([300] * 6, spread=0.2, seed=4, classes=classes), name=name)
-    world = play_owners(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
+    world = surrogate_world(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
     weights = world.mixture.together(world.weights)
     gradients = problem.gradients(anchor, public.records, clip)

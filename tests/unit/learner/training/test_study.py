@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,12 +13,14 @@ import pytest
 from common.config import check_settings
 from common.errors import RefusedError
 from common.features import FeatureMap
+from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.training import study
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Applied
-from learner.training.study import train
+from learner.training.study import Facts, train
 
 NAMES = ("north", "south")
 HORIZON = 8
@@ -129,3 +132,29 @@ def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
         pytest.raises(Exception, match="owner east says that its name is 'north'"),
     ):
         train(settings, public, owners, journal=journal)
+
+
+@pytest.mark.parametrize(("counts", "decided"), [((60, 60), 1), ((60, 61), 2)])
+def test_what_owners_were_known_to_say_is_decided_on_before_they_say_it(
+    counts: tuple[int, ...],
+    decided: int,
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decide, calls = study.decide, []
+
+    def counted(*given: Any, **named: Any) -> Decision:
+        calls.append(named["num_records"])
+        return decide(*given, **named)
+
+    monkeypatch.setattr(study, "decide", counted)
+    public = PublicSide(feature_map=feature_map, records=None)
+    foreseen = Facts(num_records=counts, validation=("pooled", "pooled"))
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        outcome = train(settings, public, owners, journal=journal, foreseen=foreseen)
+    # What they do say counts.
+    assert outcome.plan.decision.num_records == (60, 60)
+    assert calls == [counts, (60, 60)][:decided]

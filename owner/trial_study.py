@@ -27,7 +27,7 @@ from common.config import (
 from common.errors import InputError
 from common.releases import GRADIENT, NEWTON, RELEASES
 
-__all__ = ["Proposal", "read_proposal"]
+__all__ = ["TrialStudy", "read_trial_study"]
 
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
@@ -37,7 +37,7 @@ ASSUMED_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposal:
+class TrialStudy:
     """A study as the dry run takes it, from a study's file and from options.
 
     Args:
@@ -88,7 +88,7 @@ class _Study(Settings):
     validation: ValidationShare | None = None
 
 
-def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> Proposal:
+def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, Any]) -> TrialStudy:
     """The study that a file and options describe; an option goes before the file.
 
     Settings that the learner would choose by itself ("auto") are left to the options.
@@ -96,28 +96,28 @@ def read_proposal(study: Path | None, *, owner: str, options: Mapping[str, Any])
     Args:
       study: A STUDY.toml, or None.
       owner: This owner's name, for its own entry in the file.
-      options: Values of :class:`Proposal`, None where not given.
+      options: Values of :class:`TrialStudy`, None where not given.
 
     Raises:
       InputError: The file cannot be read, or a value is wrong.
     """
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if study is not None:
-        said = _asked(read_toml(study), owner, study)
-        origins = {key: f"of {study.name}" for key, value in said.items() if value is not None}
-        if isinstance(said.pop("schedule", None), int):
+        values = _asked(read_toml(study), owner, study)
+        origins = {key: f"of {study.name}" for key, value in values.items() if value is not None}
+        if isinstance(values.pop("schedule", None), int):
             origins["responses"] = f"about this owner's share of the schedule of {study.name}"
     typed = {key: value for key, value in options.items() if value is not None}
-    said |= typed
+    values |= typed
     origins |= dict.fromkeys(typed, GIVEN)
-    given = {key: value for key, value in said.items() if value is not None and value != "auto"}
+    given = {key: value for key, value in values.items() if value is not None and value != "auto"}
     checked = check_settings(_Study, given, where=str(study or "options"))
     assumed = {"responses": ASSUMED_ROUNDS} if checked.release == NEWTON.name else {}
-    return Proposal(
+    return TrialStudy(
         **(assumed | {key: getattr(checked, key) for key in given}),
         origins={"epsilon": "all that the policy allows"} | origins,
-        left_open=tuple(key for key, value in said.items() if value == "auto"),
+        left_open=tuple(key for key, value in values.items() if value == "auto"),
     )
 
 
@@ -132,7 +132,7 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
     entries = table.get("owners", [])
     if not (isinstance(entries, list) and all(isinstance(o, dict) for o in entries)):
         raise InputError(f"{study}: owners: expected a table [[owners]] for each owner")
-    own: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
+    entry: dict[str, Any] = next((o for o in entries if o.get("name") == owner), {})
     # An algorithm that asks for something else than gradients bears the release's name.
     release = RELEASES.get(str(algorithm.get("name")), GRADIENT)
     is_recommended = table.get("profile", "recommended") == "recommended"
@@ -143,7 +143,7 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
         "delta": model.get("delta"),
         "theta_max": model.get("theta_max"),
         "responses": release.most_responses or algorithm.get("horizon"),
-        "epsilon": own.get("epsilon", privacy.get("epsilon")),
+        "epsilon": entry.get("epsilon", privacy.get("epsilon")),
         "clip": privacy.get("clip", "auto" if recommended else None) if clips else None,
         "kappa": privacy.get("kappa"),
         "release": release.name,

@@ -43,7 +43,7 @@ from common.terms import Records
 from learner.simulated.groups import PublicGroups
 from learner.simulated.world import Mixture, World
 
-__all__ = ["play_owners", "worlds_to_choose_in"]
+__all__ = ["surrogate_world", "worlds_to_choose_in"]
 
 
 UNKNOWN = -1
@@ -73,7 +73,7 @@ def _sketch(second: Matrix) -> Records:
     return Records(features=np.ascontiguousarray(root[:, :-1]), targets=root[:, -1].copy())
 
 
-def play_owners(
+def surrogate_world(
     public: PublicGroups,
     num_records: Vector,
     *,
@@ -148,7 +148,7 @@ def worlds_to_choose_in(
     """
     rng = np.random.default_rng(CHOICE_SEED)
     return [
-        play_owners(
+        surrogate_world(
             public,
             num_records,
             known=known,

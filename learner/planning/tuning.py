@@ -4,7 +4,7 @@ With the schedule's split owner i adds noise of the scale :math:`2CT_i/(n_i\epsi
 horizon therefore buys small steps with loud answers, a small clip C buys quiet answers with a
 bias, and a large step follows the signal and the noise alike: none of the three can be chosen
 without the others. Here studies of many (T, C, step) are simulated in the worlds of
-:mod:`learner.simulated.playing`, where public records play the owners and differ as they will,
+:mod:`learner.simulated.surrogates`, where public records play the owners and differ as they will,
 under the noise that each would have. The smallest mean relative fitness over worlds, sequences of
 ticks and noise wins: the ticks that will really come are one sequence of many, and what is best
 for them alone is so by chance.
@@ -35,7 +35,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import Proposal
 from learner.simulated.world import World, middle
 
-__all__ = ["HORIZONS", "Choice", "Given", "choose"]
+__all__ = ["HORIZONS", "Given", "Hyperparameters", "choose"]
 
 
 # Ticks of the horizons that are tried.
@@ -77,7 +77,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Hyperparameters:
     """What was chosen.
 
     Args:
@@ -98,7 +98,7 @@ def choose(
     *,
     bound: float,
     worlds: Sequence[World],
-) -> Choice:
+) -> Hyperparameters:
     """The best (T, C, step) where the settings leave them open; equal arguments choose equally.
 
     Args:
@@ -115,7 +115,7 @@ def choose(
         grid = [
             replace(point, step=step)
             for T in search.horizons(given.shortest)
-            for point in (Choice(horizon=T, clip=C, step=0.0) for C in clips)
+            for point in (Hyperparameters(horizon=T, clip=C, step=0.0) for C in clips)
             for step in search.steps(T, point.clip, given.step)
         ]
         # The best of many is good by chance too: those of the horizons meet on other noise.
@@ -125,16 +125,19 @@ def choose(
     clip = given.clip
     if given.chooses_clip:
         grid = [
-            Choice(horizon=horizon, clip=C, step=step)
+            Hyperparameters(horizon=horizon, clip=C, step=step)
             for C in clips
             for step in search.steps(horizon, C, given.step)
         ]
         best = search.best(grid, MIDDLE)
         clip = search.best(search.around(best, given, horizons=[horizon]), MIDDLE).clip
     if given.step is not None:
-        return Choice(horizon=horizon, clip=clip, step=given.step)
+        return Hyperparameters(horizon=horizon, clip=clip, step=given.step)
     best = search.best(
-        [Choice(horizon=horizon, clip=clip, step=a) for a in search.steps(horizon, clip, None)],
+        [
+            Hyperparameters(horizon=horizon, clip=clip, step=a)
+            for a in search.steps(horizon, clip, None)
+        ],
         FINE,
     )
     limit = search.largest_step(horizon, clip)
@@ -210,7 +213,9 @@ class _Search:
         shorter = self._ticks(horizon) / horizon if self._is_asynchronous else 1.0
         return self._unit_step(clip) * shorter
 
-    def around(self, best: Choice, given: Given, *, horizons: Sequence[int]) -> list[Choice]:
+    def around(
+        self, best: Hyperparameters, given: Given, *, horizons: Sequence[int]
+    ) -> list[Hyperparameters]:
         """The grid drawn closer around a candidate."""
         factors = WIDE if len(horizons) > 1 else CLOSE
         clips: list[float | None] = [given.clip]
@@ -218,21 +223,30 @@ class _Search:
             around = (best.clip or self._bound) * factors
             clips = sorted(set(np.minimum(around, self._bound).tolist()))
         steps = [given.step] if given.step is not None else list(best.step * factors)
-        return [Choice(horizon=T, clip=C, step=a) for T in horizons for C in clips for a in steps]
+        return [
+            Hyperparameters(horizon=T, clip=C, step=a)
+            for T in horizons
+            for C in clips
+            for a in steps
+        ]
 
-    def best(self, grid: Sequence[Choice], runs: int) -> Choice:
+    def best(self, grid: Sequence[Hyperparameters], runs: int) -> Hyperparameters:
         """The candidate with the smallest mean relative fitness."""
         return min(self._means(grid, runs), key=lambda pair: pair[0])[1]
 
-    def best_of_each_horizon(self, grid: Sequence[Choice], runs: int) -> list[Choice]:
+    def best_of_each_horizon(
+        self, grid: Sequence[Hyperparameters], runs: int
+    ) -> list[Hyperparameters]:
         """The best candidate of each horizon."""
         means = itertools.groupby(self._means(grid, runs), key=lambda pair: pair[1].horizon)
         return [min(same, key=lambda pair: pair[0])[1] for _, same in means]
 
-    def _means(self, grid: Sequence[Choice], runs: int) -> list[tuple[float, Choice]]:
+    def _means(
+        self, grid: Sequence[Hyperparameters], runs: int
+    ) -> list[tuple[float, Hyperparameters]]:
         """Mean relative fitness of each candidate."""
         rng = np.random.default_rng(CHOICE_SEED)
-        means: list[tuple[float, Choice]] = []
+        means: list[tuple[float, Hyperparameters]] = []
         for horizon, points in itertools.groupby(grid, key=lambda point: point.horizon):
             same = list(points)
             psi = relative_fitness_of(
@@ -249,7 +263,7 @@ class _Search:
         """Simulated ticks: enough for everyone to be asked."""
         return min(horizon, max(TICKS, LEAST_TICKS * self._proposal.num_owners))
 
-    def _designs(self, horizon: int, points: Sequence[Choice]) -> Designs:
+    def _designs(self, horizon: int, points: Sequence[Hyperparameters]) -> Designs:
         """The candidates of one horizon."""
         clips = [self._bound if p.clip is None else min(p.clip, self._bound) for p in points]
         return Designs(

@@ -19,7 +19,7 @@ from common.tls import Identity
 from common.wire import SERVER_OPTIONS, size_options
 from learner.network.attached_owner import AttachedOwner, OwnerStream
 
-__all__ = ["ListeningLearner"]
+__all__ = ["AttachmentServer"]
 
 _Message = pb.OwnerMessage | codec.Unreadable
 
@@ -28,7 +28,7 @@ STOP_SECONDS = 5.0
 LONGEST_GAP = 1e9
 
 
-class ListeningLearner:
+class AttachmentServer:
     """A server for the owners of one study; also the queue of their requests.
 
     Guarantees:
@@ -83,7 +83,7 @@ class ListeningLearner:
         self.port = bind(self._server, "network.listen", address, identity)
         self._server.start()
 
-    def __enter__(self) -> ListeningLearner:
+    def __enter__(self) -> AttachmentServer:
         """Listening."""
         return self
 

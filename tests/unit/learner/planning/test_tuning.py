@@ -10,12 +10,12 @@ from common.losses import LOSSES, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.choice import Given, choose
+from learner.planning.tuning import Given, choose
 from learner.simulated.groups import PublicGroups
-from learner.simulated.playing import worlds_to_choose_in
 from learner.simulated.problem import Problem
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_study
+from learner.simulated.surrogates import worlds_to_choose_in
 from learner.simulated.world import World
 
 P, N = 3, 3

@@ -1,0 +1,190 @@
+"""Owners on this machine that start while the learner does something else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from common.errors import InputError, OwnerFailedError
+from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from learner.network.grpc_owner import GrpcOwner
+from learner.network.warm_parent import StartedOwner, WarmParent
+
+__all__ = ["OwnerProcess", "StartingOwner", "starting"]
+
+STOP_SECONDS = 10.0
+START_LINE = "serving on port "
+ATTACH_LINE = "attaching to the learner"
+
+
+class OwnerProcess:
+    """An owner's process on this machine, which has started or is about to.
+
+    Args:
+      name: The owner's name.
+      folder: Its folder, where its log is.
+      arguments: Those of ``copriv-owner``.
+    """
+
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
+        self.name = name
+        self.process: StartedOwner | None = None
+        self._folder = folder
+        self._arguments = arguments
+        self._port: Future[int] = Future()
+
+    @property
+    def port(self) -> int:
+        """Where it serves, once it does; 0 where it binds none.
+
+        Raises:
+          InputError: It did not start; the sentence is the owner's.
+          OwnerFailedError: The same, for no fault of what it was given.
+        """
+        return self._port.result()
+
+    @property
+    def address(self) -> str:
+        """Where it serves, once it does."""
+        return f"127.0.0.1:{self.port}"
+
+    def begin(self, parent: WarmParent) -> None:
+        """Have it forked."""
+        folder = self._folder.absolute()
+        try:
+            self.process = parent.start(self._arguments, folder=folder, log=folder / "owner.log")
+        except OSError as error:
+            sentence = f"owner {self.name} did not start: {error.strerror}"
+            self._port.set_exception(OwnerFailedError(sentence))
+
+    def hear(self) -> None:
+        """Wait until it has started, or has ended instead."""
+        if self._port.done():
+            return
+        try:
+            self._port.set_result(self._said())
+        except Exception as error:
+            self._port.set_exception(error)
+
+    def _said(self) -> int:
+        """The port of its first line; an owner that ends instead has logged why."""
+        process = self.process
+        line = "" if process is None else process.stdout.readline()
+        if line.startswith(ATTACH_LINE):
+            return 0
+        if line.startswith(START_LINE):
+            return int(line.removeprefix(START_LINE))
+        status = None if process is None else process.wait()
+        log = self._folder / "owner.log"
+        lines = log.read_text(encoding="utf-8").strip().splitlines() if log.exists() else []
+        sentence = lines[-1].removeprefix("copriv-owner: ") if lines else f"exit status {status}"
+        kind = InputError if status == InputError.exit_status else OwnerFailedError
+        raise kind(f"owner {self.name} did not start: {sentence}")
+
+
+class StartingOwner:
+    """An owner that is about to start: whoever calls it first waits until it serves.
+
+    Every call may raise what :class:`GrpcOwner` raises, and what :attr:`OwnerProcess.port` does.
+
+    Args:
+      process: The owner's process.
+      deadline: Seconds for one call.
+    """
+
+    def __init__(self, process: OwnerProcess, *, deadline: float) -> None:
+        self._process = process
+        self._deadline = deadline
+        self._reached: GrpcOwner | None = None
+
+    @property
+    def name(self) -> str:
+        """The owner's name in the study."""
+        return self._process.name
+
+    def _owner(self) -> GrpcOwner:
+        if self._reached is None:
+            process = self._process
+            self._reached = GrpcOwner(process.name, process.address, deadline=self._deadline)
+        return self._reached
+
+    def describe(self) -> OwnerDescription:
+        """What the owner is and what it would agree to."""
+        return self._owner().describe()
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        """Agree on a study; the same terms again return the same enrolment."""
+        return self._owner().enroll(terms)
+
+    def answer(self, query: Query) -> Response:
+        """One charged, noised mean gradient."""
+        return self._owner().answer(query)
+
+    def offer(self, study_id: str) -> bool:
+        """Whether the owner would take a query of the study now; charges nothing."""
+        return self._owner().offer(study_id)
+
+    def close(self, study_id: str) -> None:
+        """End the study; what it did not use returns to the owner's budget."""
+        self._owner().close(study_id)
+
+    def disconnect(self, *, over: bool = False) -> None:
+        """Let go of the connection, and of whoever waits in a call."""
+        if self._reached is not None:
+            self._reached.disconnect(over=over)
+
+
+@contextmanager
+def starting(owners: Sequence[OwnerProcess], parent: WarmParent) -> Iterator[None]:
+    """Start owners in the background, and stop all that have begun at the end.
+
+    A few start at the same time: hundreds would share the processors with the learner, and with
+    each other.
+    """
+    over = threading.Event()
+    starter = threading.Thread(
+        target=_start_in_turn, args=(owners, parent, over), name="starter", daemon=True
+    )
+    starter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        told = _terminate(owners)
+        starter.join(STOP_SECONDS)
+        _terminate([owner for owner in owners if owner not in told])
+        for owner in owners:
+            if owner.process is not None:
+                owner.process.stop(STOP_SECONDS)
+
+
+def _start_in_turn(
+    owners: Sequence[OwnerProcess], parent: WarmParent, over: threading.Event
+) -> None:
+    """Start one owner after the other, each when one of those before it serves."""
+    # One waits for the disk while another computes.
+    at_once = 2 * len(os.sched_getaffinity(0))
+    begun: deque[OwnerProcess] = deque()
+    for owner in owners:
+        if len(begun) == at_once:
+            begun.popleft().hear()
+        if not over.is_set():
+            owner.begin(parent)
+        begun.append(owner)
+    for owner in begun:
+        owner.hear()
+
+
+def _terminate(owners: Sequence[OwnerProcess]) -> set[OwnerProcess]:
+    """Ask those that have begun to drain."""
+    begun = {owner for owner in owners if owner.process is not None}
+    for owner in begun:
+        if owner.process is not None:
+            owner.process.send_signal(signal.SIGTERM)
+    return begun

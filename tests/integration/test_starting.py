@@ -1,0 +1,58 @@
+"""Owners start in the background, a few at a time, and all of them end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.errors import InputError, OwnerFailedError
+from learner.network.starting import OwnerProcess, StartingOwner, starting
+from learner.network.warm_parent import warm_parent
+
+SERVE = ["serve", "owner.toml", "--with-parent"]
+MANY = 2 * len(os.sched_getaffinity(0)) + 3
+
+
+@pytest.fixture
+def owners(owner_folder: Callable[..., Path]) -> list[OwnerProcess]:
+    names = [f"owner-{i}" for i in range(MANY)]
+    return [OwnerProcess(n, owner_folder(n, seed=i).parent, SERVE) for i, n in enumerate(names)]
+
+
+def test_more_than_start_at_once_all_serve_and_all_end(owners: list[OwnerProcess]) -> None:
+    with warm_parent() as parent:
+        with starting(owners, parent):
+            callers = [StartingOwner(owner, deadline=20.0) for owner in owners]
+            # The last first: it waits for those before it.
+            described = [caller.describe() for caller in reversed(callers)]
+            for caller in callers:
+                caller.disconnect()
+            assert [said.name for said in reversed(described)] == [own.name for own in owners]
+            assert len({owner.port for owner in owners}) == MANY
+        begun = [owner.process for owner in owners if owner.process is not None]
+        assert [process.wait(0) for process in begun] == [0] * MANY
+
+
+def test_one_that_does_not_start_is_told_and_the_others_serve(owners: list[OwnerProcess]) -> None:
+    wrong = owners[1]
+    (wrong._folder / "owner.toml").write_text("name = 1\n")
+    with warm_parent() as parent, starting(owners, parent):
+        with pytest.raises(InputError, match=r"owner owner-1 did not start: .*owner\.toml"):
+            StartingOwner(wrong, deadline=20.0).describe()
+        assert all(owner.port for owner in owners if owner is not wrong)
+
+
+def test_who_leaves_early_leaves_nobody_behind(owners: list[OwnerProcess]) -> None:
+    with warm_parent() as parent:
+        with starting(owners, parent):
+            assert owners[0].port
+        begun = [owner.process for owner in owners if owner.process is not None]
+        assert all(process.wait(0) is not None for process in begun)
+        # Whoever asks for one that was not begun is told so.
+        for owner in owners:
+            if owner.process is None:
+                with pytest.raises(OwnerFailedError, match="did not start"):
+                    _ = owner.port
