@@ -54,6 +54,7 @@ class Around:
       spread: Mean over directions of the variance of :math:`\theta_0` by chance, in coordinates
         where the curvature, with g, is I.
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
+      doubt: How much of the entries' variance counts as curvature where noise hides it.
     """
 
     theta: Vector
@@ -61,6 +62,7 @@ class Around:
     offset: Vector
     spread: float
     curvature_spread: float
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,11 +154,13 @@ class Blend:
         kept[..., *upper] = _kept(entries, variances[upper], floor=around.curvature_spread)
         kept = np.triu(kept) + np.triu(kept, 1).swapaxes(-1, -2)
         values, vectors = np.linalg.eigh(np.eye(len(lengths)) + kept * differs)
+        # A step that is too short is mended by the next; one twice too long never is.
+        hidden = np.sqrt(len(lengths) * np.mean(np.minimum(variances, around.doubt)))
         return cls(
             around=around,
             curvature=public,
             basis=basis,
-            values=np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO),
+            values=np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO) + hidden,
             vectors=vectors,
             doubt=np.mean(kept * variances, axis=(-1, -2)),
         )

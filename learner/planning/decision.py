@@ -29,6 +29,7 @@ class NotedAround:
       spread: The spread.
       curvature_spread: The curvature's spread.
       curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+      doubt: The doubt in the curvature.
     """
 
     curvature: tuple[float, ...]
@@ -36,6 +37,7 @@ class NotedAround:
     spread: float
     curvature_spread: float
     curvature_scale: float = 0.0
+    doubt: float = 0.0
 
     @classmethod
     def of(cls, around: Around, *, curvature_scale: float = 0.0) -> NotedAround:
@@ -46,6 +48,7 @@ class NotedAround:
             spread=around.spread,
             curvature_spread=around.curvature_spread,
             curvature_scale=curvature_scale,
+            doubt=around.doubt,
         )
 
     @classmethod
@@ -65,6 +68,7 @@ class NotedAround:
             offset=offset,
             spread=self.spread,
             curvature_spread=self.curvature_spread,
+            doubt=self.doubt,
         )
 
 

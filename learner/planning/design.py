@@ -20,7 +20,14 @@ from learner.planning.proposal import attendance_of, outline, problem_of, unit_s
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
-from learner.planning.split import ROUNDS, SHARES, Split, around_public, choose_split
+from learner.planning.split import (
+    ROUNDS,
+    SHARES,
+    Split,
+    around_drifting,
+    around_public,
+    choose_split,
+)
 from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal
@@ -107,7 +114,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     bound = problem.gradient_bound(domain)
     bound = bound if split.clip is None else min(bound, split.clip)
     noted = NotedAround.of(
-        around_public(ground.groups, split.clip),
+        around_drifting(ground.groups, split.clip),
         curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
     )
     horizon = split.rounds * len(ground.num_records)

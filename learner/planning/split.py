@@ -10,7 +10,7 @@ the gradient, and takes the curvature from the public records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from learner.simulated.studies import summed_noise
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle
 
-__all__ = ["Split", "around_public", "choose_split", "largest_gradient"]
+__all__ = ["Split", "around_drifting", "around_public", "choose_split", "largest_gradient"]
 
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
@@ -37,6 +37,9 @@ COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
 SPLIT_SEED = 0
+# Where public records change along their table, the entries of the owners' curvature are taken to
+# differ from theirs by a tenth at least.
+DRIFTING_SPREAD = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,15 @@ class Split:
     clip: float | None
     share: float
     rounds: int = 1
+
+
+def around_drifting(public: PublicGroups, clip: float | None) -> Around:
+    """The same as :func:`around_public`, with doubt in the curvature where records drift."""
+    around = around_public(public, clip)
+    if not public.drifts:
+        return around
+    spread = max(around.curvature_spread, DRIFTING_SPREAD)
+    return replace(around, curvature_spread=spread, doubt=spread)
 
 
 def around_public(public: PublicGroups, clip: float | None) -> Around:
@@ -175,7 +187,7 @@ class _Search:
 
     def _around(self, clip: float | None) -> Around:
         if clip not in self._known:
-            self._known[clip] = around_public(self.public, clip)
+            self._known[clip] = around_drifting(self.public, clip)
         return self._known[clip]
 
     def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> Matrix:
