@@ -72,7 +72,7 @@ WAYS: Mapping[str, Known] = {
     "newton": Known(
         {"algorithm": {"name": "newton"}},
         "newton",
-        '*newton* is `algorithm.name = "newton"`: noisy gradient and curvature at theta_0, shrunk.',
+        '*newton* is `algorithm.name = "newton"`: noisy gradients and curvatures from theta_0 on.',
     ),
     "auto": Known(
         {"algorithm": {"name": "auto"}},

@@ -24,16 +24,16 @@ def packed_length(num_features: int) -> int:
 
 
 def pack_moments(gram: Matrix, cross: Vector) -> Vector:
-    """The upper triangle of ``gram``, row by row, and then ``cross``.
+    """The upper triangle of ``gram``, row by row, and then ``cross``; or of many, (..., length).
 
     Args:
-      gram: X'X/n, shape (p, p).
-      cross: X'y/n, shape (p,).
+      gram: X'X/n, shape (p, p) or (..., p, p).
+      cross: X'y/n, shape (p,) or (..., p).
 
     >>> pack_moments(np.array([[1.0, 2.0], [2.0, 3.0]]), np.array([4.0, 5.0]))
     array([1., 2., 3., 4., 5.])
     """
-    return np.concatenate([gram[np.triu_indices(len(cross))], cross])
+    return np.concatenate([gram[..., *np.triu_indices(cross.shape[-1])], cross], axis=-1)
 
 
 def unpack_moments(packed: Vector, num_features: int) -> tuple[Matrix, Vector]:

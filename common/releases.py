@@ -131,7 +131,7 @@ class SecondMoments(Release):
 
 
 class Newton(Release):
-    r"""Curvature and gradient at the query's model, once for the whole epsilon.
+    r"""Curvature and gradient at the query's model, as often as is paid for.
 
     With the slopes s of the loss at :math:`\theta`, each scaled down to the clip, and its second
     derivatives :math:`\ell''` where the clip left a record as it is, 0 where it did not,
@@ -144,26 +144,23 @@ class Newton(Release):
     gradient. With :math:`\ell'' \in [0, L]` it moves the sum of the first by at most
     :math:`k L D`, D of :func:`common.moments.gram_change`, whatever its :math:`\ell''` is. The
     whole is :math:`2\Xi + kLD`, and the factor k, which is public, splits epsilon between the two
-    (:func:`curvature_scale`).
+    (:func:`curvature_scale`). That holds at any :math:`\theta`, so m responses, each with the
+    noise of :math:`\epsilon_i/m`, are :math:`\epsilon_i`-private together, as gradients are.
     """
 
     name = "newton"
-    most_responses = 1
     needs_curvature = True
     typical = "a typical curvature and gradient"
 
     def check(self, terms: StudyTerms) -> None:
-        """It is released once, needs a curvature, and says how both parts share epsilon."""
+        """It needs a curvature, and says how both parts share epsilon."""
         scale = terms.curvature_scale
         if not (
-            LOSSES[terms.loss].curvature is not None
-            and terms.responses == self.most_responses
-            and scale is not None
-            and 0 < scale < math.inf
+            LOSSES[terms.loss].curvature is not None and scale is not None and 0 < scale < math.inf
         ):
             raise ValueError(
-                "newton needs a loss without kinks, one response, and a curvature_scale, a finite "
-                "number greater than 0"
+                "newton needs a loss without kinks and a curvature_scale, a finite number greater "
+                "than 0"
             )
 
     def dimension(self, terms: StudyTerms, num_features: int) -> int:

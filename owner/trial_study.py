@@ -32,6 +32,8 @@ __all__ = ["TrialStudy", "read_trial_study"]
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
 ASSUMED_SHARE = 0.3
+# The most rounds that a learner chooses by itself.
+ASSUMED_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +113,9 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
     origins |= dict.fromkeys(typed, GIVEN)
     given = {key: value for key, value in values.items() if value is not None and value != "auto"}
     checked = check_settings(_Study, given, where=str(study or "options"))
+    assumed = {"responses": ASSUMED_ROUNDS} if checked.release == NEWTON.name else {}
     return TrialStudy(
-        **{key: getattr(checked, key) for key in given},
+        **(assumed | {key: getattr(checked, key) for key in given}),
         origins={"epsilon": "all that the policy allows"} | origins,
         left_open=tuple(key for key, value in values.items() if value == "auto"),
     )
@@ -148,6 +151,7 @@ def _asked(table: Mapping[str, Any], owner: str, study: Path) -> dict[str, Any]:
     }
     if release is NEWTON:
         asked["curvature_share"] = algorithm.get("curvature_share", "auto")
+        asked["responses"] = algorithm.get("rounds", "auto")
     if recommended and asked["responses"] is None:
         asked["responses"] = "auto"
     if _is_scheduled(algorithm, privacy, recommended=recommended):

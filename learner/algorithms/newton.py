@@ -1,21 +1,27 @@
-r"""One Newton step from the public model: every owner tells curvature and gradient once.
+r"""Newton's steps from the public model, in one round or a few.
 
-Owner i is asked at the public model :math:`\theta_0` (:class:`common.releases.Newton`), with the
-whole of its epsilon. With weights w_i = n_i/n, of those that have answered,
+In every round each owner is asked once, at the model of the rounds before
+(:class:`common.releases.Newton`), for an equal part of its epsilon; the first round asks at the
+public model :math:`\theta_0`. With weights w_i = n_i/n, of those that have answered in round r,
 
-.. math:: \hat H = \frac{\sum w_i \bar H_i}{\sum w_i}, \qquad
-          \hat g = \frac{\sum w_i \bar g_i}{\sum w_i}
+.. math:: \hat H_r = \frac{\sum w_i \bar H_i}{\sum w_i}, \qquad
+          \hat g_r = \frac{\sum w_i \bar g_i}{\sum w_i}
 
-and the model is that of :func:`learner.algorithms.shrinkage.shrunken_model`. For squared loss these
-are *residual moments*, X'X and X'r with :math:`r = y - X\theta_0`: residuals are smaller than
-targets and may be cut off, so they need less noise than X'y. It keeps the
+The rounds' curvatures are averaged, their gradients are taken back to :math:`\theta_0`
+(:meth:`learner.algorithms.shrinkage.Blend.at_public`), and the model is one shrunken step from
+there. One round leaves all of epsilon to one answer, and is best near :math:`\theta_0`; where the
+owners are far from it, the noise of the curvature counts times the step, and a second round, whose
+step is short, mends what the first one missed.
+
+For squared loss these are *residual moments*, X'X and X'r with :math:`r = y - X\theta_r`: residuals
+are smaller than targets and may be cut off, so they need less noise than X'y. It keeps the
 :class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks of one owner each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +30,53 @@ from common.arrays import Vector
 from common.losses import Regulariser
 from common.moments import packed_length, unpack_moments
 from learner.algorithms.clocks import Tick
-from learner.algorithms.moments import MomentsState, received
 from learner.algorithms.protocol import check_numbers
-from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model
+from learner.algorithms.shrinkage import Around, Blend
 
-__all__ = ["NewtonStep"]
+__all__ = ["NewtonState", "NewtonStep", "Told"]
+
+# How much the curvature of a loss that is not squared is taken to vary from one model to the next.
+BEND = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Told:
+    """What owners have told in one round.
+
+    Args:
+      theta: The model that they were asked at, shape (p,), or one for each of many studies.
+      total: Weighted sum of their packed answers, shape (length,), or (..., length).
+      weight: Sum of their weights.
+      variance: Sum of their noise's variances times their squared weights.
+    """
+
+    theta: NDArray[np.float64]
+    total: NDArray[np.float64]
+    weight: float = 1.0
+    variance: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NewtonState:
+    """What has arrived, and the model that it makes.
+
+    Args:
+      rounds: The rounds so far, one at least.
+      last: The round in which each owner answered last, -1 before it has.
+      theta: The model, shape (p,).
+    """
+
+    rounds: tuple[Told, ...]
+    last: tuple[int, ...]
+    theta: Vector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NewtonStep:
-    """One noisy curvature and gradient from each owner, solved as they arrive.
+    """Noisy curvatures and gradients from each owner, solved as they arrive.
+
+    A round is over when an owner that answered in it is asked again. An owner that was away
+    answers what it was asked first, so its answer counts for that round.
 
     Args:
       weights: Shares n_i/n of the records, one per owner, summing to 1.
@@ -42,6 +85,8 @@ class NewtonStep:
       scales: Scale b of each owner's noise, shape (N,); 0 for an owner that adds none.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
       regulariser: The term g.
+      rounds: How often each owner is asked.
+      is_quadratic: Whether the loss has the same curvature everywhere.
 
     Raises:
       InputError: A number is not positive and finite, or the weights do not sum to 1.
@@ -62,59 +107,85 @@ class NewtonStep:
     scales: Vector
     theta_max: float
     regulariser: Regulariser
+    rounds: int = 1
+    is_quadratic: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what the solution is not defined for."""
-        check_numbers(self.weights, theta_max=self.theta_max, curvature_scale=self.curvature_scale)
+        check_numbers(
+            self.weights,
+            theta_max=self.theta_max,
+            curvature_scale=self.curvature_scale,
+            rounds=self.rounds,
+        )
 
     @property
     def num_features(self) -> int:
         """The number p of coordinates of a model."""
         return self.around.theta.size
 
-    def initial_state(self) -> MomentsState:
+    def initial_state(self) -> NewtonState:
         """Nothing has arrived, and the model is the public one."""
-        return MomentsState(
-            total=np.zeros(packed_length(self.num_features)),
-            weight=0.0,
-            variance=0.0,
+        return NewtonState(
+            rounds=(self._asked_at(self.around.theta),),
+            last=(-1,) * len(self.weights),
             theta=self.around.theta,
         )
 
-    def query_point(self, state: MomentsState, tick: Tick) -> Vector:
-        """The public model, shape (p,), whatever has arrived."""
-        del state, tick
-        return self.around.theta
+    def query_point(self, state: NewtonState, tick: Tick) -> Vector:
+        """The model of the rounds before, shape (p,), whatever has arrived in this one."""
+        return state.theta if _is_over(state, tick) else state.rounds[-1].theta
 
     def apply_responses(
-        self, state: MomentsState, tick: Tick, responses: Mapping[int, Vector]
-    ) -> MomentsState:
+        self, state: NewtonState, tick: Tick, responses: Mapping[int, Vector]
+    ) -> NewtonState:
         """Add the tick's responses by their owners' shares, and solve again."""
-        return received(
-            state, tick, responses, weights=self.weights, scales=self.scales, solve=self.solve
-        )
+        rounds, last = list(state.rounds), list(state.last)
+        if _is_over(state, tick):
+            rounds.append(self._asked_at(state.theta))
+        for owner in tick.owners:
+            if owner in responses:
+                share, asked = float(self.weights[owner]), last[owner] + 1
+                rounds[asked] = replace(
+                    rounds[asked],
+                    total=rounds[asked].total + share * responses[owner],
+                    weight=rounds[asked].weight + share,
+                    variance=rounds[asked].variance + 2.0 * (share * self.scales[owner]) ** 2,
+                )
+                last[owner] = len(rounds) - 1
+        theta = self.solve([told for told in rounds if told.weight])
+        return NewtonState(rounds=tuple(rounds), last=tuple(last), theta=theta)
 
-    def central_model(self, state: MomentsState) -> Vector:
+    def central_model(self, state: NewtonState) -> Vector:
         """The model so far, shape (p,)."""
         return state.theta
 
-    def solve(self, packed: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
-        """The model of mean packed responses whose coordinates have this noise variance.
+    def solve(self, rounds: Sequence[Told]) -> NDArray[np.float64]:
+        """The model of these rounds, of one study or of many, shape (..., p)."""
+        scale, told, curvatures, parts = self.curvature_scale, [], [], []
+        for each in rounds:
+            scaled, gradient = unpack_moments(each.total / each.weight, self.num_features)
+            variance = each.variance / each.weight**2
+            told.append((each.theta, gradient, variance))
+            curvatures.append(scaled / scale)
+            # Those of fewer owners, or of more noise, count less; without noise all alike.
+            parts.append(1.0 / variance if variance else 1.0)
+        shares = np.array(parts) / sum(parts)
+        curvature = sum(share * own for share, own in zip(shares, curvatures, strict=True))
+        variance = sum(
+            share**2 * own for share, (_, _, own) in zip(shares.tolist(), told, strict=True)
+        )
+        blend = Blend.of(self.around, curvature, variance / scale**2, regulariser=self.regulariser)
+        bend = 0.0 if self.is_quadratic else BEND
+        gradient, noise = blend.at_public(told, bend=bend)
+        return blend.model(gradient, noise, theta_max=self.theta_max)
 
-        Args:
-          packed: Of one study, shape (length,), or of many, shape (..., length).
-          variance: The noise's variance.
-        """
-        scaled, gradient = unpack_moments(packed, self.num_features)
-        noise = StepNoise(
-            entry=variance / self.curvature_scale**2,
-            gradient=variance * np.eye(self.num_features),
-        )
-        return shrunken_model(
-            self.around,
-            scaled / self.curvature_scale,
-            gradient,
-            noise,
-            regulariser=self.regulariser,
-            theta_max=self.theta_max,
-        )
+    def _asked_at(self, theta: Vector) -> Told:
+        """A round in which nobody has answered."""
+        length = packed_length(self.num_features)
+        return Told(theta=theta, total=np.zeros(length), weight=0.0, variance=0.0)
+
+
+def _is_over(state: NewtonState, tick: Tick) -> bool:
+    """Whether this tick begins another round."""
+    return any(state.last[owner] == len(state.rounds) - 1 for owner in tick.owners)

@@ -17,6 +17,7 @@ is post-processing of what was released, so it costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_least_squares
 
-__all__ = ["Around", "StepNoise", "shrunken_model", "whitening"]
+__all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
 # Eigenvalues of the owners' curvature against the public one.
 LARGEST_RATIO = 4.0
@@ -37,6 +38,7 @@ DOUBLINGS = 40
 # The odds of each, 2 to minus this, and how much each value counts against them.
 ODDS, COUNTED = 1.5, 0.75
 SMALLEST_VARIANCE = 1e-12
+TINY = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +54,7 @@ class Around:
       spread: Mean over directions of the variance of :math:`\theta_0` by chance, in coordinates
         where the curvature, with g, is I.
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
+      doubt: How much of the entries' variance counts as curvature where noise hides it.
     """
 
     theta: Vector
@@ -59,6 +62,7 @@ class Around:
     offset: Vector
     spread: float
     curvature_spread: float
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,32 +107,124 @@ def shrunken_model(
     >>> model(0.0), model(1e9).round(3)
     (array([2.]), array([0.]))
     """
-    ridge = regulariser.strong_convexity * np.eye(around.theta.size)
-    basis = whitening(around.curvature + ridge)
-    differs = basis.T @ (curvature - around.curvature) @ basis
-    lengths = np.sum(basis**2, axis=0)
-    # Entries beside the diagonal are sums of two products, those on it of one, twice.
-    variances = noise.entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
-    upper = np.triu_indices(len(lengths))
-    kept = np.ones_like(differs)
-    # In one order of memory, so that sums over many studies have the bits of each by itself.
-    entries = np.ascontiguousarray(differs[..., *upper])
-    kept[..., *upper] = _kept(entries, variances[upper], floor=around.curvature_spread)
-    kept = np.triu(kept) + np.triu(kept, 1).swapaxes(-1, -2)
-    blended = np.eye(len(lengths)) + kept * differs
-    values, vectors = np.linalg.eigh(blended)
-    values = np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO)
-    inverse = (vectors / values[..., None, :]) @ vectors.swapaxes(-1, -2)
-    step = _times(-inverse, _times(basis.T, gradient - around.offset))
-    covariance = inverse @ basis.T @ noise.gradient @ basis @ inverse
-    spreads, axes = np.linalg.eigh(covariance)
-    along = _times(axes.swapaxes(-1, -2), step)
-    along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
-    theta = around.theta + _times(basis, _times(axes, along))
-    for one in np.ndindex(theta.shape[:-1]):
-        if not np.all(np.abs(theta[one]) <= theta_max):
-            theta[one] = _in_box(around.curvature + ridge, theta[one], theta_max)
-    return theta
+    blend = Blend.of(around, curvature, noise.entry, regulariser=regulariser)
+    return blend.model(gradient - around.offset, noise.gradient, theta_max=theta_max)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blend:
+    """The owners' noisy curvature and the public one in one, and what follows from it.
+
+    Args:
+      around: The public model and what is known around it.
+      curvature: The public curvature, with g, shape (p, p).
+      basis: Where the public curvature is I, shape (p, d).
+      values: Eigenvalues of the blend there, shape (..., d).
+      vectors: Its eigenvectors, shape (..., d, d).
+      doubt: Mean variance of what is not known of its entries, shape (...).
+    """
+
+    around: Around
+    curvature: Matrix
+    basis: Matrix
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    doubt: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        around: Around,
+        curvature: NDArray[np.float64],
+        entry: float,
+        *,
+        regulariser: Regulariser,
+    ) -> Blend:
+        """The blend for the owners' curvature, shape (..., p, p), whose entries vary by this."""
+        public = around.curvature + regulariser.strong_convexity * np.eye(around.theta.size)
+        basis = whitening(public)
+        differs = basis.T @ (curvature - around.curvature) @ basis
+        lengths = np.sum(basis**2, axis=0)
+        # Entries beside the diagonal are sums of two products, those on it of one, twice.
+        variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
+        upper = np.triu_indices(len(lengths))
+        kept = np.ones_like(differs)
+        # In one order of memory, so that sums over many studies have the bits of each by itself.
+        entries = np.ascontiguousarray(differs[..., *upper])
+        kept[..., *upper] = _kept(entries, variances[upper], floor=around.curvature_spread)
+        kept = np.triu(kept) + np.triu(kept, 1).swapaxes(-1, -2)
+        values, vectors = np.linalg.eigh(np.eye(len(lengths)) + kept * differs)
+        # A step that is too short is mended by the next; one twice too long never is.
+        hidden = np.sqrt(len(lengths) * np.mean(np.minimum(variances, around.doubt)))
+        return cls(
+            around=around,
+            curvature=public,
+            basis=basis,
+            values=np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO) + hidden,
+            vectors=vectors,
+            doubt=np.mean(kept * variances, axis=(-1, -2)),
+        )
+
+    def model(
+        self, gradient: NDArray[np.float64], noise: NDArray[np.float64], *, theta_max: float
+    ) -> NDArray[np.float64]:
+        """The model one shrunken step from the public one, in the box, shape (..., p).
+
+        Args:
+          gradient: The owners' gradient at the public model, with g's, shape (..., p).
+          noise: Covariance of its noise, shape (..., p, p).
+          theta_max: Half the side of the box.
+        """
+        around, basis, vectors = self.around, self.basis, self.vectors
+        inverse = (vectors / self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
+        step = _times(-inverse, _times(basis.T, gradient))
+        covariance = inverse @ basis.T @ noise @ basis @ inverse
+        spreads, axes = np.linalg.eigh(covariance)
+        along = _times(axes.swapaxes(-1, -2), step)
+        along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
+        theta = around.theta + _times(basis, _times(axes, along))
+        for one in np.ndindex(theta.shape[:-1]):
+            if not np.all(np.abs(theta[one]) <= theta_max):
+                theta[one] = _in_box(self.curvature, theta[one], theta_max)
+        return theta
+
+    def at_public(
+        self,
+        told: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]],
+        *,
+        bend: float = 0.0,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        r"""Gradients of several models as one at the public model, and its noise's covariance.
+
+        The gradient :math:`g_r` at :math:`\theta_r` tells one of
+        :math:`g_r - \hat H(\theta_r - \theta_0)` at :math:`\theta_0`, as far as the blend is
+        right. Each weighs by its noise and by what the doubt in :math:`\hat H` makes of the way
+        from :math:`\theta_r` to the last of them, where the model is by now.
+
+        Args:
+          told: (model, shape (..., p); mean gradient there, shape (..., p); variance of a
+            coordinate of its noise), in the order in which they were asked.
+          bend: How much the curvature's entries vary on the way, beside the doubt.
+        """
+        around, basis = self.around, self.basis
+        if len(told) == 1:
+            [(_, gradient, variance)] = told
+            return gradient - around.offset, variance * np.eye(around.theta.size)
+        # basis.T @ curvature is the inverse of the basis, in the directions that there are.
+        ways = [_times(basis.T @ self.curvature, theta - around.theta) for theta, _, _ in told]
+        length = float(np.mean(np.sum(basis**2, axis=0)))
+        doubt = self.doubt + bend
+        total, weights = np.zeros_like(ways[-1]), np.zeros(ways[-1].shape[:-1])
+        vectors = self.vectors.swapaxes(-1, -2)
+        for way, (_, gradient, variance) in zip(ways, told, strict=True):
+            moved = _times(self.vectors, self.values * _times(vectors, way))
+            far = np.sum((way - ways[-1]) ** 2, axis=-1)
+            weight = 1.0 / (variance * length + doubt * far + TINY)
+            total = total + weight[..., None] * (_times(basis.T, gradient - around.offset) - moved)
+            weights = weights + weight
+        # Back from the basis' coordinates: H B is the inverse of B'.
+        gradient = _times(self.curvature @ basis, total / weights[..., None])
+        return gradient, (1.0 / (weights * length))[..., None, None] * np.eye(around.theta.size)
 
 
 def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:

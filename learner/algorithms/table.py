@@ -48,6 +48,7 @@ class Setup:
       around: The public model, and what is known around it, where the algorithm needs it.
       curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
       scales: Scale of each owner's noise, where the algorithm takes it into account, shape (N,).
+      is_quadratic: Whether the loss has the same curvature everywhere.
     """
 
     weights: Vector
@@ -65,6 +66,7 @@ class Setup:
     around: Around | None = None
     curvature_scale: float = 0.0
     scales: Vector | None = None
+    is_quadratic: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +76,8 @@ class Kind:
     Args:
       make: The algorithm of a study.
       ticks: (what starts the owners' clocks, number of owners) -> its ticks.
-      constant: The key of its step's constant in ``[algorithm]``; None where it has no step.
+      constant: The key of its step's constant in ``[algorithm]``; None where it has no step, and
+        asks owners in turn, all as often.
       uses: The other keys of ``[algorithm]``, and "groups", that not every algorithm has.
       is_schedulable: Whether owners take turns, so that each may promise its own count of ticks.
       release: What it asks of owners.
@@ -93,13 +96,13 @@ class Kind:
         steps = set() if self.constant is None else {"horizon", "step", self.constant}
         return self.uses | steps
 
-    def responses(self, horizon: int) -> int:
+    def responses(self, horizon: int, num_owners: int) -> int:
         """How many responses are asked of each owner, where no schedule counts them.
 
-        >>> [ALGORITHMS[name].responses(40) for name in ("asynchronous", "moments")]
-        [40, 1]
+        >>> [ALGORITHMS[name].responses(40, 4) for name in ("asynchronous", "newton")]
+        [40, 10]
         """
-        return self.release.most_responses or horizon
+        return horizon if self.constant is not None else horizon // num_owners
 
 
 def _asynchronous(setup: Setup) -> Asynchronous:
@@ -163,6 +166,8 @@ def _newton(setup: Setup) -> NewtonStep:
         scales=setup.scales,
         theta_max=setup.theta_max,
         regulariser=setup.regulariser,
+        rounds=setup.horizon // len(setup.weights),
+        is_quadratic=setup.is_quadratic,
     )
 
 
@@ -176,8 +181,10 @@ def _in_rounds(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
     return synchronous_rounds(num_owners)
 
 
-def _each_once(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
-    return first_ticks(clocks(), num_owners)
+def _each_in_turn(clocks: Clocks, num_owners: int) -> Iterable[Tick]:
+    ticking = clocks()
+    while True:
+        yield from first_ticks(ticking, num_owners)
 
 
 ALGORITHMS: dict[str, Kind] = {
@@ -196,19 +203,23 @@ ALGORITHMS: dict[str, Kind] = {
     "synchronous-2": Kind(make=_average, ticks=_in_rounds, constant="initial_step"),
     # An owner is told what an algorithm asks by the release's name alone (copriv-owner check).
     MOMENTS.name: Kind(
-        make=_moments, ticks=_each_once, constant=None, uses=frozenset({"start"}), release=MOMENTS
+        make=_moments,
+        ticks=_each_in_turn,
+        constant=None,
+        uses=frozenset({"start"}),
+        release=MOMENTS,
     ),
     NEWTON.name: Kind(
         make=_newton,
-        ticks=_each_once,
+        ticks=_each_in_turn,
         constant=None,
-        uses=frozenset({"curvature_share"}),
+        uses=frozenset({"curvature_share", "rounds"}),
         release=NEWTON,
     ),
 }
 """Every algorithm, by its name."""
 
-NO_KEYS = Kind(make=_moments, ticks=_each_once, constant=None)
+NO_KEYS = Kind(make=_moments, ticks=_each_in_turn, constant=None)
 """What is known before an algorithm is chosen."""
 
 OPTIONAL_KEYS = frozenset[str]().union(*(kind.keys for kind in ALGORITHMS.values()))

@@ -29,6 +29,7 @@ class NotedAround:
       spread: The spread.
       curvature_spread: The curvature's spread.
       curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+      doubt: The doubt in the curvature.
     """
 
     curvature: tuple[float, ...]
@@ -36,6 +37,7 @@ class NotedAround:
     spread: float
     curvature_spread: float
     curvature_scale: float = 0.0
+    doubt: float = 0.0
 
     @classmethod
     def of(cls, around: Around, *, curvature_scale: float = 0.0) -> NotedAround:
@@ -46,6 +48,7 @@ class NotedAround:
             spread=around.spread,
             curvature_spread=around.curvature_spread,
             curvature_scale=curvature_scale,
+            doubt=around.doubt,
         )
 
     @classmethod
@@ -65,6 +68,7 @@ class NotedAround:
             offset=offset,
             spread=self.spread,
             curvature_spread=self.curvature_spread,
+            doubt=self.doubt,
         )
 
 
@@ -89,7 +93,8 @@ class Decision:
 
     Args:
       num_records: Each owner's n_i, as it described itself.
-      horizon: The number T of communications or rounds; N for moments.
+      horizon: The number T of communications or rounds; for moments N, for Newton's
+        step N times its rounds.
       clip: The clip C, or None for the domain's bound.
       constant: rho, or c1 of synchronous-2; 0 for moments, which have no step.
       parameters: The loss's parameters by name; none for most losses.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 
@@ -19,7 +20,14 @@ from learner.planning.proposal import attendance_of, outline, problem_of, unit_s
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
-from learner.planning.split import SHARES, Split, around_public, choose_split
+from learner.planning.split import (
+    ROUNDS,
+    SHARES,
+    Split,
+    around_drifting,
+    around_public,
+    choose_split,
+)
 from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal
@@ -84,33 +92,50 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
 
 
 def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
-    """Newton's clip and share, given or chosen, and what is known around the public model."""
+    """Newton's rounds, clip and share, and what is known around the public model."""
     problem, domain = ground.groups.problem, ground.public.feature_map.domain
     share = settings.algorithm.curvature_share
-    split = Split(clip=fixed.clip, share=share if isinstance(share, float) else 0.0)
+    rounds = settings.algorithm.rounds
+    split = Split(
+        clip=fixed.clip,
+        share=share if isinstance(share, float) else 0.0,
+        rounds=rounds if isinstance(rounds, int) else 1,
+    )
     if left_open(settings):
         split = choose_split(
             ground.groups,
-            ground.choice_worlds,
+            ground.step_worlds,
             domain=domain,
             units=1.0 / (ground.sizes * epsilons_of(settings)),
             clips=None if settings.privacy.clip == "auto" else [fixed.clip],
             shares=[share] if isinstance(share, float) else SHARES,
+            rounds=[rounds] if isinstance(rounds, int) else _rounds(ground),
         )
     bound = problem.gradient_bound(domain)
     bound = bound if split.clip is None else min(bound, split.clip)
     noted = NotedAround.of(
-        around_public(ground.groups, split.clip),
+        around_drifting(ground.groups, split.clip),
         curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
     )
-    return _with_scales(settings, ground, replace(fixed, clip=split.clip, around=noted))
+    horizon = split.rounds * len(ground.num_records)
+    chosen = replace(fixed, horizon=horizon, clip=split.clip, around=noted)
+    return _with_scales(settings, ground, chosen)
+
+
+def _rounds(ground: Ground) -> Sequence[int]:
+    """Numbers of rounds to try.
+
+    A single round believes the curvature of the public records as far as noise hides the owners'
+    own. Where public records change along their table, the owners' are others still.
+    """
+    return ROUNDS[1:] if ground.groups.drifts else ROUNDS
 
 
 def _with_scales(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
     """The decision with the scale of each owner's noise."""
     # Terms do not depend on it; an algorithm is not made before it is there.
     plan = _plan(settings, ground, decision)
-    scales = unit_scales(plan, ground.public.feature_map)
+    scales = max(plan.responses) * unit_scales(plan, ground.public.feature_map)
     return replace(decision, scales=tuple(scales.tolist()))
 
 
@@ -139,6 +164,7 @@ def left_open(settings: StudySettings) -> list[str]:
     is_open = {
         "algorithm.horizon": kind.constant is not None and not isinstance(given.horizon, int),
         "algorithm.step": kind.constant is not None and not given.constant,
+        "algorithm.rounds": kind.release is NEWTON and given.rounds == "auto",
         "algorithm.curvature_share": kind.release is NEWTON and given.curvature_share == "auto",
         "privacy.clip": settings.privacy.clip == "auto",
     }

@@ -65,6 +65,17 @@ class Ground:
         return worlds_to_choose_in(self.groups, self.sizes, self.known)
 
     @cached_property
+    def step_worlds(self) -> list[World]:
+        """Where Newton's steps are compared: how far owners are decides how many it takes.
+
+        Where public records of its own group stand for every owner, they tell, and nothing more is
+        assumed.
+        """
+        if not all(group in self.groups.usable for group in self.known):
+            return self.choice_worlds
+        return worlds_to_choose_in(self.groups, self.sizes, self.known, assumed=0.0)
+
+    @cached_property
     def forecast_worlds(self) -> list[World]:
         """Where a study is forecast."""
         return deal(

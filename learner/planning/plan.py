@@ -80,7 +80,8 @@ class Plan:
         """The ticks, the same at every call; a schedule ends with its horizon."""
         ticks = self._kind.ticks(self._clocks, len(self.settings.owners))
         if not self._is_scheduled:
-            return ticks
+            # An owner that is away when it is its turn is not asked once more for that.
+            return islice(ticks, self.horizon) if self._kind.constant is None else ticks
         drawn = islice(ticks, self.horizon)
         groups = groups_of(self.settings)
         return asking_everyone(drawn, groups) if self.decision.asks_everyone else drawn
@@ -90,7 +91,7 @@ class Plan:
         """The number of responses asked of each owner; 0 of one that the schedule leaves out."""
         owners = len(self.settings.owners)
         if not self._is_scheduled:
-            return (self._kind.responses(self.horizon),) * owners
+            return (self._kind.responses(self.horizon, owners),) * owners
         return tuple(count_per_owner(list(self.ticks()), owners).tolist())
 
     def terms(self, feature_map: FeatureMap, *, study_id: str) -> list[StudyTerms]:
@@ -173,6 +174,7 @@ def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Se
         around=None if noted is None or start is None else noted.around(start),
         curvature_scale=0.0 if noted is None else noted.curvature_scale,
         scales=np.array(decision.scales) if decision.scales else None,
+        is_quadratic=LOSSES[settings.model.loss].is_quadratic,
     )
 
 

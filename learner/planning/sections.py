@@ -45,6 +45,8 @@ Start = Literal["public", "zero"]
 AUTO = "auto"
 # A smaller share of epsilon is of no use.
 SMALLEST_SHARE = 0.001
+# More rounds leave so little of epsilon to each that ticks are better.
+MOST_ROUNDS = 20
 
 
 def _algorithm(name: str) -> str:
@@ -74,6 +76,14 @@ def _share(value: object) -> object:
     if is_number and SMALLEST_SHARE <= float(str(value)) <= 1 - SMALLEST_SHARE:
         return float(str(value))
     raise ValueError(f'expected a number from {SMALLEST_SHARE} to {1 - SMALLEST_SHARE}, or "auto"')
+
+
+def _rounds(value: object) -> object:
+    """A number of rounds or "auto"; one sentence for all else."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == "auto" or (is_number and 1 <= int(str(value)) <= MOST_ROUNDS):
+        return value
+    raise ValueError(f'expected a whole number from 1 to {MOST_ROUNDS}, or "auto"')
 
 
 class DataSettings(TablePlace):
@@ -118,9 +128,9 @@ class AlgorithmSettings(Settings):
       name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
         owner tells its noisy second moments once; squared loss only), newton (each owner tells
-        curvature and gradient at the public model once; needs public records), or auto (the one
-        of these with the best forecast). A study of the recommended profile is auto if it has
-        public records and sets nothing that only ticks have.
+        curvature and gradient in one to a few rounds, first at the public model; needs public
+        records), or auto (the one of these with the best forecast). A study of the recommended
+        profile is auto if it has public records and sets nothing that only ticks have.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
         records. Moments need one visit for each owner and no horizon.
       rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
@@ -141,6 +151,8 @@ class AlgorithmSettings(Settings):
         papers. For moments, what the noise is taken back to; "zero" solves them as they come. The
         recommended profile begins at the public model, but with classes at zero.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
+        from the public records.
+      rounds: How often newton asks each owner, for as many parts of its epsilon; "auto" takes it
         from the public records.
       correction: Remark 4 for owners that answer more or less often: "none", by the known
         "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
@@ -172,6 +184,7 @@ class AlgorithmSettings(Settings):
     correction: Correction = "none"
     start: Start = "zero"
     curvature_share: Annotated[float | Literal["auto"], BeforeValidator(_share)] = "auto"
+    rounds: Annotated[int | Literal["auto"], BeforeValidator(_rounds)] = "auto"
 
     @model_validator(mode="after")
     def _keys_of_the_algorithm(self) -> AlgorithmSettings:

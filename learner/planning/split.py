@@ -10,29 +10,36 @@ the gradient, and takes the curvature from the public records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
 from common.arrays import Matrix, Vector
 from common.domain import Domain
-from common.moments import pack_moments, packed_length
+from common.moments import packed_length
 from common.releases import curvature_scale
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around, whitening
 from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import summed_noise
+from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle
 
-__all__ = ["Split", "around_public", "choose_split", "largest_gradient"]
+__all__ = ["Split", "around_drifting", "around_public", "choose_split", "largest_gradient"]
 
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
-SHARES = (0.7, 0.5, 0.3, 0.15, 0.05)
+SHARES = (0.7, 0.5, 0.3, 0.15, 0.05, 0.02)
+ROUNDS = (1, 2, 3)
 # Runs in each world for all candidates, and for so many of the best.
-COARSE, FINE, BEST = 2, 8, 6
+COARSE, FINE, BEST = 2, 12, 4
+# Candidates within this of the best one are level.
+LEVEL = 1.1
 SPLIT_SEED = 0
+# Where public records change along their table, the entries of the owners' curvature are taken to
+# differ from theirs by a tenth at least.
+DRIFTING_SPREAD = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +49,21 @@ class Split:
     Args:
       clip: The clip C, in gradient units; None for the domain's bound.
       share: The share q of epsilon that the curvature has.
+      rounds: How often each owner is asked, for an equal part of epsilon.
     """
 
     clip: float | None
     share: float
+    rounds: int = 1
+
+
+def around_drifting(public: PublicGroups, clip: float | None) -> Around:
+    """The same as :func:`around_public`, with doubt in the curvature where records drift."""
+    around = around_public(public, clip)
+    if not public.drifts:
+        return around
+    spread = max(around.curvature_spread, DRIFTING_SPREAD)
+    return replace(around, curvature_spread=spread, doubt=spread)
 
 
 def around_public(public: PublicGroups, clip: float | None) -> Around:
@@ -87,8 +105,9 @@ def choose_split(
     units: Vector,
     clips: Sequence[float | None] | None = None,
     shares: Sequence[float] = SHARES,
+    rounds: Sequence[int] = ROUNDS,
 ) -> Split:
-    """The best clip and share; equal arguments choose equally.
+    """The best clip, share and number of rounds; equal arguments choose equally.
 
     Args:
       public: The public records in groups.
@@ -97,15 +116,24 @@ def choose_split(
       units: Scale of each owner's noise for a response that one record moves by 1/n_i, shape (N,).
       clips: Clips to try; None for some from the typical public gradient to the largest.
       shares: Shares to try.
+      rounds: Numbers of rounds to try.
     """
-    search = _Search(public, worlds, domain, units)
+    search = _Search(public, worlds, domain, units, max(rounds))
     tried = [
-        Split(clip=clip, share=share)
+        Split(clip=clip, share=share, rounds=count)
+        for count in rounds
         for clip in (search.clips if clips is None else clips)
         for share in shares
     ]
-    coarse = sorted(tried, key=lambda split: search.mean(split, slice(0, COARSE)))
-    return min(coarse[:BEST], key=lambda split: search.mean(split, slice(0, FINE)))
+    found: list[tuple[float, Split]] = []
+    for count in rounds:
+        own = [split for split in tried if split.rounds == count]
+        coarse = sorted(own, key=lambda split: search.mean(split, slice(0, COARSE)))
+        found += [(search.mean(split, slice(0, FINE)), split) for split in coarse[:BEST]]
+    best = min(mean for mean, _ in found)
+    # More rounds are more answers of every owner: they must be worth it.
+    fewest = min(split.rounds for mean, split in found if mean <= LEVEL * best)
+    return min((pair for pair in found if pair[1].rounds == fewest), key=lambda pair: pair[0])[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +142,7 @@ class _Search:
     worlds: Sequence[World]
     domain: Domain
     units: Vector
+    most: int
 
     @cached_property
     def clips(self) -> list[float]:
@@ -131,7 +160,7 @@ class _Search:
         problem = self.public.problem
         bound = problem.gradient_bound(self.domain)
         bound = bound if split.clip is None else min(bound, split.clip)
-        scale = 2.0 * bound / (1.0 - split.share)
+        scale = 2.0 * bound / (1.0 - split.share) * split.rounds
         newton = NewtonStep(
             weights=self.worlds[0].weights,
             around=self._around(split.clip),
@@ -141,46 +170,66 @@ class _Search:
             scales=self.units * scale,
             theta_max=problem.theta_max,
             regulariser=problem.regulariser,
+            rounds=split.rounds,
+            is_quadratic=problem.loss.is_quadratic,
         )
         scales = newton.weights * newton.scales
         variance = 2.0 * float(scales @ scales)
-        told = []
-        for place in range(len(self.worlds)):
-            gradient, curvature = self._exact(place, split.clip)
-            packed = pack_moments(newton.curvature_scale * curvature, gradient)
-            told.append(packed + scale * self._noise[place][runs])
-        models = newton.solve(np.stack(told), variance)
-        for world, own in zip(self.worlds, models, strict=True):
-            yield world.evaluation.relative_fitness(own)
+        for place, world in enumerate(self.worlds):
+            models = newton_steps(
+                newton,
+                partial(self._gradients, place, split.clip),
+                partial(self._curvatures, place, split.clip),
+                (scale * draw[runs] for draw in self._noise[place][: split.rounds]),
+                variance,
+            )
+            yield world.evaluation.relative_fitness(models)
 
     def _around(self, clip: float | None) -> Around:
         if clip not in self._known:
-            self._known[clip] = around_public(self.public, clip)
+            self._known[clip] = around_drifting(self.public, clip)
         return self._known[clip]
 
-    def _exact(self, place: int, clip: float | None) -> tuple[Vector, Matrix]:
-        """What the owners of a world would tell without noise."""
-        if (place, clip) not in self._answers:
-            world, theta = self.worlds[place], self.public.theta_optimal
-            self._answers[place, clip] = (
-                world.gradient(theta, clip),
-                world.curvature(theta, clip),
-            )
-        return self._answers[place, clip]
+    def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> Matrix:
+        """The mean gradient of the owners of a world."""
+        if thetas.ndim > 1:
+            return self._united[place].gradients(thetas, clip)
+        if (place, clip) not in self._first:
+            self._first[place, clip] = self._united[place].gradients(thetas, clip)
+        return self._first[place, clip]
+
+    def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> Matrix:
+        """Their curvature; of squared loss that of the first round, whatever the clip then cuts."""
+        world, theta = self._united[place], self.public.theta_optimal
+        if thetas.ndim > 1 and not self.public.problem.loss.is_quadratic:
+            return world.curvatures(thetas, clip)
+        if (place, clip) not in self._curved:
+            self._curved[place, clip] = world.curvatures(theta, clip)
+        return self._curved[place, clip]
 
     @cached_property
-    def _noise(self) -> list[Matrix]:
-        """Noise of the mean response of each world's runs, the same for all candidates."""
+    def _noise(self) -> list[list[Matrix]]:
+        """Noise of each round's mean response in each world's runs, the same for all candidates."""
         rng = np.random.default_rng(SPLIT_SEED)
         scales = self.worlds[0].weights * self.units
         size = packed_length(self.domain.num_features)
         draw = summed_noise(scales, size, rng=rng)
-        return [draw(np.zeros(FINE, dtype=np.intp)) for _ in self.worlds]
+        now = np.zeros(FINE, dtype=np.intp)
+        first = [draw(now) for _ in self.worlds]
+        return [[own, *(draw(now) for _ in range(self.most - 1))] for own in first]
+
+    @cached_property
+    def _united(self) -> list[United]:
+        return [United(world) for world in self.worlds]
 
     @cached_property
     def _known(self) -> dict[float | None, Around]:
         return {}
 
     @cached_property
-    def _answers(self) -> dict[tuple[int, float | None], tuple[Vector, Matrix]]:
+    def _first(self) -> dict[tuple[int, float | None], Vector]:
+        return {}
+
+    @cached_property
+    def _curved(self) -> dict[tuple[int, float | None], Matrix]:
         return {}

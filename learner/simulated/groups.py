@@ -221,6 +221,11 @@ class PublicGroups:
         centred: Matrix = (whitened - whitened.mean(axis=0)) / size
         return centred
 
+    @property
+    def drifts(self) -> bool:
+        """Whether nothing but the order is known, and it tells that records change along it."""
+        return self.labels is None and not (self.walk is None and self.feature_walk is None)
+
     @cached_property
     def feature_walk(self) -> Matrix | None:
         """The same of the features themselves: records of another time or place are others."""

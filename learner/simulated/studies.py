@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from common.arrays import Matrix, Slots, Vector
-from common.moments import pack_moments
+from common.moments import pack_moments, packed_length
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, scheduled_frequency
 from learner.algorithms.moments import SecondMoments
@@ -40,6 +40,7 @@ from learner.simulated.schedules import (
     draw_presence,
     draw_schedule,
 )
+from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World
 
 __all__ = [
@@ -62,7 +63,7 @@ SEQUENCES = 12
 
 
 OneShot = SecondMoments | NewtonStep
-"""The algorithms that ask every owner once."""
+"""The algorithms that ask every owner in turn, all as often."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -374,21 +375,23 @@ def _solve(
     rng: np.random.Generator,
 ) -> Matrix:
     """What is told once: all owners answer, sooner or later."""
-    exact = _told_once(proposal, algorithm, world)
-    scales = algorithm.weights * proposal.unit_scales
-    noise = summed_noise(scales, exact.size, rng=rng)
-    variance = 2.0 * float(scales @ scales)
-    packed = exact + noise(np.zeros(runs, dtype=np.intp))
-    return algorithm.solve(packed, variance)
-
-
-def _told_once(proposal: Proposal, algorithm: OneShot, world: World) -> Vector:
-    """The owners' exact mean response, packed."""
+    p, now = algorithm.num_features, np.zeros(runs, dtype=np.intp)
     if isinstance(algorithm, NewtonStep):
-        theta, clip = algorithm.around.theta, proposal.clip
-        curvature = algorithm.curvature_scale * world.curvature(theta, clip)
-        return pack_moments(curvature, world.gradient(theta, clip))
+        scales = algorithm.weights * proposal.unit_scales * algorithm.rounds
+        noise = summed_noise(scales, packed_length(p), rng=rng)
+        united = United(world)
+        draws = (noise(now) for _ in range(algorithm.rounds))
+        return newton_steps(
+            algorithm,
+            lambda thetas: united.gradients(thetas, proposal.clip),
+            lambda thetas: united.curvatures(thetas, proposal.clip),
+            draws,
+            2.0 * float(scales @ scales),
+        )
     if world.moments is None:
         raise ValueError("algorithm: moments need squared loss")
     gram = np.tensordot(algorithm.weights, world.moments.gram, axes=1)
-    return pack_moments(gram, algorithm.weights @ world.moments.cross)
+    exact = pack_moments(gram, algorithm.weights @ world.moments.cross)
+    scales = algorithm.weights * proposal.unit_scales
+    noise = summed_noise(scales, exact.size, rng=rng)
+    return algorithm.solve(exact + noise(now), 2.0 * float(scales @ scales))

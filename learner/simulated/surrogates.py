@@ -15,9 +15,11 @@ to. Where it is not known which group an owner is, q_g is the mean over the grou
 are dealt out at random.
 
 **Without groups** all that is known is the order of the public table. Where its parts differ more
-than by chance, what they differ by grows with their distance like a random walk, say; the walk
-goes on through the owners' records, which lie before the public ones in the order of the study.
-Owner i's best model is then off by a step :math:`\delta_i` of that walk: its targets are shifted by
+than by chance, what they differ by grows with their distance like a random walk, say. It goes on
+through the owners' records, which lie before the public ones in the order of the study. How far is
+not known: nothing farther apart was seen than the public table is long. A walk goes farther and
+farther; in every other world it *returns* to its mean over as many records.
+Owner i's best model is then off by a step :math:`\delta_i` of it: its targets are shifted by
 :math:`x^\top\delta_i` (squared loss only; for classes a drift is only warned of).
 
 Where neither labels nor a drift tell that owners differ, parts of one table differ by chance only.
@@ -77,6 +79,7 @@ def surrogate_world(
     *,
     known: Sequence[int | None] = (),
     assumed: float = 0.0,
+    returns: bool = False,
     played: int = PLAYED_RECORDS,
     rng: np.random.Generator,
 ) -> World:
@@ -88,7 +91,8 @@ def surrogate_world(
       known: The group that each owner is known to be, None where it is not known.
       assumed: How much owners differ from the public records and from each other where nothing
         tells by how much: from 0 for not at all to 1 for as much as is assumed at most.
-      played: Records that answer for one owner where answers need records; fewer are quicker.
+      returns: Whether a drift returns to its mean within as many records as are public.
+      played: Records that answer for one owner where answers need records.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
     Raises:
@@ -96,17 +100,15 @@ def surrogate_world(
     """
     drawn = public.redrawn(rng=rng)
     moves = public.feature_walk if public.labels is None else None
-    drifts = public.labels is None and not (public.walk is None and moves is None)
     if moves is not None:
-        path = _path(public, moves, num_records, rng=rng)
-        drawn = drawn * _moved(public.standardised, path.T @ num_records / num_records.sum())
-    elif assumed and not drifts:
+        away = _path(public, moves, num_records, returns=returns, rng=rng).T @ num_records
+        drawn = drawn * _moved(public.standardised, away / num_records.sum())
+    elif assumed and not public.drifts:
         drawn = drawn * _assumed(public, assumed, rng=rng)
     weights = num_records / num_records.sum()
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
-    walks = public.labels is None and public.problem.loss.is_quadratic
-    walk = public.walk if walks else None
+    walk = public.walk if public.labels is None and public.problem.loss.is_quadratic else None
     # Where the order tells how owners differ, parts would count the same difference twice.
     dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
     rows = _own_rows(public, num_records, dealt, rng=rng)
@@ -118,7 +120,7 @@ def surrogate_world(
     )
     shifts = np.zeros((len(num_records), public.records.features.shape[1]))
     if walk is not None:
-        shifts = _walk(public, walk, num_records, rng=rng)
+        shifts = _walk(public, walk, num_records, returns=returns, rng=rng)
     mixture = Mixture(
         public=public,
         drawn=drawn,
@@ -128,22 +130,29 @@ def surrogate_world(
         shifts=shifts,
     )
     differences = None
-    if assumed and public.labels is None and not drifts:
+    if assumed and public.labels is None and not public.drifts:
         differences = _draw_differences(public, weights, rng=rng)
     return _world_of(mixture, weights, differences, played=played, rng=rng)
 
 
 def worlds_to_choose_in(
-    public: PublicGroups, num_records: Vector, known: Sequence[int | None]
+    public: PublicGroups,
+    num_records: Vector,
+    known: Sequence[int | None],
+    *,
+    assumed: float = 1.0,
 ) -> list[World]:
-    """A few worlds of few records, in which owners differ, where designs are compared."""
+    """A few worlds of few records, in which owners differ, where designs are compared.
+
+    They differ by 0 to ``assumed`` times what is assumed at most where nothing tells by how much.
+    """
     rng = np.random.default_rng(CHOICE_SEED)
     return [
         surrogate_world(
             public,
             num_records,
             known=known,
-            assumed=(place / (CHOICE_WORLDS - 1)) ** 2,
+            assumed=assumed * (place / (CHOICE_WORLDS - 1)) ** 2,
             played=CHOICE_RECORDS,
             rng=rng,
         )
@@ -252,24 +261,44 @@ def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.G
 
 
 def _walk(
-    public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
+    public: PublicGroups,
+    covariance: Matrix,
+    num_records: Vector,
+    *,
+    returns: bool,
+    rng: np.random.Generator,
 ) -> Matrix:
     """What each owner's best model is off by where the drift goes on, shape (N, p)."""
-    shifts: Matrix = -_path(public, covariance, num_records, rng=rng) @ public.whitening.T
+    path = _path(public, covariance, num_records, returns=returns, rng=rng)
+    shifts: Matrix = -path @ public.whitening.T
     return shifts
 
 
 def _path(
-    public: PublicGroups, covariance: Matrix, num_records: Vector, *, rng: np.random.Generator
+    public: PublicGroups,
+    covariance: Matrix,
+    num_records: Vector,
+    *,
+    returns: bool,
+    rng: np.random.Generator,
 ) -> Matrix:
     """How far each owner's mean is from the public one where the drift goes on, shape (N, d)."""
-    sizes = np.append(num_records, float(len(public.records)))
+    n = float(len(public.records))
+    sizes = np.append(num_records, n)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     # From the public table, the last one, back through the owners' tables.
     rows = np.repeat(sizes / WALK_STEPS, WALK_STEPS)
-    steps = rng.standard_normal((rows.size, len(values))) * np.sqrt(rows)[:, None] @ root.T
-    path = np.cumsum(steps[::-1], axis=0)[::-1]
+    drawn = rng.standard_normal((rows.size, len(values)))
+    if returns:
+        path = drawn[::-1] @ root.T * np.sqrt(n / 2.0)
+        kept = np.exp(-rows[::-1] / n)
+        for k in range(1, kept.size):
+            path[k] = kept[k] * path[k - 1] + np.sqrt(1.0 - kept[k] ** 2) * path[k]
+        path = path[::-1]
+    else:
+        steps = drawn * np.sqrt(rows)[:, None] @ root.T
+        path = np.cumsum(steps[::-1], axis=0)[::-1]
     means = path.reshape(sizes.size, WALK_STEPS, -1).mean(axis=1)
     away: Matrix = means[:-1] - means[-1]
     return away

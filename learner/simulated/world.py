@@ -155,30 +155,6 @@ class World:
 
         return corrected
 
-    def curvature(self, theta: Vector, clip: float | None) -> Matrix:
-        """Mean curvature of the union at a model, under a clip, without g, shape (p, p)."""
-        if self.mixture is not None:
-            records = [self.mixture.public.records]
-            shares = [self.mixture.together(self.weights)]
-        else:
-            records = list(self.shards)
-            shares = [
-                np.full(len(own), share / len(own))
-                for own, share in zip(self.shards, self.weights, strict=True)
-            ]
-        total = np.zeros((theta.size, theta.size))
-        for own, share in zip(records, shares, strict=True):
-            each = share * self.problem.curvatures(theta, own, clip)
-            total += (own.features * each[:, None]).T @ own.features
-        return total
-
-    def gradient(self, theta: Vector, clip: float | None) -> Vector:
-        """Exact mean gradient of the union at a model, under a clip, without g's, shape (p,)."""
-        owners = np.arange(len(self.weights))
-        each = self.gradients(clip)(owners, np.tile(theta, (owners.size, 1)))
-        mean: Vector = self.weights @ each
-        return mean
-
     def lacking(self, clip: float | None, *, asks_moments: bool) -> Matrix:
         """What each owner's answer from moments or records lacks, shape (N, p)."""
         if clip not in self._offsets:

@@ -26,7 +26,6 @@ from common.terms import Query, Records, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import (
     Groups,
-    Tick,
     first_slots,
     scheduled_frequency,
     with_everyone,
@@ -95,7 +94,7 @@ class Repeated:
             answers = self._answers(plan, self._gradients(plan), promised, seeds)
             rounds = replace(algorithm, horizon=min(at_most or T, T))
             return run_rounds(rounds, replicates=len(seeds), gradients=answers)
-        return self._at_once(plan, promised, seeds)
+        return self._in_turn(promised, seeds)
 
     def _plan(self, seed: int) -> Plan:
         """What runs at a seed."""
@@ -135,27 +134,35 @@ class Repeated:
         slots = first_slots(rates, horizon=horizon, rng=np.random.default_rng(seed))
         return with_everyone(slots, len(rates)) if self.decision.asks_everyone else slots
 
-    def _at_once(self, plan: Plan, promised: NDArray[np.int64], seeds: Sequence[int]) -> Matrix:
-        """Algorithms that ask each owner once, whatever it is asked with."""
-        algorithm: Algorithm[Any] = plan.algorithm
-        state, tick = algorithm.initial_state(), Tick(0.0, (0,))
-        exact = []
-        for shard, terms in zip(self.shards, self._terms(plan), strict=True):
-            owner = LocalShard("here", shard)
-            owner.enroll(terms)
-            theta = algorithm.query_point(state, tick)
-            query = Query(study_id=terms.study_id, sequence=1, theta=theta)
-            exact.append(owner.answer(query).gradient)
-        packed, nothing = np.stack(exact), np.zeros((len(seeds), 0))
-        answers = self._answers(plan, lambda owners, thetas: packed[owners], promised, seeds)
-        answered = [
-            answers(np.full(len(seeds), owner), nothing) for owner in range(len(self.shards))
-        ]
+    def _in_turn(self, promised: NDArray[np.int64], seeds: Sequence[int]) -> Matrix:
+        """Algorithms that ask for more than gradients, of one owner after the other."""
+        plan = self._plan(seeds[0])
+        shards = [LocalShard("here", shard) for shard in self.shards]
+        for shard, terms in zip(shards, self._terms(plan), strict=True):
+            shard.enroll(terms)
+
+        @cache
+        def answer(owner: int, theta: bytes) -> Vector:
+            # Runs ask the same until their noise has led them apart.
+            model = np.frombuffer(theta)
+            query = Query(study_id=self.settings.name, sequence=1, theta=model)
+            return shards[owner].answer(query).gradient
+
+        def exact(owners: Slots, thetas: Matrix) -> Matrix:
+            asked = zip(owners.tolist(), thetas, strict=True)
+            return np.stack([answer(owner, theta.tobytes()) for owner, theta in asked])
+
+        answers = self._answers(plan, exact, promised, seeds)
         models = []
         for run, seed in enumerate(seeds):
+            plan = self._plan(seed)
+            algorithm: Algorithm[Any] = plan.algorithm
             state = algorithm.initial_state()
-            for tick in self._plan(seed).ticks():
-                responses = {owner: answered[owner][run] for owner in tick.owners}
+            for tick in plan.ticks():
+                theta, owners = algorithm.query_point(state, tick)[None], np.array(tick.owners)
+                each = np.repeat(theta, owners.size, axis=0)
+                received = answers.of_runs(np.full(owners.size, run), owners, each)
+                responses = dict(zip(tick.owners, received, strict=True))
                 state = algorithm.apply_responses(state, tick, responses)
             models.append(algorithm.central_model(state))
         return np.stack(models)

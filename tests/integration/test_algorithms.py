@@ -147,6 +147,8 @@ AVERAGE = {"name": "synchronous-2", "horizon": 8, "initial_step": 0.3}
         ("squared", {"name": "moments"}, {}),
         ("squared", {"name": "moments", "start": "public"}, {}),
         ("squared", {"name": "newton"}, {"clip": 1.5}),
+        ("squared", {"name": "newton", "rounds": 3}, {"clip": 1.5}),
+        ("logistic", {"name": "newton", "rounds": 2}, {}),
         ("squared", NUMBERS | {"start": "public"}, {"clip": 1.5}),
         ("logistic", {"name": "newton", "curvature_share": 0.2}, {"sensitivity": "domain"}),
         ("huber", {"name": "newton"}, {}),
@@ -253,7 +255,8 @@ def test_every_owner_is_told_the_same_factor_of_the_curvature(
     world: Callable[[str], World],
 ) -> None:
     here = world("squared")
-    settings = here.settings("squared", {"name": "newton", "curvature_share": 0.2}, {"clip": 1.5})
+    algorithm = {"name": "newton", "curvature_share": 0.2, "rounds": 2}
+    settings = here.settings("squared", algorithm, {"clip": 1.5})
     outcome, _ = here.train(settings, here.remote(), "newton")
     asked = outcome.plan.terms(here.feature_map, study_id="s")
     factor = curvature_scale(Squared(), here.feature_map.domain, bound=1.5, share=0.2)
@@ -261,7 +264,7 @@ def test_every_owner_is_told_the_same_factor_of_the_curvature(
     for one in here.running:
         (entry,) = read_studies(one.owner._ledger._path)[1]
         assert entry.noted_terms.curvature_scale == factor
-    # What the learner takes back is the noise that was promised.
+    # What the learner takes back is the noise that was promised, whatever the rounds are.
     assert outcome.plan.decision.scales == pytest.approx(
         [enrollment.noise_scale for enrollment in outcome.enrollments], rel=1e-12
     )
@@ -269,7 +272,12 @@ def test_every_owner_is_told_the_same_factor_of_the_curvature(
 
 @pytest.mark.parametrize(
     ("algorithm", "stops_at"),
-    [({"horizon": 20}, 7), ({"name": "moments"}, 1), ({"name": "newton"}, 2)],
+    [
+        ({"horizon": 20}, 7),
+        ({"name": "moments"}, 1),
+        ({"name": "newton"}, 2),
+        ({"name": "newton", "rounds": 3}, 5),
+    ],
 )
 def test_a_study_that_stopped_goes_on_with_what_it_decided_first(
     world: Callable[[str], World], algorithm: dict[str, Any], stops_at: int

@@ -179,14 +179,14 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
     feature_map: FeatureMap,
     tmp_path: Path,
 ) -> None:
-    """A study that asks for newton gets one response, split as it says between the two."""
+    """A study that asks for newton gets a response in each round, split as it says."""
     settings, study = owner_folder(), tmp_path / "newton.toml"
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
-    for said, share, options in (
-        ({"curvature_share": 0.6}, 0.6, ()),
-        ({"curvature_share": "auto"}, 0.3, ()),
-        ({}, 0.3, ()),
-        ({"curvature_share": 0.6}, 0.25, ("--curvature-share", "0.25")),
+    for said, share, rounds, options in (
+        ({"curvature_share": 0.6, "rounds": 1}, 0.6, 1, ()),
+        ({"curvature_share": "auto", "rounds": 2}, 0.3, 2, ()),
+        ({}, 0.3, 3, ()),
+        ({"curvature_share": 0.6, "rounds": 1}, 0.25, 1, ("--curvature-share", "0.25")),
     ):
         table = {
             "algorithm": {"name": "newton"} | said,
@@ -196,17 +196,20 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         study.write_text(tomli_w.dumps(table))
         checked = owner_command("check", settings, "--study", study, *options)
         assert checked.returncode == 0, checked.stderr
-        assert "a study of 1 responses with squared loss, gradient and curvature" in checked.stdout
+        asked = f"a study of {rounds} responses with squared loss, gradient and curvature"
+        assert asked in checked.stdout
         assert "gradient, L1: at most 1.5, by the clip" in checked.stdout
         assert f"; {share:g} of epsilon is for the curvature" in checked.stdout
         assert "1/10 of the epsilon 1 asked is kept to tell once how good" in checked.stdout
-        is_open = said.get("curvature_share", "auto") == "auto"
-        assert ("leaves curvature-share to its learner's" in checked.stdout) == is_open
+        left = re.findall(r"leaves (.+) to its learner's", checked.stdout)
+        open_ones = [("rounds", "responses"), ("curvature_share", "curvature-share")]
+        expected = [words for key, words in open_ones if said.get(key, "auto") == "auto"]
+        assert left == ([" and ".join(expected)] if expected else []), checked.stdout
         factor = curvature_scale(Squared(), feature_map.domain, bound=1.5, share=share)
         terms = make_terms(
             study_id=f"s-{share}-{len(said)}",
             release="newton",
-            responses=1,
+            responses=rounds,
             clip=1.5,
             # A tenth of the 1 that is asked is kept for the finished model.
             epsilon=Fraction(9, 10),

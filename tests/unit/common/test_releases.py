@@ -11,6 +11,7 @@ import pytest
 
 from common.domain import Domain
 from common.losses import LOSSES
+from common.privacy import plan_noise
 from common.releases import (
     GRADIENT,
     MOMENTS,
@@ -24,6 +25,7 @@ from common.releases import (
 from common.terms import Records, StudyTerms
 from owner.audit_cases import CASES
 from owner.core import EXACT, Shard, exact_answer
+from owner.mechanism import SecureNoise
 
 VALIDATED: dict[str, Any] = {
     "loss_bound": 2.0,
@@ -103,7 +105,6 @@ def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> St
     "changes",
     [
         {"loss": "hinge"},
-        {"responses": 2},
         {"curvature_scale": None},
         {"curvature_scale": 0.0},
         {"curvature_scale": -1.0},
@@ -112,13 +113,29 @@ def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> St
     ],
     ids=lambda changes: " ".join(f"{key}={value}" for key, value in changes.items()),
 )
-def test_newton_is_of_smooth_losses_once_and_with_a_factor(
+def test_newton_is_of_smooth_losses_and_with_a_factor(
     make_terms: Callable[..., StudyTerms], changes: dict[str, object]
 ) -> None:
     NEWTON.check(newton_terms(make_terms))
-    NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic"))
-    with pytest.raises(ValueError, match="newton needs a loss without kinks, one response, and a"):
+    NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic", responses=3))
+    with pytest.raises(ValueError, match="newton needs a loss without kinks and a curvature_scale"):
         NEWTON.check(newton_terms(make_terms, **changes))
+
+
+def test_the_rounds_of_newton_share_epsilon(make_terms: Callable[..., StudyTerms]) -> None:
+    """Each answer has the noise of its part, and all together spend what was promised."""
+    plans = {
+        rounds: plan_noise(
+            newton_terms(make_terms, responses=rounds, horizon=3 * rounds, clip=1.0),
+            DOMAIN,
+            num_records=500,
+        )
+        for rounds in (1, 3)
+    }
+    assert plans[3].noise_scale == pytest.approx(3 * plans[1].noise_scale, rel=1e-9)
+    spent = {rounds: SecureNoise(plan).epsilon(responses=rounds) for rounds, plan in plans.items()}
+    promised = newton_terms(make_terms).epsilon
+    assert all(0.999 * promised < epsilon <= promised for epsilon in spent.values())
 
 
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "newton"])

@@ -6,7 +6,7 @@ import pytest
 from common.domain import Domain
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.planning.split import SHARES, Split, choose_split, largest_gradient
+from learner.planning.split import ROUNDS, SHARES, Split, choose_split, largest_gradient
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.surrogates import worlds_to_choose_in
@@ -39,19 +39,22 @@ def test_equal_arguments_choose_equally():
 
 def test_more_noise_asks_for_smaller_clips():
     """Where anything can be told: beyond that every design leaves the public model as it is."""
-    clips = [pick(epsilon).clip for epsilon in (0.03, 0.3, 3, 100)]
-    assert clips == sorted(set(clips))
+    clips = [pick(epsilon).clip for epsilon in (0.03, 0.3, 3, 1e5)]
+    assert clips == sorted(clips)
+    assert clips[0] < clips[1] < clips[-1]
     # As no gradient at the public model is longer, this clips nothing.
     assert clips[-1] == largest_gradient(public_of(), DOMAIN)
 
 
 def test_what_is_typed_stays():
-    assert pick(1.0, clips=[0.125], shares=[0.45]) == Split(clip=0.125, share=0.45)
-    assert pick(1.0, clips=[None], shares=[0.45]) == Split(clip=None, share=0.45)
+    typed = {"shares": [0.45], "rounds": [2]}
+    assert pick(1.0, clips=[0.125], **typed) == Split(clip=0.125, share=0.45, rounds=2)
+    assert pick(1.0, clips=[None], **typed) == Split(clip=None, share=0.45, rounds=2)
     chosen = pick(1.0, clips=[2.0])
     assert chosen.clip == 2.0
     assert chosen.share in SHARES
     assert pick(1.0, shares=[0.45]).share == 0.45
+    assert pick(1.0).rounds in ROUNDS
 
 
 @pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])

@@ -9,6 +9,7 @@ from common.terms import Records
 from learner.simulated.groups import NOTABLE_DRIFT, PublicGroups, drift
 from learner.simulated.problem import Problem
 from learner.simulated.surrogates import surrogate_world
+from learner.simulated.united import United
 from learner.simulated.world import World
 from owner.core import Shard, mean_curvature, mean_gradient
 
@@ -160,6 +161,29 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     assert np.median(far) > 10 * np.median(near)
 
 
+def test_a_drift_that_returns_stays_nearer_to_the_public_records():
+    rng = np.random.default_rng(6)
+    x = np.column_stack([rng.uniform(-1, 1, (3000, P - 1)), np.ones(3000)])
+    path = np.cumsum(rng.normal(0, 0.01, (3000, P)), axis=0)
+    y = x @ [0.6, -0.4, 0.3, 0.1] + rng.normal(0, 0.5, 3000) + np.einsum("ij,ij->i", x, path)
+    public = PublicGroups(problem=problem_of(), records=Records(features=x, targets=y), labels=None)
+    assert public.drifts
+
+    def away(records, *, returns):
+        """The middle distance of the union's best model from the public one."""
+        sizes = np.full(3, records / 3)
+        worlds = [
+            surrogate_world(public, sizes, returns=returns, rng=np.random.default_rng(seed))
+            for seed in range(20)
+        ]
+        moved = [world.evaluation.theta_optimal - public.theta_optimal for world in worlds]
+        return np.median([float(step @ step) for step in moved])
+
+    # A walk goes on and on; one that returns is no farther on average than the table tells.
+    assert away(60_000, returns=False) > 3 * away(60_000, returns=True)
+    assert away(60_000, returns=True) < 2 * away(3_000, returns=True)
+
+
 def test_drift_between_labelled_groups_is_no_drift():
     shards = records_of([500] * 6, spread=0.5, seed=7)
     labelled = groups_of(shards)
@@ -180,22 +204,26 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     classes = LOSSES[name].has_classes()
     shards = records_of([200, 700], spread=0.2, seed=4, classes=classes)
     theta = np.array([0.3, -0.2, 0.1, 0.2])
-    real = World.of(shards, problem)
+    real = United(World.of(shards, problem))
     union = Shard(joined(shards))
     loss = problem.loss
     exact = mean_curvature(union, theta, loss=loss, clip=clip)
-    assert real.curvature(theta, clip) == pytest.approx(exact, abs=1e-12)
+    assert real.curvatures(theta, clip) == pytest.approx(exact, abs=1e-12)
     exact = mean_gradient(union, theta, loss=loss, clip=clip)
-    assert real.gradient(theta, clip) == pytest.approx(exact, abs=1e-12)
+    assert real.gradients(theta, clip) == pytest.approx(exact, abs=1e-12)
+    both = np.stack([theta, -theta])
+    for tell in (real.gradients, real.curvatures):
+        each = [tell(one, clip) for one in both]
+        assert tell(both, clip) == pytest.approx(np.stack(each), abs=1e-12)
     public = groups_of(records_of([300] * 6, spread=0.2, seed=4, classes=classes), name=name)
     world = surrogate_world(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
     weights = world.mixture.together(world.weights)
     gradients = problem.gradients(anchor, public.records, clip)
-    assert world.gradient(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
+    assert United(world).gradients(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
     x = public.records.features
     each = weights * problem.curvatures(anchor, public.records, clip)
-    assert world.curvature(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
+    assert United(world).curvatures(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
 
 
 def test_redrawn_records_are_off_by_as_much_as_the_public_ones_may_be():

@@ -82,11 +82,15 @@ CASES = {
     "moments": {"algorithm": {"name": "moments"}},
     "moments from the public model": {"algorithm": {"name": "moments", "start": "public"}},
     "newton": {
-        "algorithm": {"name": "newton", "curvature_share": 0.5},
+        "algorithm": {"name": "newton", "curvature_share": 0.5, "rounds": 1},
+        "privacy": {"epsilon": 50, "sensitivity": "clip", "clip": 0.5},
+    },
+    "newton in three rounds": {
+        "algorithm": {"name": "newton", "curvature_share": 0.1, "rounds": 3},
         "privacy": {"epsilon": 50, "sensitivity": "clip", "clip": 0.5},
     },
 }
-AT_ONCE = {"moments", "moments from the public model", "newton"}
+AT_ONCE = {"moments", "moments from the public model", "newton", "newton in three rounds"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,141 @@
+"""All owners of a world as one: what they tell together of gradient and curvature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Matrix, Vector
+from common.moments import pack_moments
+from common.terms import Records
+from learner.algorithms.newton import NewtonStep, Told
+from learner.simulated.world import World
+
+__all__ = ["United", "newton_steps"]
+
+# A record's gradient is no longer than a clip if the record is no longer than this.
+SHORTEST = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class United:
+    """The union of a world's owners.
+
+    Args:
+      world: The world.
+    """
+
+    world: World
+
+    def curvatures(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
+        """Mean curvature of the union at one model or at many, shape (p, p) or (R, p, p).
+
+        Where public records play the owners, that at the mean of the models, of all alike.
+        """
+        if thetas.ndim > 1 and self.world.mixture is None:
+            return np.stack([self._curvature(theta, clip) for theta in thetas])
+        return self._curvature(thetas if thetas.ndim == 1 else thetas.mean(axis=0), clip)
+
+    def _curvature(self, theta: Vector, clip: float | None) -> Matrix:
+        """Mean curvature of the union at a model, under a clip, without g, shape (p, p)."""
+        if self.world.mixture is not None:
+            records = [self.world.mixture.public.records]
+            shares = [self.world.mixture.together(self.world.weights)]
+        else:
+            records = list(self.world.shards)
+            shares = [
+                np.full(len(own), share / len(own))
+                for own, share in zip(self.world.shards, self.world.weights, strict=True)
+            ]
+        total = np.zeros((theta.size, theta.size))
+        for own, share in zip(records, shares, strict=True):
+            each = share * self.world.problem.curvatures(theta, own, clip)
+            total += (own.features * each[:, None]).T @ own.features
+        return total
+
+    def gradients(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
+        """Exact mean gradient of the union at one model or at many, without g's, (p,) or (R, p).
+
+        Where public records play the owners, it is that of their whole distribution to first order
+        around the public model.
+        """
+        asks_moments = self.world.moments is not None and clip is None
+        lacking: Vector = self.world.weights @ self.world.lacking(clip, asks_moments=asks_moments)
+        if self.world.moments is not None and clip is None:
+            gram = np.tensordot(self.world.weights, self.world.moments.gram, axes=1)
+            return 2.0 * (thetas @ gram - self.world.weights @ self.world.moments.cross) + lacking
+        x, y, shares, lengths = self._rows
+        largest = None if clip is None else clip / lengths
+        means = []
+        for theta in np.atleast_2d(thetas):
+            slopes = self.world.problem.loss.slopes(x @ theta, y)
+            kept = slopes if largest is None else np.clip(slopes, -largest, largest)
+            means.append((shares * kept) @ x + lacking)
+        mean = np.stack(means)
+        if self.world.mixture is not None:
+            away = np.atleast_2d(thetas) - self._anchor
+            mean += away @ self._bent(clip)
+        return mean[0] if thetas.ndim == 1 else mean
+
+    def _bent(self, clip: float | None) -> Matrix:
+        """What the curvature of the records that answer lacks at the public model, (p, p)."""
+        if clip not in self._bends:
+            theta = self._anchor
+            x, y, shares, _ = self._rows
+            each = shares * self.world.problem.curvatures(
+                theta, Records(features=x, targets=y), clip
+            )
+            told: Matrix = (x * each[:, None]).T @ x
+            self._bends[clip] = self._curvature(theta, clip) - told
+        return self._bends[clip]
+
+    @property
+    def _anchor(self) -> Vector:
+        """The public model of a world that public records play."""
+        assert self.world.mixture is not None  # noqa: S101 (its callers have looked)
+        return self.world.mixture.public.theta_optimal
+
+    @cached_property
+    def _bends(self) -> dict[float | None, Matrix]:
+        """What was computed of them."""
+        return {}
+
+    @cached_property
+    def _rows(self) -> tuple[Matrix, Vector, Vector, Vector]:
+        """Features, targets, shares and L1 norms of all records that answer."""
+        sizes = np.array([len(own) for own in self.world.shards])
+        x = np.concatenate([own.features for own in self.world.shards])
+        y = np.concatenate([own.targets for own in self.world.shards])
+        lengths = np.maximum(np.abs(x).sum(axis=1), SHORTEST)
+        return x, y, np.repeat(self.world.weights / sizes, sizes), lengths
+
+
+def newton_steps(
+    algorithm: NewtonStep,
+    gradients: Callable[[Matrix], Matrix],
+    curvatures: Callable[[Matrix], NDArray[np.float64]],
+    draws: Iterable[Matrix],
+    variance: float,
+) -> Matrix:
+    """The models of many runs of Newton's steps, shape (R, p).
+
+    Args:
+      algorithm: What each run follows.
+      gradients: The owners' mean gradient at the public model, shape (p,), or at each run's.
+      curvatures: The same of their curvature, or one for all runs.
+      draws: The noise of each round's mean answer, each of shape (R, length).
+      variance: That of each of its coordinates.
+    """
+    theta, rounds = algorithm.around.theta, []
+    for noise in draws:
+        curvature = algorithm.curvature_scale * curvatures(theta)
+        gradient = gradients(theta)
+        shape = (*gradient.shape[:-1], *curvature.shape[-2:])
+        exact = pack_moments(np.broadcast_to(curvature, shape), gradient)
+        rounds.append(Told(theta=theta, total=exact + noise, variance=variance))
+        theta = algorithm.solve(rounds)
+    return theta

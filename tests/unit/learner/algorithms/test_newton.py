@@ -1,0 +1,127 @@
+"""Newton's steps in rounds: who is asked where, whose answer counts for which, what they mend."""
+
+import numpy as np
+import pytest
+
+from common.losses import LOSSES, Regulariser
+from common.moments import pack_moments
+from common.terms import Records
+from learner.algorithms.clocks import Tick
+from learner.algorithms.newton import NewtonStep, Told
+from learner.planning.split import around_public
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
+
+P, N = 3, 3
+WEIGHTS = np.array([0.5, 0.2, 0.3])
+G = Regulariser(coefficient=1e-6)
+
+
+def problem_of(name="squared"):
+    return Problem(loss=LOSSES[name].example(), regulariser=G, theta_max=4.0)
+
+
+def records_of(seed, *, scale=1.0, tilt=0.0, name="squared"):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([scale * rng.normal(size=(800, P - 1)), np.ones(800)])
+    y = x @ np.array([0.8, -0.6, 0.3 + tilt]) + 0.3 * rng.normal(size=800)
+    if LOSSES[name].example().has_classes():
+        y = np.where(y > 0, 1.0, -1.0)
+    return Records(features=x, targets=y)
+
+
+def newton_of(problem, public, *, rounds, scales=0.0):
+    groups = PublicGroups(problem=problem, records=public, labels=None)
+    return NewtonStep(
+        weights=WEIGHTS,
+        around=around_public(groups, None),
+        curvature_scale=0.2,
+        scales=np.full(N, scales),
+        theta_max=problem.theta_max,
+        regulariser=G,
+        rounds=rounds,
+        is_quadratic=problem.loss.is_quadratic,
+    )
+
+
+def answer(problem, records, theta):
+    x, n = records.features, len(records)
+    each = problem.curvatures(theta, records, None)
+    curvature = (x * each[:, None]).T @ x / n
+    return pack_moments(0.2 * curvature, problem.slopes(theta, records, None) @ x / n)
+
+
+def test_a_round_is_asked_at_the_model_of_the_rounds_before():
+    problem, shards = problem_of(), [records_of(i + 1, scale=2.0, tilt=1.0) for i in range(N)]
+    newton = newton_of(problem, records_of(0), rounds=2)
+    state = newton.initial_state()
+    for owner in (1, 0, 2):
+        theta = newton.query_point(state, Tick(0.1, (owner,)))
+        assert np.array_equal(theta, newton.around.theta)
+        told = {owner: answer(problem, shards[owner], theta)}
+        state = newton.apply_responses(state, Tick(0.1, (owner,)), told)
+    second = newton.central_model(state)
+    assert not np.array_equal(second, newton.around.theta)
+    for owner in (0, 2, 1):
+        theta = newton.query_point(state, Tick(0.2, (owner,)))
+        assert np.array_equal(theta, second)
+        told = {owner: answer(problem, shards[owner], theta)}
+        state = newton.apply_responses(state, Tick(0.2, (owner,)), told)
+    assert [told.weight for told in state.rounds] == pytest.approx([1.0, 1.0])
+
+
+def test_an_owner_that_was_away_answers_what_it_was_asked_first():
+    problem, shards = problem_of(), [records_of(i + 1, tilt=1.0) for i in range(N)]
+    newton = newton_of(problem, records_of(0), rounds=3)
+    state, first = newton.initial_state(), newton.around.theta
+    for owner in (0, 2):  # 1 is away at its turn: its tick is not applied
+        told = {owner: answer(problem, shards[owner], first)}
+        state = newton.apply_responses(state, Tick(0.1, (owner,)), told)
+    theta = newton.query_point(state, Tick(0.2, (0,)))
+    told = {0: answer(problem, shards[0], theta)}
+    state = newton.apply_responses(state, Tick(0.2, (0,)), told)
+    # Its line repeats the question of the first round, so that is where the answer counts.
+    late = {1: answer(problem, shards[1], first)}
+    state = newton.apply_responses(state, Tick(0.3, (1,)), late)
+    assert [told.weight for told in state.rounds] == pytest.approx([1.0, 0.5])
+    # After that it is asked anew.
+    third = newton.query_point(state, Tick(0.4, (0,)))
+    told = {0: answer(problem, shards[0], third)}
+    state = newton.apply_responses(state, Tick(0.4, (0,)), told)
+    fresh = {1: answer(problem, shards[1], third)}
+    state = newton.apply_responses(state, Tick(0.5, (1,)), fresh)
+    assert [told.weight for told in state.rounds] == pytest.approx([1.0, 0.5, 0.7])
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+def test_rounds_mend_what_a_wrong_curvature_has_missed(name):
+    """Owners' curvature is far from the public one, and so loud that it is not believed."""
+    problem = problem_of(name)
+    union = records_of(7, scale=1.6, tilt=0.5, name=name)
+    newton = newton_of(problem, records_of(0, name=name), rounds=3)
+    theta, rounds, fitness = newton.around.theta, [], []
+    noise = 1e-6  # of the gradient next to nothing, of the curvature 25 times as much
+    for _ in range(3):
+        total = answer(problem, union, theta)
+        rounds.append(Told(theta=theta, total=total, variance=noise))
+        theta = newton.solve(rounds)
+        fitness.append(problem.fitness(theta, union))
+    best = problem.fitness(problem.optimum(union), union)
+    assert fitness[0] - best > 3 * (fitness[2] - best)
+    assert fitness[2] / best - 1 < 5e-3
+
+
+def test_many_studies_at_once_are_each_by_itself():
+    problem, union = problem_of(), records_of(7, tilt=0.5)
+    newton = newton_of(problem, records_of(0), rounds=2)
+    rng, first = np.random.default_rng(3), newton.around.theta
+    noise = rng.normal(0, 0.01, (2, 5, P * (P + 1) // 2 + P))
+    many = [Told(theta=first, total=answer(problem, union, first) + noise[0], variance=1e-4)]
+    models = newton.solve(many)
+    exact = np.stack([answer(problem, union, theta) for theta in models])
+    many.append(Told(theta=models, total=exact + noise[1], variance=1e-4))
+    models = newton.solve(many)
+    for run in range(5):
+        alone = [Told(theta=first, total=many[0].total[run], variance=1e-4)]
+        alone.append(Told(theta=many[1].theta[run], total=many[1].total[run], variance=1e-4))
+        assert newton.solve(alone) == pytest.approx(models[run], rel=1e-9)
