@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -110,6 +111,9 @@ def serve(
     )
     click.echo(f"serving on port {running.port}")
     sys.stdout.flush()
+    # What is there now stays: nobody waits while all of it is looked through for garbage.
+    gc.collect()
+    gc.freeze()
     if with_parent:
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     stop.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import resource
 from contextlib import ExitStack
@@ -211,9 +210,6 @@ def start_owner(
             probes.start()
         stack.pop_all()
     health.tell(serving=True)
-    # What is there now stays: nobody waits while all of it is looked through for garbage.
-    gc.collect()
-    gc.freeze()
     return RunningOwner(owner, server, calls, health, probes, scraped)
 
 
