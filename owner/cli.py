@@ -111,9 +111,7 @@ def serve(
     )
     click.echo(f"serving on port {running.port}")
     sys.stdout.flush()
-    # What is there now stays: nobody waits while all of it is looked through for garbage.
-    gc.collect()
-    gc.freeze()
+    _keep_what_is_there()
     if with_parent:
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     stop.wait()
@@ -270,6 +268,12 @@ def token(learner: str, out: Path | None) -> None:
         raise InputError(f"{target}: cannot be written ({error.strerror}); make room") from None
     click.echo("[policy.tokens]")
     click.echo(new_token_line(learner, secret))
+
+
+def _keep_what_is_there() -> None:
+    """It is not looked through for garbage any more while somebody waits for an answer."""
+    gc.collect()
+    gc.freeze()
 
 
 def _watch_input(stop: Stop) -> None:
