@@ -9,11 +9,12 @@ the gradient, and takes the curvature from the public records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.domain import Domain
@@ -40,6 +41,8 @@ SPLIT_SEED = 0
 # Where public records change along their table, the entries of the owners' curvature are taken to
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01
+
+_Answers = Callable[[int, float | None, Matrix], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +157,15 @@ class _Search:
 
     def mean(self, split: Split, runs: slice) -> float:
         """The mean relative fitness of a candidate over all worlds."""
-        return middle(np.stack(list(self._outcomes(split, runs))))
+        models = np.split(self._models(split, runs), len(self.worlds))
+        found = [
+            world.evaluation.relative_fitness(its)
+            for world, its in zip(self.worlds, models, strict=True)
+        ]
+        return middle(np.stack(found))
 
-    def _outcomes(self, split: Split, runs: slice) -> Iterator[Vector]:
+    def _models(self, split: Split, runs: slice) -> Matrix:
+        """What runs come to, those of one world after those of the other, shape (W R, p)."""
         problem = self.public.problem
         bound = problem.gradient_bound(self.domain)
         bound = bound if split.clip is None else min(bound, split.clip)
@@ -175,22 +184,32 @@ class _Search:
         )
         scales = newton.weights * newton.scales
         variance = 2.0 * float(scales @ scales)
-        for place, world in enumerate(self.worlds):
-            models = newton_steps(
-                newton,
-                partial(self._gradients, place, split.clip),
-                partial(self._curvatures, place, split.clip),
-                (scale * draw[runs] for draw in self._noise[place][: split.rounds]),
-                variance,
-            )
-            yield world.evaluation.relative_fitness(models)
+        draws = [scale * draw[:, runs] for draw in self._noise[: split.rounds]]
+        count = draws[0].shape[1]
+        return newton_steps(
+            newton,
+            lambda thetas: self._in_all(self._gradients, split.clip, thetas, count),
+            lambda thetas: self._in_all(self._curvatures, split.clip, thetas, count),
+            (draw.reshape(-1, draw.shape[-1]) for draw in draws),
+            variance,
+        )
+
+    def _in_all(
+        self, answers: _Answers, clip: float | None, thetas: Matrix, runs: int
+    ) -> NDArray[np.float64]:
+        """What the owners of all worlds tell so many runs in each, one world after the other."""
+        if thetas.ndim == 1:
+            same = np.stack([answers(place, clip, thetas) for place in range(len(self.worlds))])
+            return np.repeat(same, runs, axis=0)
+        by_world = enumerate(np.split(thetas, len(self.worlds)))
+        return np.concatenate([answers(place, clip, its) for place, its in by_world])
 
     def _around(self, clip: float | None) -> Around:
         if clip not in self._known:
             self._known[clip] = around_drifting(self.public, clip)
         return self._known[clip]
 
-    def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> Matrix:
+    def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:
         """The mean gradient of the owners of a world."""
         if thetas.ndim > 1:
             return self._united[place].gradients(thetas, clip)
@@ -198,25 +217,29 @@ class _Search:
             self._first[place, clip] = self._united[place].gradients(thetas, clip)
         return self._first[place, clip]
 
-    def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> Matrix:
+    def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:
         """Their curvature; of squared loss that of the first round, whatever the clip then cuts."""
         world, theta = self._united[place], self.public.theta_optimal
         if thetas.ndim > 1 and not self.public.problem.loss.is_quadratic:
-            return world.curvatures(thetas, clip)
-        if (place, clip) not in self._curved:
-            self._curved[place, clip] = world.curvatures(theta, clip)
-        return self._curved[place, clip]
+            found = world.curvatures(thetas, clip)
+        else:
+            if (place, clip) not in self._curved:
+                self._curved[place, clip] = world.curvatures(theta, clip)
+            found = self._curved[place, clip]
+        alike = thetas.ndim > 1 and found.ndim == thetas.ndim
+        return np.broadcast_to(found, (len(thetas), *found.shape)) if alike else found
 
     @cached_property
-    def _noise(self) -> list[list[Matrix]]:
-        """Noise of each round's mean response in each world's runs, the same for all candidates."""
+    def _noise(self) -> list[NDArray[np.float64]]:
+        """Noise of each round's mean response, the same for all candidates, (W, R, length)."""
         rng = np.random.default_rng(SPLIT_SEED)
         scales = self.worlds[0].weights * self.units
         size = packed_length(self.domain.num_features)
         draw = summed_noise(scales, size, rng=rng)
         now = np.zeros(FINE, dtype=np.intp)
         first = [draw(now) for _ in self.worlds]
-        return [[own, *(draw(now) for _ in range(self.most - 1))] for own in first]
+        by_world = [[one, *(draw(now) for _ in range(self.most - 1))] for one in first]
+        return [np.stack(draws) for draws in zip(*by_world, strict=True)]
 
     @cached_property
     def _united(self) -> list[United]:
