@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import stat
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from common.features import FeatureMap, FeatureSettings
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan
-from common.releases import curvature_scale, gradient_bound
+from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
 from common.terms import StudyTerms
 from owner.audit import Finding, audit
@@ -455,9 +456,9 @@ def test_the_audit_prints_a_bound_beside_every_promise(
     rows = re.findall(r"(\w+, [a-z ()]+?) +one response +1\.000 +(\S+)", result.stdout)
     assert [name for name, _ in rows] == [case.name for case in CASES]
     assert all(float(bound) <= 1 for _, bound in rows)
-    # Those that cost a study each are attacked too seldom here to show much.
-    often = {case.name for case in CASES if case.release.most_responses is None}
-    assert all(float(bound) > 0.1 for name, bound in rows if name in often)
+    # So few trials may show nothing of one case; of half of the eight gradients, once in thousands.
+    gradients = {case.name for case in CASES if case.release is GRADIENT}
+    assert statistics.median(float(bound) for name, bound in rows if name in gradients) > 0.1
 
 
 def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
