@@ -65,8 +65,8 @@ def main(  # noqa: PLR0917 (one for each option)
     total = [
         f"Hospitals and loans: {overall(rows[~names_owner])}",
         f"Loans with the issue date among their features: {overall(rows[names_owner])} Owners are "
-        "consecutive rows, so the date names them: own models, good at home, fail on the union by "
-        "more than any public record tells, and owners that gain are told that they do not.",
+        "consecutive rows, so the date names them: they differ from each other, and from the "
+        "public records, by more than any public record tells.",
     ]
     print(table.to_string(index=False))
     print(*total, sep="\n")
