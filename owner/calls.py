@@ -41,10 +41,11 @@ TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
 # An answer that takes no longer is given by the event loop itself: handing it to a thread and
 # back takes as long as most answers do. After some longer ones in a row, not only a disk that was
-# busy for once, a thread gives the next ones.
-SHORT_SECONDS = 0.003
+# busy for once, or one much longer, a thread gives the next ones: for so many times as long as
+# those kept all other callers waiting.
+SHORT_SECONDS, MUCH_LONGER_SECONDS = 0.003, 0.03
 LONG_IN_A_ROW = 3
-LONG_AGAIN_SECONDS = 1.0
+LONG_AGAIN_SECONDS, LONG_AGAIN_TIMES = 1.0, 100
 
 
 def as_bytes(handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -157,7 +158,7 @@ class Calls:
         self._idle_seconds = idle_seconds
         self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
         # The owner answers one query after another in any case.
-        self._long_until, self._long_ones = 0.0, 0
+        self._long_until, self._long_ones = 0.0, list[float]()
         self._answering = QuickThread("answer")
         self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
         self._pausing = ThreadPoolExecutor(PAUSE_THREADS, thread_name_prefix="pause")
@@ -236,10 +237,12 @@ class Calls:
         return done or b""
 
     def _timed(self, began: float, ended: float) -> None:
-        """Note how long an answer took; after some long ones a thread gives the next."""
-        self._long_ones = self._long_ones + 1 if ended - began > SHORT_SECONDS else 0
-        if self._long_ones >= LONG_IN_A_ROW:
-            self._long_until, self._long_ones = ended + LONG_AGAIN_SECONDS, 0
+        """Note how long an answer took; after long ones a thread gives the next."""
+        took = ended - began
+        self._long_ones = [*self._long_ones, took] if took > SHORT_SECONDS else []
+        if len(self._long_ones) >= LONG_IN_A_ROW or took > MUCH_LONGER_SECONDS:
+            rest = max(LONG_AGAIN_SECONDS, LONG_AGAIN_TIMES * sum(self._long_ones))
+            self._long_until, self._long_ones = ended + rest, []
 
     async def _next(self, context: Context, patience: Patience) -> bytes | None:
         """The next message; None if there is none, or it does not come."""

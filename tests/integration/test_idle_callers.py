@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import tomli_w
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import owner.answering
 from common.config import read_toml
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
@@ -105,14 +107,41 @@ def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
     owner_folder: Folder, serve_owner: Serve, make_terms: Callable[..., StudyTerms]
 ) -> None:
     running = serve_owner(settings_with(owner_folder(), idle_seconds=0.1))
-    owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
-    owner.enroll(make_terms())
+    caller = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    caller.enroll(make_terms())
     for sequence in range(1, 6):
         # Now and then the query meets the stream as it ends.
         time.sleep(0.1 if sequence % 2 else 0.4)
         query = Query(study_id="study-1", sequence=sequence, theta=np.zeros(4))
-        assert owner.answer(query).sequence == sequence
-    owner.disconnect()
+        assert caller.answer(query).sequence == sequence
+    caller.disconnect()
+
+
+def test_answers_that_take_long_keep_no_other_caller_waiting(
+    owner_folder: Folder,
+    serve_owner: Serve,
+    make_terms: Callable[..., StudyTerms],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The event loop gives the first of them; a thread all others, while the loop serves others."""
+    by_the_loop: list[bool] = []
+    exact = owner.answering.exact_answer
+
+    def slow(*given: Any) -> Any:
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            by_the_loop.append(True)
+        time.sleep(0.05)
+        return exact(*given)
+
+    monkeypatch.setattr(owner.answering, "exact_answer", slow)
+    running = serve_owner(owner_folder())
+    caller = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
+    caller.enroll(make_terms())
+    for sequence in range(1, 11):
+        caller.answer(Query(study_id="study-1", sequence=sequence, theta=np.zeros(4)))
+    caller.disconnect()
+    assert len(by_the_loop) == 1
 
 
 def test_one_learner_holds_so_many_calls_open_and_no_more(
