@@ -208,8 +208,10 @@ class Calls:
         try:
             while (content := await self._next(context, patience)) is not None:
                 reply = await self._reply(method, content, learner)
-                await self._deliver(context, reply, patience)
-                self._service.after_reply()
+                try:
+                    await self._deliver(context, reply, patience)
+                finally:
+                    self._service.after_reply()
                 if not method.streams:
                     return
         finally:

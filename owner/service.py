@@ -85,7 +85,7 @@ class OwnerService:
         return method.reply(request, learner).SerializeToString()
 
     def after_reply(self) -> None:
-        """Do what can wait until a reply has left: count it."""
+        """Do what can wait until a reply has left, or cannot leave: count it."""
         while self._answered:
             self._metrics.seconds.observe(self._answered.popleft())
             self._metrics.responses.inc()
