@@ -116,8 +116,7 @@ class DataOwner:
             is_new = self._studies.is_new(terms, learner)
         if is_new:
             self._agree(terms, learner)
-        with self._studies.taken(terms.study_id, learner) as (study, entry):
-            account = study.account or entry.account
+        with self._studies.taken(terms.study_id, learner) as (study, entry, account):
             return Enrollment(
                 num_records=self._table.num_records,
                 responses=account.promised,
@@ -134,13 +133,12 @@ class DataOwner:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
         """
         self._access.admit_query(learner)
-        with self._studies.taken(query.study_id, learner) as (study, entry):
+        with self._studies.taken(query.study_id, learner) as (study, entry, account):
             check_theta(
                 query.theta,
                 dimension=study.shard.num_features,
                 theta_max=study.terms.theta_max,
             )
-            account = study.account or entry.account
             digest = theta_digest(query.theta)
             step = next_step(account, sequence=query.sequence, digest=digest)
             if step is Step.REPLAY:
@@ -177,9 +175,9 @@ class DataOwner:
             return False
         if self._studies.lock.locked():
             return False
-        with self._studies.taken(study_id, learner) as (study, entry):
-            account = study.account or entry.account
-        return account.answered < account.promised and self._offers.accepts()
+        with self._studies.taken(study_id, learner) as (_, _, account):
+            is_left = account.answered < account.promised
+        return is_left and self._offers.accepts()
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""

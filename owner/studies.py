@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from common.errors import OrderError, PolicyError
 from common.terms import StudyTerms
+from owner.core import Account
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, in_words
 from owner.open_study import OpenStudy, StudyMaker
@@ -153,8 +154,8 @@ class Studies:
         return entry
 
     @contextmanager
-    def taken(self, study_id: str, learner: str) -> Iterator[tuple[OpenStudy, StudyEntry]]:
-        """An open study of this learner and its entry, with the lock held.
+    def taken(self, study_id: str, learner: str) -> Iterator[tuple[OpenStudy, StudyEntry, Account]]:
+        """An open study of this learner, its entry and its account now, with the lock held.
 
         One that is not held ready is rebuilt from the ledger's terms, without the lock.
 
@@ -171,9 +172,9 @@ class Studies:
                         study, rebuilt = rebuilt, None
                         dropped = self._open.hold(study_id, study)
                     if study is not None:
-                        if study.entry is not entry:
+                        if study.entry is not entry or study.account is None:
                             study.entry, study.account = entry, entry.account
-                        yield study, entry
+                        yield study, entry, study.account
                         return
                 rebuilt = self._maker.rebuild(entry)
         finally:
