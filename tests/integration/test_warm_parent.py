@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from common.terms import Query, StudyTerms
+from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
@@ -55,6 +58,24 @@ def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
             assert owner.wait(20) == status
         for owner in (*owners, wrong):
             owner.stop(0)
+
+
+def test_forks_of_one_parent_draw_noise_of_their_own(
+    owner_folder: Callable[..., Path], make_terms: Callable[..., StudyTerms]
+) -> None:
+    """Equal records and equal questions: what differs is the noise, which nothing may share."""
+    query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
+    with warm_parent() as parent:
+        answers = []
+        for name in ("a", "b"):
+            forked = serve(parent, owner_folder(name))
+            port = forked.stdout.readline().rpartition(" ")[2].strip()
+            caller = GrpcOwner(name, f"127.0.0.1:{port}", deadline=20)
+            caller.enroll(make_terms())
+            answers.append(caller.answer(query).gradient)
+            caller.disconnect()
+            forked.stop(0)
+    assert np.all(answers[0] != answers[1])
 
 
 @pytest.mark.long
