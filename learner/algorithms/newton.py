@@ -33,15 +33,15 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
 from learner.algorithms.shrinkage import Around, Blend
 
-__all__ = ["NewtonState", "NewtonStep", "Told"]
+__all__ = ["NewtonState", "NewtonStep", "Round"]
 
 # How much the curvature of a loss that is not squared is taken to vary from one model to the next.
 BEND = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Told:
-    """What owners have told in one round.
+class Round:
+    """What the owners answered in one round.
 
     Args:
       theta: The model that they were asked at, shape (p,), or one for each of many studies.
@@ -66,7 +66,7 @@ class NewtonState:
       theta: The model, shape (p,).
     """
 
-    rounds: tuple[Told, ...]
+    rounds: tuple[Round, ...]
     last: tuple[int, ...]
     theta: Vector
 
@@ -153,37 +153,37 @@ class NewtonStep:
                     variance=rounds[asked].variance + 2.0 * (share * self.scales[owner]) ** 2,
                 )
                 last[owner] = len(rounds) - 1
-        theta = self.solve([told for told in rounds if told.weight])
+        theta = self.solve([each for each in rounds if each.weight])
         return NewtonState(rounds=tuple(rounds), last=tuple(last), theta=theta)
 
     def central_model(self, state: NewtonState) -> Vector:
         """The model so far, shape (p,)."""
         return state.theta
 
-    def solve(self, rounds: Sequence[Told]) -> NDArray[np.float64]:
+    def solve(self, rounds: Sequence[Round]) -> NDArray[np.float64]:
         """The model of these rounds, of one study or of many, shape (..., p)."""
-        scale, told, curvatures, parts = self.curvature_scale, [], [], []
+        scale, gradients, curvatures, parts = self.curvature_scale, [], [], []
         for each in rounds:
             scaled, gradient = unpack_moments(each.total / each.weight, self.num_features)
             variance = each.variance / each.weight**2
-            told.append((each.theta, gradient, variance))
+            gradients.append((each.theta, gradient, variance))
             curvatures.append(scaled / scale)
             # Those of fewer owners, or of more noise, count less; without noise all alike.
             parts.append(1.0 / variance if variance else 1.0)
         shares = np.array(parts) / sum(parts)
-        curvature = sum(share * own for share, own in zip(shares, curvatures, strict=True))
+        curvature = sum(share * one for share, one in zip(shares, curvatures, strict=True))
         variance = sum(
-            share**2 * own for share, (_, _, own) in zip(shares.tolist(), told, strict=True)
+            share**2 * one for share, (_, _, one) in zip(shares.tolist(), gradients, strict=True)
         )
         blend = Blend.of(self.around, curvature, variance / scale**2, regulariser=self.regulariser)
         bend = 0.0 if self.is_quadratic else BEND
-        gradient, noise = blend.at_public(told, bend=bend)
+        gradient, noise = blend.at_public(gradients, bend=bend)
         return blend.model(gradient, noise, theta_max=self.theta_max)
 
-    def _asked_at(self, theta: Vector) -> Told:
+    def _asked_at(self, theta: Vector) -> Round:
         """A round in which nobody has answered."""
         length = packed_length(self.num_features)
-        return Told(theta=theta, total=np.zeros(length), weight=0.0, variance=0.0)
+        return Round(theta=theta, total=np.zeros(length), weight=0.0, variance=0.0)
 
 
 def _is_over(state: NewtonState, tick: Tick) -> bool:

@@ -190,7 +190,7 @@ class Blend:
 
     def at_public(
         self,
-        told: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]],
+        gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]],
         *,
         bend: float = 0.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -202,21 +202,21 @@ class Blend:
         from :math:`\theta_r` to the last of them, where the model is by now.
 
         Args:
-          told: (model, shape (..., p); mean gradient there, shape (..., p); variance of a
+          gradients: (model, shape (..., p); mean gradient there, shape (..., p); variance of a
             coordinate of its noise), in the order in which they were asked.
           bend: How much the curvature's entries vary on the way, beside the doubt.
         """
         around, basis = self.around, self.basis
-        if len(told) == 1:
-            [(_, gradient, variance)] = told
+        if len(gradients) == 1:
+            [(_, gradient, variance)] = gradients
             return gradient - around.offset, variance * np.eye(around.theta.size)
         # basis.T @ curvature is the inverse of the basis, in the directions that there are.
-        ways = [_times(basis.T @ self.curvature, theta - around.theta) for theta, _, _ in told]
+        ways = [_times(basis.T @ self.curvature, theta - around.theta) for theta, _, _ in gradients]
         length = float(np.mean(np.sum(basis**2, axis=0)))
         doubt = self.doubt + bend
         total, weights = np.zeros_like(ways[-1]), np.zeros(ways[-1].shape[:-1])
         vectors = self.vectors.swapaxes(-1, -2)
-        for way, (_, gradient, variance) in zip(ways, told, strict=True):
+        for way, (_, gradient, variance) in zip(ways, gradients, strict=True):
             moved = _times(self.vectors, self.values * _times(vectors, way))
             far = np.sum((way - ways[-1]) ** 2, axis=-1)
             weight = 1.0 / (variance * length + doubt * far + TINY)

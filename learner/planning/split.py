@@ -122,16 +122,14 @@ def choose_split(
       rounds: Numbers of rounds to try.
     """
     search = _Search(public, worlds, domain, units, max(rounds))
-    tried = [
-        Split(clip=clip, share=share, rounds=count)
-        for count in rounds
-        for clip in (search.clips if clips is None else clips)
-        for share in shares
-    ]
     found: list[tuple[float, Split]] = []
     for count in rounds:
-        own = [split for split in tried if split.rounds == count]
-        coarse = sorted(own, key=lambda split: search.mean(split, slice(0, COARSE)))
+        tried = [
+            Split(clip=clip, share=share, rounds=count)
+            for clip in (search.clips if clips is None else clips)
+            for share in shares
+        ]
+        coarse = sorted(tried, key=lambda split: search.mean(split, slice(0, COARSE)))
         found += [(search.mean(split, slice(0, FINE)), split) for split in coarse[:BEST]]
     best = min(mean for mean, _ in found)
     # More rounds are more answers of every owner: they must be worth it.

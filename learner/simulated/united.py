@@ -1,4 +1,4 @@
-"""All owners of a world as one: what they tell together of gradient and curvature."""
+"""All owners of a world as one: what they answer together of gradient and curvature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.moments import pack_moments
 from common.terms import Records
-from learner.algorithms.newton import NewtonStep, Told
+from learner.algorithms.newton import NewtonStep, Round
 from learner.simulated.world import World
 
 __all__ = ["United", "newton_steps"]
@@ -48,13 +48,13 @@ class United:
         else:
             records = list(self.world.shards)
             shares = [
-                np.full(len(own), share / len(own))
-                for own, share in zip(self.world.shards, self.world.weights, strict=True)
+                np.full(len(shard), share / len(shard))
+                for shard, share in zip(self.world.shards, self.world.weights, strict=True)
             ]
         total = np.zeros((theta.size, theta.size))
-        for own, share in zip(records, shares, strict=True):
-            each = share * self.world.problem.curvatures(theta, own, clip)
-            total += (own.features * each[:, None]).T @ own.features
+        for shard, share in zip(records, shares, strict=True):
+            each = share * self.world.problem.curvatures(theta, shard, clip)
+            total += (shard.features * each[:, None]).T @ shard.features
         return total
 
     def gradients(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
@@ -89,8 +89,8 @@ class United:
             each = shares * self.world.problem.curvatures(
                 theta, Records(features=x, targets=y), clip
             )
-            told: Matrix = (x * each[:, None]).T @ x
-            self._bends[clip] = self._curvature(theta, clip) - told
+            answered: Matrix = (x * each[:, None]).T @ x
+            self._bends[clip] = self._curvature(theta, clip) - answered
         return self._bends[clip]
 
     @property
@@ -107,9 +107,9 @@ class United:
     @cached_property
     def _rows(self) -> tuple[Matrix, Vector, Vector, Vector]:
         """Features, targets, shares and L1 norms of all records that answer."""
-        sizes = np.array([len(own) for own in self.world.shards])
-        x = np.concatenate([own.features for own in self.world.shards])
-        y = np.concatenate([own.targets for own in self.world.shards])
+        sizes = np.array([len(shard) for shard in self.world.shards])
+        x = np.concatenate([shard.features for shard in self.world.shards])
+        y = np.concatenate([shard.targets for shard in self.world.shards])
         lengths = np.maximum(np.abs(x).sum(axis=1), SHORTEST)
         return x, y, np.repeat(self.world.weights / sizes, sizes), lengths
 
@@ -136,6 +136,6 @@ def newton_steps(
         gradient = gradients(theta)
         shape = (*gradient.shape[:-1], *curvature.shape[-2:])
         exact = pack_moments(np.broadcast_to(curvature, shape), gradient)
-        rounds.append(Told(theta=theta, total=exact + noise, variance=variance))
+        rounds.append(Round(theta=theta, total=exact + noise, variance=variance))
         theta = algorithm.solve(rounds)
     return theta

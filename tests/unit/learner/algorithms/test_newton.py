@@ -7,7 +7,7 @@ from common.losses import LOSSES, Regulariser
 from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.clocks import Tick
-from learner.algorithms.newton import NewtonStep, Told
+from learner.algorithms.newton import NewtonStep, Round
 from learner.planning.split import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -103,7 +103,7 @@ def test_rounds_mend_what_a_wrong_curvature_has_missed(name):
     noise = 1e-6  # of the gradient next to nothing, of the curvature 25 times as much
     for _ in range(3):
         total = answer(problem, union, theta)
-        rounds.append(Told(theta=theta, total=total, variance=noise))
+        rounds.append(Round(theta=theta, total=total, variance=noise))
         theta = newton.solve(rounds)
         fitness.append(problem.fitness(theta, union))
     best = problem.fitness(problem.optimum(union), union)
@@ -116,12 +116,12 @@ def test_many_studies_at_once_are_each_by_itself():
     newton = newton_of(problem, records_of(0), rounds=2)
     rng, first = np.random.default_rng(3), newton.around.theta
     noise = rng.normal(0, 0.01, (2, 5, P * (P + 1) // 2 + P))
-    many = [Told(theta=first, total=answer(problem, union, first) + noise[0], variance=1e-4)]
+    many = [Round(theta=first, total=answer(problem, union, first) + noise[0], variance=1e-4)]
     models = newton.solve(many)
     exact = np.stack([answer(problem, union, theta) for theta in models])
-    many.append(Told(theta=models, total=exact + noise[1], variance=1e-4))
+    many.append(Round(theta=models, total=exact + noise[1], variance=1e-4))
     models = newton.solve(many)
     for run in range(5):
-        alone = [Told(theta=first, total=many[0].total[run], variance=1e-4)]
-        alone.append(Told(theta=many[1].theta[run], total=many[1].total[run], variance=1e-4))
+        alone = [Round(theta=first, total=many[0].total[run], variance=1e-4)]
+        alone.append(Round(theta=many[1].theta[run], total=many[1].total[run], variance=1e-4))
         assert newton.solve(alone) == pytest.approx(models[run], rel=1e-9)

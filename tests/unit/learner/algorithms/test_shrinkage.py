@@ -12,7 +12,7 @@ from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.clocks import Tick
 from learner.algorithms.moments import SecondMoments
-from learner.algorithms.newton import NewtonStep, Told
+from learner.algorithms.newton import NewtonStep, Round
 from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model, whitening
 from learner.planning.split import around_public
 from learner.simulated.groups import PublicGroups
@@ -222,7 +222,7 @@ def test_answers_are_averaged_by_their_owners_shares_and_so_is_their_noise(kind)
     if kind == "newton":
 
         def solved(solver, mean, variance):
-            return solver.solve([Told(theta=around.theta, total=mean, variance=variance)])
+            return solver.solve([Round(theta=around.theta, total=mean, variance=variance)])
     else:
 
         def solved(solver, mean, variance):
