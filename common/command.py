@@ -9,7 +9,9 @@ import logging
 import os
 import sys
 import warnings
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -18,7 +20,17 @@ from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
 from common.logs import FORMATS
 
-__all__ = ["Commands", "address_value", "console", "log_format_option", "run_command"]
+__all__ = [
+    "Commands",
+    "address_value",
+    "console",
+    "log_format_option",
+    "out_file",
+    "out_folder",
+    "run_command",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
@@ -30,6 +42,16 @@ log_format_option = click.option(
     show_default=True,
     help="How log lines on standard error look.",
 )
+
+
+def out_file(text: str, **more: Any) -> Callable[[Function], Function]:
+    """The option --out of a command that writes one file; more is click's, such as `default`."""
+    return _out("FILE", click.Path(path_type=Path, dir_okay=False), text, more)
+
+
+def out_folder(text: str, **more: Any) -> Callable[[Function], Function]:
+    """The option --out of a command that writes a folder; more is click's, such as `default`."""
+    return _out("FOLDER", click.Path(path_type=Path, file_okay=False), text, more)
 
 
 def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -88,6 +110,14 @@ def run_command(command: click.Command, name: str) -> None:
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
         sys.exit(InputError.exit_status)
+
+
+def _out(
+    metavar: str, kind: click.Path, text: str, more: dict[str, Any]
+) -> Callable[[Function], Function]:
+    """The option --out; a default is shown where there is one."""
+    shown = more.get("default") is not None
+    return click.option("--out", type=kind, metavar=metavar, help=text, show_default=shown, **more)
 
 
 def _show_leaks(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from common.command import Commands, console, log_format_option, run_command
+from common.command import Commands, console, log_format_option, out_file, out_folder, run_command
 from common.errors import InputError
 from common.files import write_whole
 from common.logs import start_logging
@@ -218,14 +218,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     metavar="NAME[=HOST,...]",
     help="A learner, with hosts if owners come to it (copriv-owner attach); may be repeated.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("certs"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the folders of the CA and all parties are.",
-)
+@out_folder("Where the folders of the CA and all parties are.", default=Path("certs"))
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
 @click.option("--renew", is_flag=True, help="Replace all certificates, with the same CA.")
 def certs(
@@ -267,9 +260,7 @@ def certs(
     help="A folder with lending/, sparcs/ and creditcard/, for tables that are not given.",
 )
 @table_options
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True
-)
+@out_folder("Where the figures and their numbers go.", default=Path("runs/figures"))
 @click.option(
     "--document",
     type=click.Path(path_type=Path),
@@ -314,14 +305,7 @@ def features() -> None:
 @study_argument
 @overrides_option
 @data_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("features.json"),
-    show_default=True,
-    metavar="FILE",
-    help="Where the feature map goes.",
-)
+@out_file("Where the feature map goes.", default=Path("features.json"))
 def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out: Path) -> None:
     """Fit the feature map of STUDY.toml on its public records, and save it as JSON.
 

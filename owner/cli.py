@@ -17,7 +17,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from common.command import Commands, address_value, console, log_format_option, run_command
+from common.command import (
+    Commands,
+    address_value,
+    console,
+    log_format_option,
+    out_file,
+    run_command,
+)
 from common.errors import InputError, RefusedError
 from common.logs import start_logging
 from common.stopping import Stop
@@ -233,12 +240,7 @@ def audit(trials: int, confidence: float) -> None:
 
 @cli.command()
 @click.argument("learner")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where the token goes; the default is LEARNER.token.",
-)
+@out_file("Where the token goes; the default is LEARNER.token.")
 def token(learner: str, out: Path | None) -> None:
     """Make a token for a learner, and print the line of OWNER.toml that admits it.
 

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from common.command import console
+from common.command import console, out_file
 
 if TYPE_CHECKING:
     from owner.at_home import AtHome
@@ -48,14 +48,7 @@ def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
 @click.command()
 @settings_argument
 @run_argument
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("personal.json"),
-    show_default=True,
-    metavar="FILE",
-    help="The model's file; only its user may read it.",
-)
+@out_file("The model's file; only its user may read it.", default=Path("personal.json"))
 def personalise(settings: Path, run: Path, out: Path) -> None:
     """Bend the common model to the records of OWNER.toml, as far as cross-validation says.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from common.command import out_file
 from common.config import parse_epsilon
 
 __all__ = ["init"]
@@ -61,13 +62,7 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("table", metavar="TABLE")
 @answers_options
 @click.option("--query", metavar="SELECT", help="What to read of a database.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("owner.toml"),
-    show_default=True,
-    metavar="FILE",
-)
+@out_file("Where the settings go.", default=Path("owner.toml"))
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.

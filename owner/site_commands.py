@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console
+from common.command import console, out_folder
 from common.config import parse_epsilon
 
 if TYPE_CHECKING:
@@ -180,13 +180,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="TABLE",
     help="The records: whatever data.path may name.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(),
-    metavar="FOLDER",
-    help="Where settings, key and ledger go; the default is here.",
-)
+@out_folder("Where settings, key and ledger go.", default=Path())
 @_mapping_options
 @click.option(
     "--epsilon-lifetime",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from common.command import console
+from common.command import console, out_file
 
 __all__ = ["evaluate", "export", "predict", "report"]
 
@@ -20,13 +20,7 @@ data_option = click.option(
     metavar="TABLE",
     help="A raw table, CSV or Parquet, with the columns that the model was trained on.",
 )
-out_option = click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="The file to write.",
-)
+out_option = out_file("The file to write.", required=True)
 
 
 @click.command()
@@ -92,14 +86,7 @@ def export(run: Path, form: str, out: Path) -> None:
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("comparison.html"),
-    show_default=True,
-    metavar="FILE",
-    help="The page that compares several runs.",
-)
+@out_file("The page that compares several runs.", default=Path("comparison.html"))
 def report(runs: tuple[Path, ...], out: Path) -> None:
     """Print the table of a finished run, and write its report.html again; or compare several.
 

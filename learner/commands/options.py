@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.command import out_folder
 from common.config import load_settings
 
 if TYPE_CHECKING:
@@ -50,12 +51,7 @@ data_option = click.option(
 
 def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command about a study with a run folder has."""
-    out = click.option(
-        "--out",
-        type=click.Path(path_type=Path),
-        metavar="FOLDER",
-        help="The run folder; the default is runs/NAME-DATE-TIME.",
-    )
+    out = out_folder("The run folder; the default is runs/NAME-DATE-TIME.")
     for option in (overrides_option, data_option, out):
         command = option(command)
     return command

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from common.command import address_value, console
+from common.command import address_value, console, out_folder
 from common.errors import InputError
 from common.names import check_name
 from learner.commands.options import load_study, overrides_option, study_argument
@@ -27,14 +27,7 @@ certs_option = click.option(
 @study_argument
 @overrides_option
 @certs_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("invitations"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the invitations go.",
-)
+@out_folder("Where the invitations go.", default=Path("invitations"))
 @click.option("--learner", default="learner", show_default=True, help="The learner's name.")
 @click.option(
     "--address",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console
+from common.command import console, out_folder
 from common.errors import InputError
 from common.names import check_name
 
@@ -96,12 +96,7 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("table", metavar="TABLE")
 @choices
 @reading
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="The new study's folder; the default is the table's name.",
-)
+@out_folder("The new study's folder; the default is the table's name.")
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(
     *,
