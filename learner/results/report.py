@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from rich import box
@@ -17,11 +18,15 @@ __all__ = [
     "WARNINGS",
     "choice_sentences",
     "epsilon_text",
+    "lost_sentences",
+    "named_counts",
     "owners_table",
     "sentences",
     "way_sentences",
 ]
 
+# How many names a sentence has.
+NAMED = 6
 # Sentences that begin so are shown as warnings.
 WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED")
 
@@ -75,8 +80,10 @@ def _title(summary: Summary) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
+    missed = f" of {summary.horizon:,}" if summary.ticks < summary.horizon else ""
     lines = [
-        f"{summary.ticks:,} communications in {summary.wall_seconds:.2f} s.",
+        f"{summary.ticks:,}{missed} communications in {summary.wall_seconds:.2f} s.",
+        *lost_sentences(summary),
         *way_sentences(summary),
         *choice_sentences(summary),
     ]
@@ -100,6 +107,24 @@ def sentences(summary: Summary) -> list[str]:
     if summary.insecure_noise:
         lines.append("INSECURE: the noise came from a seed and protected nobody.")
     return lines
+
+
+def lost_sentences(summary: Summary) -> list[str]:
+    """Whose answers were charged and never arrived, and what that cost."""
+    lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]
+    if not lost:
+        return []
+    return [
+        f"Charged, but lost in a crash: {named_counts(lost)}. Their epsilon is spent, and nobody "
+        "has the answers. An owner that charges in blocks loses at most the rest of a block each "
+        "time that it is killed, any other at most one answer."
+    ]
+
+
+def named_counts(counts: Sequence[tuple[str, int]]) -> str:
+    """The first of these names with their counts, and how many more there are."""
+    named = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
+    return f"{named} and {len(counts) - NAMED} more" if len(counts) > NAMED else named
 
 
 def epsilon_text(text: str) -> str:

@@ -21,6 +21,8 @@ from learner.results.report import (
     WARNINGS,
     choice_sentences,
     epsilon_text,
+    lost_sentences,
+    named_counts,
     sentences,
     way_sentences,
 )
@@ -35,7 +37,6 @@ TRACE_COLUMNS = ["k", "owner", "relative_fitness"]
 LARGEST_TRACE = 20_000_000
 # Values behind a picture, as a table for screen readers.
 SHOWN_VALUES = 12
-NAMED = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -270,14 +271,8 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
         left = [(owner.name, owner.responses_left) for owner in short]
-        lines.append(f"Away at ticks of their own, with answers left: {_named(left)}.")
-    lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]
-    if lost:
-        lines.append(
-            f"Charged, but lost in a crash: {_named(lost)}. Their epsilon is spent, and nobody has "
-            "the answers. An owner that charges in blocks loses at most the rest of a block each "
-            "time that it is killed, any other at most one answer."
-        )
+        lines.append(f"Away at ticks of their own, with answers left: {named_counts(left)}.")
+    lines += lost_sentences(summary)
     picture = ""
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
@@ -290,12 +285,6 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
             marks=[Mark(at=summary.ticks, text="the run ended here")] if missed > 0 else [],
         )
     return section("Communication", paragraphs(lines), picture)
-
-
-def _named(counts: Sequence[tuple[str, int]]) -> str:
-    """The first of these names with their counts, and how many more there are."""
-    named = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
-    return f"{named} and {len(counts) - NAMED} more" if len(counts) > NAMED else named
 
 
 def _money(summary: Summary) -> str:

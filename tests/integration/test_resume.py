@@ -538,17 +538,18 @@ def test_what_a_killed_owner_loses_of_a_block_is_counted(
     owner.kill()
     owner.communicate()
     owner = Forked("copriv-owner", "serve", settings_path)
-    _, said = learner.communicate(timeout=90)
+    printed, said = learner.communicate(timeout=90)
     owner.kill()
     owner.communicate()
     assert learner.returncode == 0, said
     summary = read_summary(out)
-    (told,) = summary.owners
-    assert 0 < told.responses_lost < 64
-    assert (told.responses, told.responses_left) == (500, 0)
-    assert summary.ticks == 500 - told.responses_lost
-    lost = f"Charged, but lost in a crash: owner-a ({told.responses_lost})."
+    (summarised,) = summary.owners
+    assert 0 < summarised.responses_lost < 64
+    assert (summarised.responses, summarised.responses_left) == (500, 0)
+    assert summary.ticks == 500 - summarised.responses_lost
+    lost = f"Charged, but lost in a crash: owner-a ({summarised.responses_lost})."
     assert lost in (out / "report.html").read_text()
+    assert lost in " ".join(printed.split())
 
 
 def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(

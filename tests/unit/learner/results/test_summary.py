@@ -176,5 +176,5 @@ def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
 def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
     idle = [owner("a", responses=0, responses_left=4), owner("b", responses=0)]
     summary = Summary.model_validate(table(ticks=0, wall_seconds=0.0, owners=idle))
-    assert sentences(summary)[0] == "0 communications in 0.00 s."
+    assert sentences(summary)[0] == "0 of 4 communications in 0.00 s."
     assert "spent nothing: b" in write_report(tmp_path, summary).read_text()
