@@ -16,6 +16,7 @@ import pytest
 import tomli_w
 from forked import Ended, Forked
 from forked import run as run_command
+from free_ports import free_address
 
 from owner.server import RunningOwner, start_owner
 
@@ -343,16 +344,14 @@ def test_training_without_addresses_is_refused(
 
 
 def test_an_owner_that_is_not_there_is_named(study: Callable[..., Path], tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    address = free_address()
 
     def elsewhere(settings: dict[str, Any]) -> None:
         settings["network"] = {"deadline": 1, "patience": 1}
-        settings["owners"] = [{"name": "north", "address": f"127.0.0.1:{port}"}]
+        settings["owners"] = [{"name": "north", "address": address}]
 
     said = sentence(copriv("train", study(change=elsewhere), "--out", tmp_path / "run"))
-    assert f"owner north at 127.0.0.1:{port}" in said
+    assert f"owner north at {address}" in said
     assert "start it, or check its address" in said
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from forked import Forked
+from free_ports import free_port
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from common.config import read_toml
@@ -30,13 +31,6 @@ from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from owner.health import ask_health
 from owner.server import RunningOwner
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def scrape(port: int) -> dict[str, float]:

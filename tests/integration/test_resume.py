@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -19,6 +18,7 @@ import pytest
 import tomli_w
 from forked import Forked
 from forked import run as run_command
+from free_ports import free_address
 
 import learner.training.line
 import learner.training.runner
@@ -478,9 +478,7 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     tmp_path: Path,
 ) -> None:
     settings_path = owner_folder("owner-a")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     study = {
         "name": "alone",
         "seed": 1,
@@ -512,9 +510,7 @@ def test_what_a_killed_owner_loses_of_a_block_is_counted(
     owner_folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     settings_path = owner_folder("owner-a")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     blocks = {"listen": address, "ledger": {"block": 64}}
     settings_path.write_text(tomli_w.dumps(read_toml(settings_path) | blocks))
     study = {

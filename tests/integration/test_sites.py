@@ -7,14 +7,12 @@ import json
 import os
 import re
 import shlex
-import socket
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +24,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from free_ports import free_ports
 
 from common.features import FeatureMap
 from common.joining import fingerprint, read_invitation, read_request
@@ -48,12 +47,6 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[list[str]]:
     lines = [line for block in blocks("sh") for line in block.splitlines() if line]
     return [shlex.split(line) for line in lines]
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in taken]
 
 
 @pytest.fixture(scope="module")
