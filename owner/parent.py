@@ -66,8 +66,8 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
     A request is a length, a JSON text (arguments, folder) and four handles: the fork's input,
     output and log, and where its process number and then its exit status are written.
     """
-    told: dict[int, int] = {}
-    signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(told))
+    watchers: dict[int, int] = {}
+    signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(watchers))
     # A Ctrl-C on the terminal reaches all: the learner says when its owners stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -80,7 +80,7 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
-            for handle in (status, *told.values()):
+            for handle in (status, *watchers.values()):
                 os.close(handle)
             for handle, number in zip(own, (0, 1, 2), strict=True):
                 os.dup2(handle, number)
@@ -91,22 +91,22 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
             request: dict[str, Any] = json.loads(content)
             return request
         os.write(status, b"%d\n" % pid)
-        told[pid] = status
+        watchers[pid] = status
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for handle in own:
             os.close(handle)
 
 
-def _tell_ends(told: dict[int, int]) -> None:
+def _tell_ends(watchers: dict[int, int]) -> None:
     """Write the exit status of each fork that has ended to its handle."""
-    while told:
+    while watchers:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return  # this interrupted another look, which has the last one in hand
         if pid == 0:
             return
-        handle = told.pop(pid)
+        handle = watchers.pop(pid)
         os.write(handle, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(handle)
 

@@ -18,7 +18,7 @@ from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
-from learner.planning.guard import told_ways
+from learner.planning.guard import ways_sentence
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
@@ -290,7 +290,7 @@ class _Display(ExitStack):
         self._metrics.horizon.set(plan.horizon)
         self._horizon = f"{plan.horizon:,}"
         self._stages(f"planned {plan.horizon:,} communications of {len(plan.responses)} owners")
-        ways = told_ways(plan.decision, own=way_of(plan.settings))
+        ways = ways_sentence(plan.decision, own=way_of(plan.settings))
         if ways is not None:
             self._console.print(ways, highlight=False)
         shown = progress(self._console, "training", total=plan.horizon)

@@ -128,18 +128,18 @@ def choose_target(
 
 def _about(column: Column, missing: int) -> list[str]:
     """What to know of a target."""
-    said = []
+    remarks = []
     if missing:
-        said.append(
+        remarks.append(
             f"target {column.name}: {missing:,} records have none; they are left out "
             '(missing_target = "drop")'
         )
     if column.kind == "number" and column.has_heavy_tails:
-        said.append(
+        remarks.append(
             f"target {column.name}: a few values are far out; they are cut at the 99th percentile "
             'of the public records (features.coverage); loss = "huber" minds them less'
         )
-    return said
+    return remarks
 
 
 def choose_inputs(look: Look, target: Target, *, owners: str | None, drop: Sequence[str]) -> Inputs:
@@ -170,7 +170,7 @@ def choose_inputs(look: Look, target: Target, *, owners: str | None, drop: Seque
 
 def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
     """Why a column is no input, or nothing."""
-    told = tells_target(column, target.values)
+    explained = tells_target(column, target.values)
     reasons = (
         (column.kind == "empty", "it has no values"),
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
@@ -182,8 +182,8 @@ def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
         (column.kind == "text", "it is free text"),
         (column.name in same, f"it says the same as {same.get(column.name)}"),
         (
-            told >= TELLING,
-            f"it tells the target ({told:.0%} of its variance): a leak, or the target under "
+            explained >= TELLING,
+            f"it tells the target ({explained:.0%} of its variance): a leak, or the target under "
             "another name; add it to features.columns if it is known beforehand",
         ),
     )
@@ -192,22 +192,25 @@ def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
 
 def _oddities(column: Column, target: Target) -> list[str]:
     """What to look at in a column that stays."""
-    said = []
-    told = tells_target(column, target.values)
-    if told >= 0.5:
-        said.append(
-            f"{column.name}: explains {told:.0%} of the target; is it known before the target is?"
+    remarks = []
+    explained = tells_target(column, target.values)
+    if explained >= 0.5:
+        remarks.append(
+            f"{column.name}: explains {explained:.0%} of the target; is it known before the target "
+            "is?"
         )
     if column.is_code:
-        said.append(f"{column.name}: its numbers are taken for names (features.categorical)")
+        remarks.append(f"{column.name}: its numbers are taken for names (features.categorical)")
     elif column.has_heavy_tails:
-        said.append(f"{column.name}: a few values are far out; they are cut at the public bounds")
+        remarks.append(
+            f"{column.name}: a few values are far out; they are cut at the public bounds"
+        )
     if column.kind == "date":
-        said.append(f"{column.name}: dates become months since January 2000")
+        remarks.append(f"{column.name}: dates become months since January 2000")
     if column.missing > column.count:
         share = column.missing / (column.missing + column.count)
-        said.append(f"{column.name}: {share:.0%} of the cells are empty; they get the median")
-    return said
+        remarks.append(f"{column.name}: {share:.0%} of the cells are empty; they get the median")
+    return remarks
 
 
 def parts_by_column(
@@ -240,11 +243,11 @@ def parts_by_column(
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
     others = len(ranked) - len(large)
     left = sum(len(rows[key]) for key in ranked) - sum(len(part.places) for part in parts)
-    told = (
+    left_out = (
         f"{cells.name}: {others} values with {left:,} records are no owners: they have fewer than "
         f"{FEWEST_OF_AN_OWNER} records, or are not among the {most} largest (--most)"
     )
-    return parts, [told] if others else []
+    return parts, [left_out] if others else []
 
 
 def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:

@@ -6,14 +6,14 @@ from common.errors import InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 
-__all__ = ["check_guard", "told_ways"]
+__all__ = ["check_guard", "ways_sentence"]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # A way that is not forecast to be better than another by this share is not worth a line.
 NOTABLE = 0.1
 
 
-def told_ways(decision: Decision, *, own: str) -> str | None:
+def ways_sentence(decision: Decision, *, own: str) -> str | None:
     """What each way of learning is forecast to come to, in one line; None if nothing was.
 
     Args:
@@ -23,7 +23,7 @@ def told_ways(decision: Decision, *, own: str) -> str | None:
     >>> from learner.planning.decision import Expected
     >>> expected = {"newton": Expected(relative_fitness=0.002, low=0.001, high=0.003),
     ...     "ticks": Expected(relative_fitness=0.01, low=0.008, high=0.02)}
-    >>> told_ways(Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, ways=expected,
+    >>> ways_sentence(Decision(num_records=(9,), horizon=1, clip=None, constant=0.0, ways=expected,
     ...     public=0.0046), own="newton")
     'newton: forecast 0.002, ticks 0.01, public model 0.0046'
     """

@@ -99,13 +99,13 @@ def _centred(graph: Graph, rule: ColumnRule) -> str:
     match rule.kind:
         case "number":
             raw = graph.input(rule.name, "number")
-            filled = graph.where(graph.op("IsNaN", raw), rule.fill, raw)
+            complete = graph.where(graph.op("IsNaN", raw), rule.fill, raw)
         case "date":
             months = _months(graph, graph.input(rule.name, "text"))
-            filled = graph.where(graph.op("IsNaN", months), rule.fill, months)
+            complete = graph.where(graph.op("IsNaN", months), rule.fill, months)
         case "category":
-            filled = _coded(graph, rule, graph.input(rule.name, "text"))
-    clipped = graph.op("Clip", filled, graph.constant(rule.low), graph.constant(rule.high))
+            complete = _coded(graph, rule, graph.input(rule.name, "text"))
+    clipped = graph.op("Clip", complete, graph.constant(rule.low), graph.constant(rule.high))
     return graph.op("Sub", clipped, graph.constant(rule.center))
 
 

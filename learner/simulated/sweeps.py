@@ -127,8 +127,8 @@ def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Fail
     try:
         return name, work(*arguments)
     except Exception as error:  # recorded, and the other points go on
-        said = f"{type(error).__name__}: {error}"
-        return name, Failure(error=said, trace=traceback.format_exc())
+        message = f"{type(error).__name__}: {error}"
+        return name, Failure(error=message, trace=traceback.format_exc())
 
 
 @contextmanager
