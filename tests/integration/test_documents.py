@@ -77,3 +77,16 @@ def test_examples_are_valid_studies(example: str) -> None:
     from learner.planning.settings import StudySettings  # noqa: PLC0415
 
     assert len(load_settings(StudySettings, ROOT / "examples" / example).owners) == 3
+
+
+def test_the_design_names_every_module_and_no_other() -> None:
+    page = (ROOT / "docs/design.md").read_text()
+    rooms = page.split("## 1. Rooms")[1].split("Imports: ")[0]
+    named = set(re.findall(r"\w+\.py", rooms))
+    modules = {
+        path.name
+        for room in ("common", "owner", "learner")
+        for path in (ROOT / room).rglob("*.py")
+        if path.parent.name != "pb" and path.name != "__init__.py"
+    }
+    assert named == modules

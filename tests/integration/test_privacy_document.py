@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NO_ATTACKS = (
     "forked.py",
+    "free_ports.py",
     "lone_owner.py",
     "make_golden.py",
     "mortal_owner.py",
