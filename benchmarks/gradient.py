@@ -20,13 +20,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from common.blas import one_blas_thread
 from common.losses import LOSSES
 from common.own_folders import compiled_code_folder
 from common.terms import Records
 from owner.core import Shard, mean_gradient
 from owner.gradients import by_compiled_code
 from owner.stored import stored_float32
-from owner.sums import moment_sums, one_blas_thread
+from owner.sums import moment_sums
 
 TURNS = 15
 LARGE, SMALL = (500_000, 100), (250_000, 10)

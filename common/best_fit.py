@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.arrays import Matrix, Vector
+from common.blas import one_blas_thread
 from common.hinge_program import least_hinge
 from common.losses import Hinge, Loss
 from common.terms import Records
@@ -69,7 +70,10 @@ def _smooth(records: Records, loss: Loss, center: Vector, weight: float) -> Vect
     from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
 
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-15, "gtol": 1e-10}
-    solution = minimize(value_and_gradient, center, jac=True, method="L-BFGS-B", options=options)
+    with one_blas_thread():
+        solution = minimize(
+            value_and_gradient, center, jac=True, method="L-BFGS-B", options=options
+        )
     return np.asarray(solution.x, dtype=np.float64)
 
 

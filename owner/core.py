@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from common.arrays import Matrix, Units, Vector
+from common.blas import one_blas_thread
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import Loss, loss_of
 from common.moments import pack_moments
@@ -25,7 +26,7 @@ from common.releases import GRADIENT, MOMENTS, NEWTON, VALIDATION
 from common.terms import Records, StudyTerms
 from common.validation import tally
 from owner.gradients import by_compiled_code, in_blocks, largest_slopes
-from owner.sums import BLOCK_CELLS, blocks, in_order, moment_sums, one_blas_thread
+from owner.sums import BLOCK_CELLS, blocks, in_order, moment_sums
 
 __all__ = [
     "EXACT",

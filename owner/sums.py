@@ -13,19 +13,17 @@ No sum has more than n - 1 additions in a row, so what :mod:`common.privacy` cou
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from common.arrays import Matrix, Vector
+from common.blas import one_blas_thread
 
 __all__ = [
     "BLOCK_CELLS",
@@ -33,7 +31,6 @@ __all__ = [
     "blocks",
     "in_order",
     "moment_sums",
-    "one_blas_thread",
     "usable_threads",
 ]
 
@@ -43,8 +40,6 @@ BLOCK_CELLS = 2**17
 STRETCHES = 16
 
 Sum = TypeVar("Sum", bound=tuple[NDArray[np.float64], ...])
-
-_BLAS = threading.RLock()
 
 
 def usable_threads() -> int:
@@ -110,23 +105,6 @@ def in_order(
 def _pool(threads: int) -> ThreadPoolExecutor:
     """The threads that add; they wait without work, and end with the process."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sums")
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """The linear algebra behind numpy."""
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Matrix products within are computed by the calling thread alone.
-
-    How a library of linear algebra shares one product among threads changes its last bits, and on
-    a machine that has other work its threads wait for each other. It takes 20 microseconds.
-    """
-    with _BLAS, _libraries().limit(limits=1, user_api="blas"):
-        yield
 
 
 def moment_sums(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from common.arrays import Vector
+from common.blas import one_blas_thread
 from common.terms import Records
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
@@ -47,6 +48,7 @@ def evaluate_with(
       noiseless: Whether the run without noise is made however long it takes.
     """
 
+    @one_blas_thread()
     def evaluate(trace: Trace, outcome: Outcome) -> tuple[Evaluated, Vector]:
         evaluation = Evaluation(shards=shards, problem=problem_of(settings, outcome.plan.loss))
         psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))

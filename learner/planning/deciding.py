@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from common.blas import one_blas_thread
 from learner.algorithms.table import Simulated
 from learner.planning.decision import Decision, Expected
 from learner.planning.design import decided, left_open, require_records
@@ -27,6 +28,7 @@ __all__ = ["decide", "decide_quietly", "expect"]
 AT_ONCE = ("moments", "newton")
 
 
+@one_blas_thread()
 def decide(
     settings: StudySettings, public: PublicSide, *, num_records: Sequence[int], seed: int
 ) -> Decision:
@@ -79,6 +81,7 @@ def _is_simulated(settings: StudySettings, ground: Ground, decision: Decision) -
     return isinstance(algorithm, Simulated)
 
 
+@one_blas_thread()
 def decide_quietly(
     settings: StudySettings, public: PublicSide, *, num_records: Sequence[int], seed: int
 ) -> Decision:
@@ -127,6 +130,7 @@ def _expected(settings: StudySettings, ground: Ground, decision: Decision) -> Fo
     )
 
 
+@one_blas_thread()
 def expect(
     settings: StudySettings,
     public: PublicSide,

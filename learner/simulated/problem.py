@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.arrays import Matrix, Vector
+from common.blas import one_blas_thread
 from common.domain import Domain
 from common.errors import InputError
 from common.hinge_program import least_hinge
@@ -130,12 +131,14 @@ def _smooth_optimum(records: Records, problem: Problem) -> Vector:
     p = x.shape[1]
     from scipy.optimize import minimize  # noqa: PLC0415 (training starts without it)
 
-    solution = minimize(
-        value_and_gradient,
-        np.zeros(p),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-box, box)] * p,
-        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 30},
-    )
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 30}
+    with one_blas_thread():
+        solution = minimize(
+            value_and_gradient,
+            np.zeros(p),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-box, box)] * p,
+            options=options,
+        )
     return np.asarray(solution.x, dtype=np.float64)

@@ -17,6 +17,7 @@ from typing import Any
 
 import joblib
 
+from common.blas import one_blas_thread
 from common.errors import InputError
 from common.files import write_whole
 
@@ -122,6 +123,7 @@ def _compute(
         yield from found
 
 
+@one_blas_thread()
 def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Failure]:
     """One point; its failure is a result too."""
     try:
