@@ -9,7 +9,8 @@ the gradient, and takes the curvature from the public records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,6 +43,7 @@ SPLIT_SEED = 0
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01
 
+_Place = tuple[int, int]
 _Answers = Callable[[int, float | None, Matrix], NDArray[np.float64]]
 
 
@@ -122,19 +124,60 @@ def choose_split(
       rounds: Numbers of rounds to try.
     """
     search = _Search(public, worlds, domain, units, max(rounds))
+    grid = _Grid(search.clips if clips is None else clips, shares)
     found: list[tuple[float, Split]] = []
+    ranked = grid.every_other
     for count in rounds:
-        tried = [
-            Split(clip=clip, share=share, rounds=count)
-            for clip in (search.clips if clips is None else clips)
-            for share in shares
-        ]
-        coarse = sorted(tried, key=lambda split: search.mean(split, slice(0, COARSE)))
-        found += [(search.mean(split, slice(0, FINE)), split) for split in coarse[:BEST]]
+        coarse = grid.descend(ranked, lambda split: search.mean(split, slice(0, COARSE)), count)
+        ranked = sorted(coarse, key=coarse.__getitem__)[:BEST]
+        splits = [grid.split(each, count) for each in ranked]
+        found += [(search.mean(split, slice(0, FINE)), split) for split in splits]
     best = min(mean for mean, _ in found)
     # More rounds are more answers of every owner: they must be worth it.
     fewest = min(split.rounds for mean, split in found if mean <= LEVEL * best)
     return min((pair for pair in found if pair[1].rounds == fewest), key=lambda pair: pair[0])[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Clips and shares, each in order, and the candidates that lie beside each other."""
+
+    clips: Sequence[float | None]
+    shares: Sequence[float]
+
+    @property
+    def every_other(self) -> list[_Place]:
+        """Where the search begins: there may be more than one valley."""
+        sides = (range(0, len(side), 2) for side in (self.clips, self.shares))
+        return [(clip, share) for clip, share in itertools.product(*sides)]
+
+    def split(self, place: _Place, rounds: int) -> Split:
+        """The candidate at a place."""
+        return Split(clip=self.clips[place[0]], share=self.shares[place[1]], rounds=rounds)
+
+    def descend(
+        self, first: Sequence[_Place], mean: Callable[[Split], float], rounds: int
+    ) -> dict[_Place, float]:
+        """The means of some candidates, and of those on a way down from the best of them.
+
+        It ends at a candidate that none beside it betters.
+        """
+        tried = {each: mean(self.split(each, rounds)) for each in first}
+        place = None
+        while place != (best := min(tried, key=tried.__getitem__)):
+            place = best
+            tried |= {
+                each: mean(self.split(each, rounds))
+                for each in self._beside(place)
+                if each not in tried
+            }
+        return tried
+
+    def _beside(self, place: _Place) -> Iterator[_Place]:
+        """Those next to a place, and itself."""
+        for clip, share in itertools.product(*((at - 1, at, at + 1) for at in place)):
+            if 0 <= clip < len(self.clips) and 0 <= share < len(self.shares):
+                yield clip, share
 
 
 @dataclass(frozen=True, eq=False)
