@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ from common.databases import Database, Postgres, database_file
 from common.errors import InputError
 from common.files import read_secret
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+from common.pushdown import Extent
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -135,9 +136,19 @@ class _From:
         """The columns that it must see."""
         return self._keep.columns
 
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """What columns satisfy in all rows that count."""
+        return self._keep.conditions
+
+    def passes_over(self, start: int, num_rows: int, extent: Extent) -> bool:
+        """Whether surely none of the rows from a place on counts."""
+        self.rows_seen = max(self.rows_seen, start + num_rows)
+        return self._keep.passes_over(self._start + start, num_rows, extent)
+
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
-        self.rows_seen = start + num_rows
+        self.rows_seen = max(self.rows_seen, start + num_rows)
         return self._keep(self._start + start, num_rows, batch)
 
 

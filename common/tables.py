@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from common.batches import Tap
-from common.conditions import AnyFilter, Condition, RowFilter, condition_in_words, parse_rows
+from common.conditions import Condition, condition_in_words
 from common.config import SecretPlace, Settings
 from common.csv_files import Dialect
 from common.errors import InputError
+from common.row_filters import AnyFilter, RowFilter, parse_rows
 from common.sources import KINDS, Source, database_source, file_source
 from common.suggestions import among_columns
 
@@ -25,7 +26,6 @@ __all__ = [
     "TableSource",
     "count_shared_rows",
     "open_source",
-    "parse_rows",
     "placed",
     "read_header",
     "read_selected",
