@@ -45,17 +45,23 @@ class RowFilter:
       rows: The range, in Python's slice notation; None for all.
       where: Columns and the condition of each.
       count: Says how many rows the table has; asked only where the range counts from the end.
+      with_places: Whether it notes where the rows are that count: 8 bytes for each.
     """
 
     def __init__(
-        self, rows: str | None, where: Mapping[str, Any], *, count: Callable[[], int]
+        self,
+        rows: str | None,
+        where: Mapping[str, Any],
+        *,
+        count: Callable[[], int],
+        with_places: bool = False,
     ) -> None:
         wanted = slice(None) if rows is None else parse_rows(rows)
         from_the_end = any((part or 0) < 0 for part in (wanted.start, wanted.stop, wanted.step))
         self._range = (range(count()) if from_the_end else _EVERY)[wanted]
         self._where = dict(where)
         # Where the rows that count are, by the start of their batch.
-        self._places: dict[int, NDArray[np.int64]] = {}
+        self._places: dict[int, NDArray[np.int64]] | None = {} if with_places else None
 
     @property
     def columns(self) -> Sequence[str]:
@@ -74,7 +80,9 @@ class RowFilter:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Where in the table the rows are that counted so far."""
+        """Where in the table the rows are that counted so far, if that is noted."""
+        if self._places is None:
+            raise RuntimeError("this filter notes no places")
         return np.concatenate([np.empty(0, dtype=np.int64), *self._places.values()])
 
     def passes_over(self, start: int, num_rows: int, extent: Extent) -> bool:
@@ -92,7 +100,8 @@ class RowFilter:
         if keep.any():
             for name, condition in self._where.items():
                 keep[inside] &= matches(batch[name].iloc[inside], condition)
-        self._places[start] = start + np.flatnonzero(keep)
+        if self._places is not None:
+            self._places[start] = start + np.flatnonzero(keep)
         return keep
 
 

@@ -35,11 +35,13 @@ class Part(NamedTuple):
       title: What it is called in an error.
       identity: What tells its rows from those of every other table; never shown.
       table: The table.
+      file: Its file, if it has one.
     """
 
     title: str
     identity: str
     table: RawTable
+    file: Path | None = None
 
 
 class Source:
@@ -62,7 +64,7 @@ class Source:
           InputError: A part cannot be read, has a name twice, or lacks a column of the first.
         """
         names: list[str] = []
-        for title, _, table in self.parts:
+        for title, _, table, _ in self.parts:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
             twice = [name for name in theirs if theirs.count(name) > 1]
@@ -79,7 +81,7 @@ class Source:
     @property
     def header(self) -> list[str]:
         """The first line of the first file, with a name twice where it is there twice."""
-        title, _, table = self.parts[0]
+        title, _, table, _ = self.parts[0]
         if isinstance(table, CsvFile):
             return reading(lambda: table.header, title)
         return self.names
@@ -87,11 +89,22 @@ class Source:
     @property
     def num_bytes(self) -> int:
         """About what all cells take in memory."""
-        return sum(reading(partial(_bytes_of, table), title) for title, _, table in self.parts)
+        return sum(reading(partial(_bytes_of, part.table), part.title) for part in self.parts)
 
     def count(self) -> int:
         """How many rows there are."""
-        return sum(reading(table.count, title) for title, _, table in self.parts)
+        return sum(reading(part.table.count, part.title) for part in self.parts)
+
+    def stamps(self) -> list[tuple[int, int]]:
+        """Sizes of the files and when they were written: others tell that a file has changed.
+
+        Of a database elsewhere nothing tells that.
+
+        Raises:
+          InputError: A file is gone.
+        """
+        files = [(part.title, part.file) for part in self.parts if part.file is not None]
+        return [reading(partial(_stamp, file), title) for title, file in files]
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns: only these are ever held, and one batch more.
@@ -108,7 +121,7 @@ class Source:
           InputError: A part cannot be read.
         """
         starts, frames = [0], []
-        for title, _, table in self.parts:
+        for title, _, table, _ in self.parts:
             shifted = _From(keep, starts[-1])
             frames.append(reading(partial(table.read, columns, shifted), title))
             starts.append(starts[-1] + shifted.rows_seen)
@@ -121,6 +134,11 @@ def _names_of(table: RawTable) -> list[str]:
 
 def _bytes_of(table: RawTable) -> int:
     return table.num_bytes
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 class _From:
@@ -160,7 +178,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     """
     files = _files(path)
     parts = [
-        Part(str(file), f"{file.resolve()} {query or ''}", _table(file, dialect, query))
+        Part(str(file), f"{file.resolve()} {query or ''}", _table(file, dialect, query), file)
         for file in files
     ]
     if query is not None and not isinstance(parts[0].table, Database):

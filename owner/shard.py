@@ -218,7 +218,7 @@ class PrivateTable:
         """
         num_records, seen = self._num_records, 0
         changed = InputError(
-            f"{self._where}: it has other records than when this owner started; start it again"
+            f"{self._where}: the table has changed since this owner started; start it again"
         )
 
         def pass_on(start: int, rows: pd.DataFrame) -> None:

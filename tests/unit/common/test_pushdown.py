@@ -426,3 +426,11 @@ def test_names_and_values_are_never_a_part_of_the_query(tmp_path: Path, kind: st
         found = read(tmp_path, path="t.x", query="select * from t", where={name: value})
         assert isinstance(found, pd.DataFrame)
         assert found["n"].tolist() == [i]
+
+
+@pytest.mark.parametrize("value", ["back\\slash", "Åsa", "a\0b", ["Kings", "é"]])
+def test_a_word_of_more_than_plain_letters_is_not_looked_for(value: Any) -> None:
+    asked = tuple(value) if isinstance(value, list) else value
+    assert pushdown.clause('"a"', pa.string(), asked) == "1 = 1"
+    assert "instr" not in pushdown.sqlite_clause('"a"', asked)
+    assert "'Kings'" in pushdown.clause('"a"', pa.string(), "Kings")
