@@ -15,6 +15,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from common.cells import LONGEST_TEXT, months_of
 from common.columns import category_key, parse_number
 from common.conditions import Between, keys_of, limits_of
 
-__all__ = ["ColumnExtent", "Extent", "Kind", "clause", "kind_of", "may_match", "sqlite_clause"]
+__all__ = ["ColumnExtent", "Extent", "Kind", "Wanted", "clause", "kind_of", "sqlite_clause"]
 
 Kind = Literal["number", "day", "text"]
 
@@ -75,30 +76,43 @@ def kind_of(stored: pa.DataType) -> Kind | None:
     return "text" if pa.types.is_string(cells) or pa.types.is_large_string(cells) else None
 
 
-def may_match(extent: ColumnExtent | None, condition: Any) -> bool:
-    """Whether a cell of such an extent may satisfy a condition.
+class Wanted:
+    """What cells that satisfy a condition may be.
 
     >>> counties = ColumnExtent("text", b"Bronx", b"Kings")
-    >>> [may_match(counties, each) for each in ("Kings", "Queens", 36, Between(min=3))]
+    >>> [Wanted(each).may_be_in(counties) for each in ("Kings", "Queens", 36, Between(min=3))]
     [True, False, True, True]
     """
-    if extent is None:
-        return True
-    # All is compared so that a NaN, which is no extent, leaves nothing out.
-    if extent.kind == "number":
-        ranges = _numbers(condition)
-        return any(not (extent.high < low or extent.low > high) for low, high in ranges)
-    if extent.kind == "day":
-        wanted = _months(condition)
-        first, last = _months_of_day(extent.low), _months_of_day(extent.high)
-        return wanted is None or not (last < wanted[0] or first > wanted[1])
-    words = _first_words(condition)
-    starts = [] if words is None else [*(word.encode() for word in words), *_WHITESPACE]
-    # Texts that begin so come one after the other, the shortest of them first.
-    return words is None or any(
-        not (extent.high < start or (extent.low > start and not extent.low.startswith(start)))
-        for start in starts
-    )
+
+    def __init__(self, condition: Any) -> None:
+        self._condition = condition
+
+    def may_be_in(self, extent: ColumnExtent | None) -> bool:
+        """Whether a cell of such an extent may satisfy the condition."""
+        if extent is None:
+            return True
+        # All is compared so that a NaN, which is no extent, leaves nothing out.
+        if extent.kind == "number":
+            return any(not (extent.high < low or extent.low > high) for low, high in self._ranges)
+        if extent.kind == "day":
+            wanted = _months(self._condition)
+            first, last = _months_of_day(extent.low), _months_of_day(extent.high)
+            return wanted is None or not (last < wanted[0] or first > wanted[1])
+        # Texts that begin so come one after the other, the shortest of them first.
+        return self._starts is None or any(
+            not (extent.high < start or (extent.low > start and not extent.low.startswith(start)))
+            for start in self._starts
+        )
+
+    @cached_property
+    def _ranges(self) -> Sequence[tuple[float, float]]:
+        return _numbers(self._condition)
+
+    @cached_property
+    def _starts(self) -> Sequence[bytes] | None:
+        """How texts begin that satisfy the condition; None where they may begin otherwise."""
+        words = _first_words(self._condition)
+        return None if words is None else [*(word.encode() for word in words), *_WHITESPACE]
 
 
 def clause(column: str, stored: pa.DataType, condition: Any, *, collation: str = "") -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Flags
 from common.conditions import matches
-from common.pushdown import Extent, may_match
+from common.pushdown import Extent, Wanted
 
 __all__ = ["AnyFilter", "RowFilter", "parse_rows"]
 
@@ -60,6 +60,7 @@ class RowFilter:
         from_the_end = any((part or 0) < 0 for part in (wanted.start, wanted.stop, wanted.step))
         self._range = (range(count()) if from_the_end else _EVERY)[wanted]
         self._where = dict(where)
+        self._wanted = {name: Wanted(condition) for name, condition in where.items()}
         # Where the rows that count are, by the start of their batch.
         self._places: dict[int, NDArray[np.int64]] | None = {} if with_places else None
 
@@ -89,7 +90,7 @@ class RowFilter:
         """Whether surely none of the rows from a place on counts, which then are not read."""
         inside = _within(self._range, start, num_rows)
         return inside.start >= inside.stop or not all(
-            may_match(extent(name), condition) for name, condition in self._where.items()
+            wanted.may_be_in(extent(name)) for name, wanted in self._wanted.items()
         )
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:

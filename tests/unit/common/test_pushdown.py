@@ -23,7 +23,7 @@ from common import pushdown
 from common.config import check_settings
 from common.databases import DuckDbFile
 from common.errors import InputError
-from common.pushdown import ColumnExtent, may_match
+from common.pushdown import ColumnExtent, Wanted
 from common.row_filters import RowFilter
 from common.tables import TableSource, open_source, read_table, stream_selected
 from owner.shard import fingerprint
@@ -162,8 +162,8 @@ def test_no_whitespace_is_forgotten() -> None:
     ],
 )
 def test_what_is_not_known_is_read(extent: ColumnExtent | None) -> None:
-    assert may_match(extent, ("Kings", 5))
-    assert may_match(extent, "Kings") or (extent is not None and extent.kind == "number")
+    assert Wanted(("Kings", 5)).may_be_in(extent)
+    assert Wanted("Kings").may_be_in(extent) or (extent is not None and extent.kind == "number")
 
 
 def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
