@@ -10,7 +10,6 @@ from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
 import grpc
-from grpc_reflection.v1alpha import reflection
 
 from common.batches import release_unused
 from common.certificates import check_own_name
@@ -145,6 +144,8 @@ def create_server(
         server.add_generic_rpc_handlers((calls.handlers(SERVICE),))
         health.add_to(server)
         if reflected:
+            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 (few owners ask for it)
+
             reflection.enable_server_reflection((SERVICE, HEALTH), server)
 
     options = [*OPTIONS, *size_options(largest)]
