@@ -35,7 +35,7 @@ class Part(NamedTuple):
       title: What it is called in an error.
       identity: What tells its rows from those of every other table; never shown.
       table: The table.
-      file: Its file, if it has one.
+      file: Its file, if that holds nothing else.
     """
 
     title: str
@@ -98,7 +98,7 @@ class Source:
     def stamps(self) -> list[tuple[int, int]]:
         """Sizes of the files and when they were written: others tell that a file has changed.
 
-        Of a database elsewhere nothing tells that.
+        Of a database nothing tells that.
 
         Raises:
           InputError: A file is gone.
@@ -177,13 +177,18 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
       InputError: There is none, their kind is not known, or a database lacks a query.
     """
     files = _files(path)
-    parts = [
-        Part(str(file), f"{file.resolve()} {query or ''}", _table(file, dialect, query), file)
-        for file in files
-    ]
+    parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")
     return Source(str(path), parts)
+
+
+def _part(file: Path, dialect: Dialect, query: str | None) -> Part:
+    """The table of one file."""
+    table = _table(file, dialect, query)
+    # Others may write to a database what its query does not select.
+    own = None if isinstance(table, Database) else file
+    return Part(str(file), f"{file.resolve()} {query or ''}", table, own)
 
 
 def _files(path: Path) -> list[Path]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -341,3 +343,19 @@ def test_an_owner_killed_in_the_middle_begins_again(
     np.testing.assert_array_equal(far.gram, held.gram)
     # What was not finished is gone.
     assert files(tmp_path) == ([".sha256", ".shard"] if what == "shard" else [])
+
+
+def test_a_database_may_hold_other_tables_that_change(
+    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
+        table_maker(40, seed=5).to_sql("t", opened, index=False)
+        served = serve(tmp_path, feature_map, path="t.db", query="select * from t")
+        opened.execute("create table other (x)")
+        opened.commit()
+        assert isinstance(served.table.moments(feature_map), MomentShard)
+        again = serve(tmp_path, feature_map, path="t.db", query="select * from t")
+        opened.execute("delete from t where rowid = 3")
+        opened.commit()
+        with pytest.raises(InputError, match="has changed since"):
+            again.table.moments(feature_map)
