@@ -23,7 +23,7 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError, PolicyError
 from common.features import FeatureMap
-from common.terms import StudyTerms
+from common.terms import Query, StudyTerms
 from owner import shard as shard_module
 from owner import sums
 from owner.core import EXACT, exact_answer
@@ -38,6 +38,7 @@ from owner.sums import MomentStream, block_records, moment_sums, stretches
 MakeTable = Callable[..., pd.DataFrame]
 MakeTerms = Callable[..., StudyTerms]
 APPLY = FeatureMap.apply
+MOMENTS_ONCE: dict[str, Any] = {"release": "moments", "clip": None, "responses": 1}
 THETA = np.array([0.25, -0.5, 0.125, 1.0])
 
 
@@ -136,7 +137,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     "changes",
     [
         {"release": "gradient", "clip": None},
-        {"release": "moments", "clip": None, "responses": 1},
+        MOMENTS_ONCE,
     ],
 )
 @pytest.mark.parametrize("pinned", [True, False])
@@ -359,3 +360,35 @@ def test_a_database_may_hold_other_tables_that_change(
         opened.commit()
         with pytest.raises(InputError, match="has changed since"):
             again.table.moments(feature_map)
+
+
+@pytest.mark.parametrize("changes", [{"clip": None, "responses": 3}, MOMENTS_ONCE])
+def test_an_owner_answers_the_same_bytes_held_and_far_and_after_a_restart(
+    tmp_path: Path,
+    feature_map: FeatureMap,
+    table_maker: MakeTable,
+    make_terms: MakeTerms,
+    changes: dict[str, Any],
+) -> None:
+    terms, given = make_terms(**changes), dict[bool, list[bytes]]()
+    for cache in (False, True):
+        folder = tmp_path / str(cache)
+        folder.mkdir()
+        table_maker(80, seed=5).to_parquet(folder / "t.parquet", row_group_size=11)
+        (folder / "map.json").write_text(feature_map.to_json())
+        settings = settings_of(folder, cache=cache).model_copy(update={"features": "map.json"})
+
+        def ask(number: int, *, settings: Any = settings, folder: Path = folder) -> bytes:
+            owner = open_owner(settings, base=folder, insecure_noise_seed=1)
+            try:
+                owner.enroll(terms, learner="ann")
+                query = Query(study_id=terms.study_id, sequence=number, theta=THETA)
+                return owner.answer(query, learner="ann").gradient.tobytes()
+            finally:
+                owner.stop()
+
+        numbers = [*range(1, terms.responses + 1), terms.responses]
+        given[cache] = [ask(number) for number in numbers]
+        assert given[cache][-1] == given[cache][-2 if terms.responses > 1 else 0]
+    assert given[True] == given[False]
+    assert files(tmp_path / "True") == []
