@@ -29,7 +29,7 @@ from owner import sums
 from owner.core import EXACT, exact_answer
 from owner.loading import Served, load_to_serve
 from owner.open_study import StudyMaker
-from owner.policy import OwnerSettings
+from owner.policy import OwnerSettings, Policy
 from owner.server import open_owner
 from owner.shards import MomentShard, Shard, by_moments
 from owner.stored import Storage
@@ -38,17 +38,17 @@ from owner.sums import MomentStream, block_records, moment_sums, stretches
 MakeTable = Callable[..., pd.DataFrame]
 MakeTerms = Callable[..., StudyTerms]
 APPLY = FeatureMap.apply
+POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
 MOMENTS_ONCE: dict[str, Any] = {"release": "moments", "clip": None, "responses": 1}
 THETA = np.array([0.25, -0.5, 0.125, 1.0])
 
 
 def settings_of(folder: Path, *, losses: tuple[str, ...] = (), **data: object) -> OwnerSettings:
     folder.chmod(0o700)
-    policy = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
     values = {
         "name": "owner-a",
         "data": {"path": "t.parquet", "cache": True, **data},
-        "policy": policy | ({"losses": losses} if losses else {}),
+        "policy": POLICY | ({"losses": losses} if losses else {}),
         "threads": 1,
     }
     return check_settings(OwnerSettings, values, where="test")
@@ -74,10 +74,9 @@ def maker(served: Served) -> StudyMaker:
         def stop(self) -> None:
             """Nothing is drawn."""
 
-    policy = settings_of(Path("/tmp")).policy  # noqa: S108
     return StudyMaker(
         served.table,
-        policy,
+        Policy.model_validate(POLICY),
         pinned_map=None,
         noise=NoNoise,  # type: ignore[arg-type]
         insecure_noise=True,
