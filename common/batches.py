@@ -7,20 +7,22 @@ them is a missing value, and the other cells are read as ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from common.arrays import Flags
+from common.pushdown import Extent
 
 __all__ = [
     "BATCH_ROWS",
     "Keep",
     "RawTable",
     "Tap",
+    "is_typed_by_gaps",
     "release_unused",
     "rows_of_arrow",
     "rows_of_frames",
@@ -35,6 +37,16 @@ class Keep(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """The columns that it must see."""
+
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """What columns satisfy in all rows that count; others a reader need not pass on.
+
+        Empty where a row's place in the whole table matters.
+        """
+
+    def passes_over(self, start: int, num_rows: int, extent: Extent) -> bool:
+        """Whether surely none of the rows from a place on counts, which then are not read."""
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
@@ -71,6 +83,15 @@ class Tap:
     def columns(self) -> Sequence[str]:
         """The columns that it must see."""
         return list(dict.fromkeys([*self._keep.columns, *self._columns]))
+
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """What columns satisfy in all rows that count."""
+        return self._keep.conditions
+
+    def passes_over(self, start: int, num_rows: int, extent: Extent) -> bool:
+        """Whether surely none of the rows from a place on counts."""
+        return self._keep.passes_over(start, num_rows, extent)
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Pass on the rows of a batch that count; none is kept."""
@@ -113,18 +134,27 @@ def rows_of_frames(
 
 
 def rows_of_arrow(
-    batches: Iterable[pa.Table], columns: Sequence[str], keep: Keep, *, mend: bool = True
+    batches: Iterable[pa.Table | int],
+    columns: Sequence[str],
+    keep: Keep,
+    *,
+    mend: bool = True,
+    with_gaps: Iterable[str] = (),
 ) -> pd.DataFrame:
     """The rows that count of a table in batches, stored as pandas would store the whole table.
 
     Args:
-      batches: The table, with one batch at least.
+      batches: The table, with one batch at least; a number stands for rows that were passed over.
       columns: The columns that are wanted.
       keep: Tells which rows count.
       mend: Whether cells that pandas cannot hold become gaps; without it they are an error.
+      with_gaps: Columns that have a gap in rows that were passed over.
     """
-    start, kept, gaps = 0, [], set[str]()
+    start, kept, gaps = 0, [], {*with_gaps}
     for batch in batches:
+        if isinstance(batch, int):
+            start += batch
+            continue
         seen = _frame_of(batch.select(list(keep.columns)), mend=mend)
         mask = keep(start, len(batch), seen)
         start += len(batch)
@@ -134,11 +164,20 @@ def rows_of_arrow(
     frame = _frame_of(pa.concat_tables(kept), mend=mend).reset_index(drop=True)
     frame = frame.set_axis(list(columns), axis=1)
     # How a column is stored depends on the whole of it, whichever rows count.
-    for name in gaps:
+    for name in gaps.intersection(columns):
         kind = frame[name].dtype.kind if isinstance(frame[name].dtype, np.dtype) else ""
         if kind in ("i", "u", "b"):
             frame[name] = frame[name].astype(object if kind == "b" else np.float64)
     return frame
+
+
+def is_typed_by_gaps(stored: pa.DataType) -> bool:
+    """Whether a column of a type is stored as another one where it has gaps.
+
+    >>> is_typed_by_gaps(pa.int8()), is_typed_by_gaps(pa.string())
+    (True, False)
+    """
+    return bool(pa.types.is_integer(stored) or pa.types.is_boolean(stored))
 
 
 def _chosen(table: pa.Table, mask: Flags) -> pa.Table:

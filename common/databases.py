@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from common.batches import BATCH_ROWS, Keep, rows_of_arrow, rows_of_frames
+from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, rows_of_arrow, rows_of_frames
 from common.errors import InputError
+from common.pushdown import clause, sqlite_clause
 
 __all__ = ["Database", "DuckDbFile", "Postgres", "SqliteFile", "database_file"]
 
@@ -35,6 +36,13 @@ _DUCKDB_SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+
+
+class Column(NamedTuple):
+    """A column of a query; SQLite's have no type."""
+
+    name: str
+    stored: pa.DataType | None = None
 
 
 class Database(ABC):
@@ -50,7 +58,7 @@ class Database(ABC):
     @property
     def names(self) -> list[str]:
         """The columns' names."""
-        return [name for name, _ in self._columns]
+        return [column.name for column in self._columns]
 
     @property
     def num_bytes(self) -> int:
@@ -67,8 +75,8 @@ class Database(ABC):
 
     @property
     @abstractmethod
-    def _columns(self) -> Sequence[tuple[str, bool]]:
-        """The columns, and whether each is of texts that need an order by their bytes."""
+    def _columns(self) -> Sequence[Column]:
+        """The columns."""
 
     @property
     @abstractmethod
@@ -83,14 +91,45 @@ class Database(ABC):
     def _all(self) -> str:
         return f"select count(*) from ({self._query}) as q"  # noqa: S608
 
+    @property
+    def _collation(self) -> str:
+        """What makes texts be compared by their bytes, where that must be said."""
+        return ""
+
+    def _clause(self, name: str, condition: Any) -> str:
+        """What the database is asked of a column where a condition is to hold."""
+        stored = next(column.stored for column in self._columns if column.name == name)
+        return clause(_quoted(name), stored, condition, collation=self._collation)
+
     def _ordered(self, columns: Sequence[str], keep: Keep) -> str:
-        """The columns that are needed, sorted by all that there are."""
+        """The columns that are needed, sorted by all that there are; rows that may count."""
         needed = [name for name in self.names if name in {*columns, *keep.columns}]
         chosen = ", ".join(map(_quoted, needed or self.names[:1]))
         order = ", ".join(
-            _quoted(name) + (' collate "C"' if is_text else "") for name, is_text in self._columns
+            _quoted(name) + (self._collation if stored == pa.string() else "")
+            for name, stored in self._columns
         )
-        return f"select {chosen} from ({self._query}) as q order by {order}"  # noqa: S608
+        clauses = [self._clause(name, asked) for name, asked in keep.conditions.items()]
+        where = f"where {' and '.join(clauses)} " if clauses else ""
+        return f"select {chosen} from ({self._query}) as q {where}order by {order}"  # noqa: S608
+
+    def _gaps(
+        self, columns: Sequence[str], keep: Keep, ask: Callable[[str], Sequence[int]]
+    ) -> list[str]:
+        """The columns that have gaps in rows that are left out, and are stored so for that.
+
+        Args:
+          columns: The columns that are wanted.
+          keep: Tells which rows count.
+          ask: The one row of a query's answer.
+        """
+        types = {name: stored for name, stored in self._columns if stored is not None}
+        typed = [name for name in columns if is_typed_by_gaps(types[name])]
+        if not (typed and keep.conditions):
+            return []
+        counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in typed)
+        told = ask(f"select {counts} from ({self._query}) as q")  # noqa: S608
+        return [name for name, count in zip(typed, told, strict=True) if count]
 
 
 class DatabaseFile(Database):
@@ -107,11 +146,6 @@ class DatabaseFile(Database):
     @abstractmethod
     def tables(self) -> list[str]:
         """The tables and views in it."""
-
-    @cached_property
-    def _columns(self) -> Sequence[tuple[str, bool]]:
-        with closing(self._open()) as database:
-            return [(str(column[0]), False) for column in database.execute(self._none).description]
 
     @cached_property
     def _count(self) -> int:
@@ -132,11 +166,18 @@ class DuckDbFile(DatabaseFile):
             found = database.execute("select table_name from information_schema.tables order by 1")
             return [str(name) for (name,) in found.fetchall()]
 
+    @cached_property
+    def _columns(self) -> Sequence[Column]:
+        with closing(self._open()) as database:
+            schema = database.sql(self._none).to_arrow_table().schema
+            return [Column(field.name, field.type) for field in schema]
+
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
         with closing(self._open()) as database:
+            gaps = self._gaps(columns, keep, lambda query: database.execute(query).fetchall()[0])
             reader = database.sql(self._ordered(columns, keep)).to_arrow_reader(BATCH_ROWS)
-            return rows_of_arrow(_tables_of(reader), columns, keep)
+            return rows_of_arrow(_tables_of(reader), columns, keep, with_gaps=gaps)
 
 
 class SqliteFile(DatabaseFile):
@@ -156,6 +197,14 @@ class SqliteFile(DatabaseFile):
                 "and name not like 'sqlite_%' order by 1"
             )
             return [str(name) for (name,) in found]
+
+    @cached_property
+    def _columns(self) -> Sequence[Column]:
+        with closing(self._open()) as database:
+            return [Column(str(column[0])) for column in database.execute(self._none).description]
+
+    def _clause(self, name: str, condition: Any) -> str:
+        return sqlite_clause(_quoted(name), condition)
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
@@ -187,13 +236,17 @@ class Postgres(Database):
             raise
         return opened
 
+    @property
+    def _collation(self) -> str:
+        # Elsewhere the order of texts would change with the machine's language.
+        return ' collate "C"'
+
     @cached_property
-    def _columns(self) -> Sequence[tuple[str, bool]]:
+    def _columns(self) -> Sequence[Column]:
         with closing(self._open()) as database, closing(database.cursor()) as cursor:
             cursor.execute(self._none)
             schema = cursor.fetch_arrow_table().schema
-            # Elsewhere the order of texts would change with the machine's language.
-            return [(field.name, pa.types.is_string(field.type)) for field in schema]
+            return [Column(field.name, field.type) for field in schema]
 
     @cached_property
     def _count(self) -> int:
@@ -204,8 +257,16 @@ class Postgres(Database):
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
         with closing(self._open()) as database, closing(database.cursor()) as cursor:
+            gaps = self._gaps(columns, keep, partial(_one_row, cursor))
             cursor.execute(self._ordered(columns, keep))
-            return rows_of_arrow(_tables_of(cursor.fetch_record_batch()), columns, keep)
+            tables = _tables_of(cursor.fetch_record_batch())
+            return rows_of_arrow(tables, columns, keep, with_gaps=gaps)
+
+
+def _one_row(cursor: Any, query: str) -> Sequence[int]:
+    cursor.execute(query)
+    row: Sequence[int] = cursor.fetchone()
+    return row
 
 
 def database_file(path: Path, query: str) -> DatabaseFile | None:

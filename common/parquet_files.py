@@ -1,10 +1,11 @@
-"""A Parquet file, batch by batch."""
+"""A Parquet file, batch by batch; groups of rows that cannot count are left unread."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.batches import BATCH_ROWS, Keep, rows_of_arrow
+from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, rows_of_arrow
+from common.pushdown import ColumnExtent, kind_of
 
 __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
 
@@ -67,8 +69,85 @@ class ParquetFile:
         needed = [name for name in self.names if name in {*columns, *keep.columns}]
         # A file here is read as it is decoded: threads that read ahead cost more than they gain.
         with pq.ParquetFile(self._path, pre_buffer=False, **options) as file:
+            groups = _Groups(file, columns, keep)
             # Without a column there would be no rows to count.
-            batches = file.iter_batches(BATCH_ROWS, columns=needed or self.names[:1])
-            tables = (pa.Table.from_batches([batch]) for batch in batches)
-            first = file.schema_arrow.empty_table()
-            return rows_of_arrow(chain([first], tables), columns, keep, mend=mend)
+            batches = groups.batches(needed or self.names[:1])
+            return rows_of_arrow(batches, columns, keep, mend=mend, with_gaps=groups.with_gaps)
+
+
+class _Groups:
+    """The groups of rows of a file, and which of them are read.
+
+    A group is passed over where its statistics say that no row counts. How a column is stored
+    depends on gaps anywhere in it, so they must also say whether there is one.
+
+    Args:
+      file: The open file.
+      columns: The columns that are wanted.
+      keep: Tells which rows count.
+    """
+
+    def __init__(self, file: pq.ParquetFile, columns: Sequence[str], keep: Keep) -> None:
+        self._file, self._keep = file, keep
+        schema, leaves = file.schema_arrow, file.metadata.num_columns
+        # With nested columns a column's place in the file is another.
+        flat = leaves == len(schema.names) == len({*schema.names})
+        self._places = {name: i for i, name in enumerate(schema.names)} if flat else {}
+        self._types = dict(zip(schema.names, schema.types, strict=True))
+        # Of others, gaps change nothing.
+        typed = [name for name in columns if is_typed_by_gaps(self._types[name])]
+        self.with_gaps: set[str] = set()
+        self._sizes = [self._group(i).num_rows for i in range(file.num_row_groups)]
+        starts = [sum(self._sizes[:i]) for i in range(len(self._sizes))]
+        self._passed_over = [
+            flat and self._may_pass(i, start, typed) for i, start in enumerate(starts)
+        ]
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.Table | int]:
+        """The rows with some columns, an empty batch first; a number for rows passed over."""
+        yield self._file.schema_arrow.empty_table()
+        numbered = range(len(self._sizes))
+        for passed_over, some in groupby(numbered, key=self._passed_over.__getitem__):
+            if passed_over:
+                yield sum(self._sizes[i] for i in some)
+                continue
+            rows = self._file.iter_batches(BATCH_ROWS, row_groups=[*some], columns=[*names])
+            yield from (pa.Table.from_batches([batch]) for batch in rows)
+
+    def _may_pass(self, group: int, start: int, typed: Sequence[str]) -> bool:
+        """Whether a group need not be read; what gaps it has is noted then."""
+        size = self._sizes[group]
+        if not self._keep.passes_over(start, size, lambda name: self._extent(group, name)):
+            return False
+        told = {name: self._statistics(group, name) for name in typed}
+        if not all(each is not None and each.has_null_count for each in told.values()):
+            return False
+        self.with_gaps |= {name for name, each in told.items() if each.null_count}
+        return True
+
+    def _group(self, group: int) -> Any:
+        return self._file.metadata.row_group(group)
+
+    def _statistics(self, group: int, name: str) -> Any:
+        """What a file says of a column in a group, None where it says nothing."""
+        return self._group(group).column(self._places[name]).statistics
+
+    def _extent(self, group: int, name: str) -> ColumnExtent | None:
+        """Between what the cells of a column lie in a group; None where that is not known."""
+        kind = kind_of(self._types[name])
+        if kind is None:
+            return None
+        try:
+            told = self._statistics(group, name)
+            ends = (told.min, told.max) if told is not None and told.has_min_max else (None, None)
+        except Exception:  # An end that Python cannot hold, such as a day of the year 100,000.
+            return None
+        if kind == "text":
+            low, high = (end.encode() if isinstance(end, str) else end for end in ends)
+            return ColumnExtent(kind, low, high) if _are(bytes, low, high) else None
+        is_told = _are(int | float if kind == "number" else dt.date, *ends)
+        return ColumnExtent(kind, *ends) if is_told else None
+
+
+def _are(kind: Any, *ends: object) -> bool:
+    return all(isinstance(end, kind) for end in ends)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ from common.databases import Database, Postgres, database_file
 from common.errors import InputError
 from common.files import read_secret
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+from common.pushdown import Extent
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -34,11 +35,13 @@ class Part(NamedTuple):
       title: What it is called in an error.
       identity: What tells its rows from those of every other table; never shown.
       table: The table.
+      file: Its file, if that holds nothing else.
     """
 
     title: str
     identity: str
     table: RawTable
+    file: Path | None = None
 
 
 class Source:
@@ -61,7 +64,7 @@ class Source:
           InputError: A part cannot be read, has a name twice, or lacks a column of the first.
         """
         names: list[str] = []
-        for title, _, table in self.parts:
+        for title, _, table, _ in self.parts:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
             twice = [name for name in theirs if theirs.count(name) > 1]
@@ -78,7 +81,7 @@ class Source:
     @property
     def header(self) -> list[str]:
         """The first line of the first file, with a name twice where it is there twice."""
-        title, _, table = self.parts[0]
+        title, _, table, _ = self.parts[0]
         if isinstance(table, CsvFile):
             return reading(lambda: table.header, title)
         return self.names
@@ -86,11 +89,22 @@ class Source:
     @property
     def num_bytes(self) -> int:
         """About what all cells take in memory."""
-        return sum(reading(partial(_bytes_of, table), title) for title, _, table in self.parts)
+        return sum(reading(partial(_bytes_of, part.table), part.title) for part in self.parts)
 
     def count(self) -> int:
         """How many rows there are."""
-        return sum(reading(table.count, title) for title, _, table in self.parts)
+        return sum(reading(part.table.count, part.title) for part in self.parts)
+
+    def stamps(self) -> list[tuple[int, int]]:
+        """Sizes of the files and when they were written: others tell that a file has changed.
+
+        Of a database nothing tells that.
+
+        Raises:
+          InputError: A file is gone.
+        """
+        files = [(part.title, part.file) for part in self.parts if part.file is not None]
+        return [reading(partial(_stamp, file), title) for title, file in files]
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns: only these are ever held, and one batch more.
@@ -107,7 +121,7 @@ class Source:
           InputError: A part cannot be read.
         """
         starts, frames = [0], []
-        for title, _, table in self.parts:
+        for title, _, table, _ in self.parts:
             shifted = _From(keep, starts[-1])
             frames.append(reading(partial(table.read, columns, shifted), title))
             starts.append(starts[-1] + shifted.rows_seen)
@@ -120,6 +134,11 @@ def _names_of(table: RawTable) -> list[str]:
 
 def _bytes_of(table: RawTable) -> int:
     return table.num_bytes
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 class _From:
@@ -135,9 +154,19 @@ class _From:
         """The columns that it must see."""
         return self._keep.columns
 
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """What columns satisfy in all rows that count."""
+        return self._keep.conditions
+
+    def passes_over(self, start: int, num_rows: int, extent: Extent) -> bool:
+        """Whether surely none of the rows from a place on counts."""
+        self.rows_seen = max(self.rows_seen, start + num_rows)
+        return self._keep.passes_over(self._start + start, num_rows, extent)
+
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
-        self.rows_seen = start + num_rows
+        self.rows_seen = max(self.rows_seen, start + num_rows)
         return self._keep(self._start + start, num_rows, batch)
 
 
@@ -148,13 +177,18 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
       InputError: There is none, their kind is not known, or a database lacks a query.
     """
     files = _files(path)
-    parts = [
-        Part(str(file), f"{file.resolve()} {query or ''}", _table(file, dialect, query))
-        for file in files
-    ]
+    parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")
     return Source(str(path), parts)
+
+
+def _part(file: Path, dialect: Dialect, query: str | None) -> Part:
+    """The table of one file."""
+    table = _table(file, dialect, query)
+    # Others may write to a database what its query does not select.
+    own = None if isinstance(table, Database) else file
+    return Part(str(file), f"{file.resolve()} {query or ''}", table, own)
 
 
 def _files(path: Path) -> list[Path]:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from common.batches import Tap
-from common.conditions import AnyFilter, Condition, RowFilter, condition_in_words, parse_rows
+from common.conditions import Condition, condition_in_words
 from common.config import SecretPlace, Settings
 from common.csv_files import Dialect
 from common.errors import InputError
+from common.row_filters import AnyFilter, RowFilter, parse_rows
 from common.sources import KINDS, Source, database_source, file_source
 from common.suggestions import among_columns
 
@@ -25,7 +26,6 @@ __all__ = [
     "TableSource",
     "count_shared_rows",
     "open_source",
-    "parse_rows",
     "placed",
     "read_header",
     "read_selected",
@@ -223,7 +223,7 @@ def _read_each(
     opened: Source, sources: Sequence[TableSource], columns: Sequence[str]
 ) -> list[pd.DataFrame]:
     """What :func:`read_selected` makes of each source of one table, which is read once."""
-    filters = [_filter(opened, source) for source in sources]
+    filters = [_filter(opened, source, with_places=True) for source in sources]
     everyone = AnyFilter(filters)
     union = opened.read(columns or opened.names[:1], everyone)
     places, tables = everyone.places, []
@@ -344,7 +344,7 @@ _Rows = dict[str, NDArray[np.int64]]
 
 def _rows_by_part(opened: Source, sources: Sequence[TableSource]) -> list[_Rows]:
     """Which rows of each part of a table each source selects; the table is read once."""
-    filters = [_filter(opened, source) for source in sources]
+    filters = [_filter(opened, source, with_places=True) for source in sources]
     _, starts = opened.read_each(opened.names[:1], AnyFilter(filters))
     ends = list(zip(opened.parts, starts[:-1], starts[1:], strict=True))
     return [
@@ -361,7 +361,7 @@ def _count_common(some: _Rows, others: _Rows) -> int:
     return sum(len(np.intersect1d(some[k], others[k])) for k in some.keys() & others)
 
 
-def _filter(opened: Source, source: TableSource) -> RowFilter:
+def _filter(opened: Source, source: TableSource, *, with_places: bool = False) -> RowFilter:
     """Which rows of a table a source selects.
 
     Raises:
@@ -373,7 +373,7 @@ def _filter(opened: Source, source: TableSource) -> RowFilter:
                 f"{opened.title}: no column {name!r}, which the setting where names"
                 f"{among_columns(name, opened.names, listed=False)}"
             )
-    return RowFilter(source.rows, source.where, count=opened.count)
+    return RowFilter(source.rows, source.where, count=opened.count, with_places=with_places)
 
 
 def _selection(source: TableSource) -> str:

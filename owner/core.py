@@ -12,7 +12,6 @@ import enum
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -23,10 +22,11 @@ from common.losses import Loss, loss_of
 from common.moments import pack_moments
 from common.privacy import LARGEST_VALUE_UNITS, NoisePlan
 from common.releases import GRADIENT, MOMENTS, NEWTON, VALIDATION
-from common.terms import Records, StudyTerms
+from common.terms import StudyTerms
 from common.validation import tally
 from owner.gradients import by_compiled_code, in_blocks, largest_slopes
-from owner.sums import BLOCK_CELLS, blocks, in_order, moment_sums
+from owner.shards import AnyShard, MomentShard, Shard
+from owner.sums import BLOCK_CELLS, blocks, in_order
 
 __all__ = [
     "EXACT",
@@ -48,58 +48,6 @@ __all__ = [
 # Cells that a study reads, all responses together, before compiled code pays: it saves 0.6 ns of
 # each and takes 0.9 s and 120 MB to load. ``python benchmarks/gradient.py`` prints both times.
 COMPILED_CELLS = 2 * 10**9
-
-
-@dataclass(frozen=True)
-class Shard:
-    """An owner's records with what makes queries cheap.
-
-    Args:
-      records: The records.
-      threads: How many threads add up their gradients and moments; the sums are the same to the
-        last bit (:mod:`owner.sums`).
-    """
-
-    records: Records
-    threads: int = 1
-
-    @property
-    def num_bytes(self) -> int:
-        """About what it takes of memory: features, targets, norms."""
-        if isinstance(self.records.features.base, np.memmap):
-            # What is mapped is the system's to drop.
-            return self.records.targets.nbytes
-        return self.records.features.nbytes + 2 * self.records.targets.nbytes
-
-    @property
-    def num_features(self) -> int:
-        """The number p of features."""
-        return int(self.records.features.shape[1])
-
-    @property
-    def gram(self) -> Matrix:
-        """Second moments X'X/n, shape (p, p)."""
-        return self._moments[0]
-
-    @property
-    def cross(self) -> Vector:
-        """Moments X'y/n, shape (p,)."""
-        return self._moments[1]
-
-    @cached_property
-    def feature_norms(self) -> Vector:
-        """L1 norm of each record's features, shape (n,)."""
-        norms = np.empty(len(self.records))
-        for chosen, x in blocks(self.records.features, 0, len(norms)):
-            norms[chosen] = np.abs(x).sum(axis=1)
-        return norms
-
-    @cached_property
-    def _moments(self) -> tuple[Matrix, Vector]:
-        """Both moments, of which one pass over the records is enough."""
-        x, y = self.records.features, self.records.targets
-        gram, cross = moment_sums(x, y, threads=self.threads)
-        return gram / len(y), cross / len(y)
 
 
 def mean_gradient(
@@ -132,14 +80,19 @@ def mean_gradient(
     References: equation (3) of Farokhi et al. (2021).
     """
     if loss.is_quadratic and clip is None:
-        exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
-        return exact
+        return _gradient_by_moments(shard, theta)
     part = by_compiled_code(shard.records, theta, loss=loss, clip=clip) if compiled else None
     if part is None:
         part = in_blocks(shard.records, _norms(shard, clip), theta, loss=loss, clip=clip)
     (total,) = in_order(part, len(shard.records), shard.num_features, threads=shard.threads)
     mean: Vector = total / len(shard.records)
     return mean
+
+
+def _gradient_by_moments(shard: AnyShard, theta: Vector) -> Vector:
+    """The mean gradient of squared loss without a clip, shape (p,)."""
+    exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
+    return exact
 
 
 def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | None) -> Matrix:
@@ -178,14 +131,17 @@ def _norms(shard: Shard, clip: float | None) -> Vector:
     return shard.feature_norms if clip is not None else np.zeros(0)
 
 
-def exact_answer(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
+def exact_answer(shard: AnyShard, theta: Vector, terms: StudyTerms) -> Vector:
     """What the study's response is before its noise, by the release that its terms name.
 
-    Moments depend on no model; their only query carries any theta of the box.
+    Moments depend on no model; their only query carries any theta of the box. A shard of which
+    only they are known is enough where :func:`owner.shards.by_moments` says so.
 
     Returns:
       Shape (``Release.dimension``,); it must not leave the owner.
     """
+    if isinstance(shard, MomentShard):
+        return _BY_MOMENTS[terms.release](shard, theta)
     return EXACT[terms.release](shard, theta, terms)
 
 
@@ -197,7 +153,13 @@ def _gradient(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
 
 def _moments(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     """The packed second moments, whatever the model."""
-    del theta, terms
+    del terms
+    return _packed_moments(shard, theta)
+
+
+def _packed_moments(shard: AnyShard, theta: Vector) -> Vector:
+    """The same, of a shard of which no more is known."""
+    del theta
     return pack_moments(shard.gram, shard.cross)
 
 
@@ -226,6 +188,10 @@ EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {
     VALIDATION.name: _validation,
 }
 """The exact answer of each of ``common.releases.RELEASES``."""
+_BY_MOMENTS: dict[str, Callable[[AnyShard, Vector], Vector]] = {
+    GRADIENT.name: _gradient_by_moments,
+    MOMENTS.name: _packed_moments,
+}
 
 
 def is_worth_compiling(shard: Shard, terms: StudyTerms) -> bool:
@@ -235,8 +201,8 @@ def is_worth_compiling(shard: Shard, terms: StudyTerms) -> bool:
     add in the same order.
     """
     cells = shard.records.features.size
-    by_moments = loss_of(terms).is_quadratic and terms.clip is None
-    return not by_moments and cells > BLOCK_CELLS and cells * terms.responses >= COMPILED_CELLS
+    few = cells <= BLOCK_CELLS or cells * terms.responses < COMPILED_CELLS
+    return not few and not (loss_of(terms).is_quadratic and terms.clip is None)
 
 
 def warm(

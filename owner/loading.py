@@ -95,6 +95,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
         return Served(HeldRows(loaded.raw), loaded.table, loaded.fingerprint)
     columns = named_columns(settings, pinned)
     where = f"{settings.name}: {settings.data.path}"
+    stamps = source.stamps()
     parts = _Parts(source, settings.data, named=())
     print_of_all = fingerprint_of_parts(parts)
     release_unused()
@@ -109,6 +110,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
             where=where,
             columns=usable,
             num_rows=parts.num_rows,
+            stamps=stamps,
             keep=keep,
         )
 

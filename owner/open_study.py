@@ -14,11 +14,12 @@ from common.losses import loss_of
 from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
-from owner.core import Account, Shard, warm
+from owner.core import Account, warm
 from owner.ledger_rows import LedgerError, StudyEntry, promise_faults
 from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
 from owner.policy import Policy, check_map, check_map_text, check_policy
 from owner.shard import PrivateTable
+from owner.shards import AnyShard, Shard, by_moments
 
 __all__ = ["Agreement", "OpenStudy", "StudyMaker"]
 
@@ -47,7 +48,7 @@ class OpenStudy:
     """
 
     agreement: Agreement
-    shard: Shard
+    shard: AnyShard
     noise: DrawnAhead
     entry: StudyEntry | None = None
     account: Account | None = None
@@ -133,9 +134,8 @@ class StudyMaker:
           RefusedError: The text is no feature map, or the map is not for this owner.
         """
         agreement = self._agreement(terms)
-        shard = self._table.shard(agreement.feature_map)
         # What answers have in common is computed now, while nobody waits; nothing is released.
-        warm(shard, terms, kept_in=compiled_code_folder)
+        shard = self._shard(agreement)
         noise = self._noise(agreement.plan)
         try:
             promise = noise.epsilon(responses=terms.responses)
@@ -174,6 +174,18 @@ class StudyMaker:
                 f"program would add {study.plan.noise_scale}; use the version that enrolled it"
             )
         return study
+
+    def _shard(self, agreement: Agreement) -> AnyShard:
+        """What the study's answers are computed from; the terms alone decide what that is."""
+        terms, feature_map = agreement.terms, agreement.feature_map
+        if by_moments(terms):
+            shard = self._table.moments(feature_map)
+            if not isinstance(shard, Shard):
+                return shard
+        else:
+            shard = self._table.shard(feature_map)
+        warm(shard, terms, kept_in=compiled_code_folder)
+        return shard
 
     def _agreement(self, terms: StudyTerms) -> Agreement:
         """The terms, read once."""

@@ -127,9 +127,10 @@ class PrivateSource(TableSource):
       spellings: Columns, and for this table's categories those of the study.
       storage: How features are stored while they are served; float32 takes half of the memory and
         is rounded towards zero, so it costs no privacy.
-      cache: Whether records are read where they are, and their features kept beside the ledger, in
-        files for this user alone that are mapped into memory: for tables larger than it. With auto,
-        if the table would take more than half of this machine's memory.
+      cache: Whether records are read where they are, for tables larger than the memory. Studies of
+        second moments take one pass over them; for others their features are kept beside the
+        ledger, in files for this user alone that are mapped into memory. With auto, if the table
+        would take more than half of this machine's memory.
     """
 
     EXAMPLES = MappingProxyType(

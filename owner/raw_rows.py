@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Flags
+from common.errors import InputError
 from common.sources import Source
 from common.tables import stream_selected
 from owner.policy import PrivateSource
@@ -74,6 +75,7 @@ class FarRows:
       where: What it is called in an error.
       columns: The columns that learners may use, in the study's words.
       num_rows: How many rows count.
+      stamps: What told, before anything was read, that its files have not changed.
       keep: Which of those are records, shape (num_rows,); None for all.
     """
 
@@ -85,12 +87,13 @@ class FarRows:
         where: str,
         columns: Sequence[str],
         num_rows: int,
+        stamps: Sequence[tuple[int, int]],
         keep: Flags | None = None,
     ) -> None:
         self._opened, self._settings, self._where = opened, settings, where
         self._columns = tuple(columns)
         self._keep = keep
-        self._num_rows = num_rows
+        self._num_rows, self._stamps = num_rows, list(stamps)
 
     @property
     def columns(self) -> Sequence[str]:
@@ -108,7 +111,11 @@ class FarRows:
         return pd.concat([parts[start] for start in sorted(parts)], ignore_index=True)
 
     def stream(self, names: Sequence[str], receive: Receive) -> None:
-        """All records with some columns, read once more."""
+        """All records with some columns, read once more.
+
+        Raises:
+          InputError: A file is not the one that was there first: a ledger is of those records.
+        """
 
         def pass_on(start: int, rows: pd.DataFrame) -> None:
             rows = translated(rows, self._settings, where=self._where)[list(names)]
@@ -119,4 +126,12 @@ class FarRows:
                 receive(start, rows)
 
         stored_names = stored_names_of(self._settings, names)
+        self._check_unchanged()
         stream_selected(self._opened, self._settings, stored_names, pass_on)
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        if self._opened.stamps() != self._stamps:
+            raise InputError(
+                f"{self._where}: the table has changed since this owner started; start it again"
+            )

@@ -10,12 +10,12 @@ from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
 import grpc
-from grpc_reflection.v1alpha import reflection
 
 from common.batches import release_unused
 from common.certificates import check_own_name
 from common.config import load_settings
 from common.features import FeatureMap, load_feature_map
+from common.losses import LOSSES
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
@@ -90,14 +90,14 @@ def open_owner(
     release_unused()
     access = Access(settings.policy, base=base)
     if pinned is not None:
-        loaded.table.shard(pinned)
         check_provenance(
             pinned,
             loaded.rows,
             where=str(settings.features),
             allow_private_bounds=allow_private_bounds,
         )
-        loaded.table.keep_only(pinned)
+        losses = (LOSSES[name] for name in settings.policy.losses)
+        loaded.table.keep_only(pinned, by_moments=any(each.is_quadratic for each in losses))
     if insecure_noise_seed is not None:
         log.warning("INSECURE: noise comes from seed %d and protects nobody", insecure_noise_seed)
     ledger = Ledger(
@@ -144,6 +144,8 @@ def create_server(
         server.add_generic_rpc_handlers((calls.handlers(SERVICE),))
         health.add_to(server)
         if reflected:
+            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 (few owners ask for it)
+
             reflection.enable_server_reflection((SERVICE, HEALTH), server)
 
     options = [*OPTIONS, *size_options(largest)]

@@ -5,23 +5,31 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.batches import release_unused
 from common.cells import as_text, missing_cells
-from common.errors import PolicyError
+from common.errors import InputError, PolicyError
 from common.features import FeatureMap
 from common.terms import Records
-from owner.core import Shard
 from owner.raw_rows import HeldRows, RawRows
 from owner.shard_cache import ShardCache
+from owner.shards import AnyShard, MomentShard, Shard
 from owner.stored import Storage, stored_float32
+from owner.sums import MomentStream
 
 __all__ = ["PrivateTable", "fingerprint", "fingerprint_of_parts"]
+
+T = TypeVar("T")
+# (place of the first record, features, targets).
+Receive = Callable[[int, NDArray[np.floating], Vector], None]
 
 KEPT_SHARDS = 4
 # A feature map works on so many records at once: what it needs beside them stays in the cache.
@@ -91,7 +99,8 @@ class PrivateTable:
         self._shards: OrderedDict[str, Shard] = OrderedDict()
         # Those that some study still uses, too.
         self._used: WeakValueDictionary[str, Shard] = WeakValueDictionary()
-        self._only: Shard | None = None
+        self._moments: OrderedDict[str, MomentShard] = OrderedDict()
+        self._only: str | None = None
         self._lock = threading.Lock()
 
     @property
@@ -121,58 +130,126 @@ class PrivateTable:
           PolicyError: The map needs a column that is not named for learners. Whether there is
             one of that name, the sentence does not tell.
         """
+        self._check(feature_map)
         with self._lock:
             kept = self._used.get(feature_map.digest)
         if kept is not None:
             return self._keep(feature_map, kept)
+        return self._keep(feature_map, Shard(self._records(feature_map), threads=self._threads))
+
+    def moments(self, feature_map: FeatureMap) -> AnyShard:
+        """The shard, or its second moments alone where records stay where they are.
+
+        They take one pass over the records and no file, unless there is one that another study
+        needed. Their bits are the same.
+
+        Raises:
+          PolicyError: As :meth:`shard`.
+        """
+        self._check(feature_map)
+        digest = feature_map.digest
+        with self._lock:
+            is_made = digest in self._used
+            kept = self._moments.get(digest)
+        if kept is not None:
+            return kept
+        shape = (self._num_records, feature_map.num_features)
+        if is_made or self._cache is None or self._cache.has(digest, shape, storage=self._storage):
+            return self.shard(feature_map)
+        stream = MomentStream(*shape)
+
+        def receive(start: int, features: NDArray[np.floating], targets: Vector) -> None:
+            # A reader that began again brings what was added once more.
+            new = slice(max(0, stream.num_seen - start), None)
+            stream.add(features[new], targets[new])
+
+        self._stream(feature_map, receive)
+        made = MomentShard.of_stream(stream, num_records=self._num_records)
+        with self._lock:
+            _remember(self._moments, digest, made)
+        return made
+
+    def keep_only(self, feature_map: FeatureMap, *, by_moments: bool = False) -> None:
+        """Hold the shard of the one map that is accepted, and no raw record any more.
+
+        Args:
+          feature_map: The map.
+          by_moments: Whether second moments may be all that is asked for. Then they are all that
+            is computed of records that stay where they are, and those can be read again.
+        """
+        made = self.moments(feature_map) if by_moments else self.shard(feature_map)
+        self._only = feature_map.digest
+        if isinstance(made, Shard):
+            self._rows = None
+
+    def _check(self, feature_map: FeatureMap) -> None:
+        """Refuse a map that is not for this owner."""
         missing = [name for name in feature_map.columns_needed if name not in self._usable]
         if missing:
             raise PolicyError(
                 f"this owner has no column {missing[0][:80]!r} for studies; see Describe for its "
                 "columns"
             )
-        records = self._records(feature_map)
-        return self._keep(feature_map, Shard(records, threads=self._threads))
-
-    def keep_only(self, feature_map: FeatureMap) -> None:
-        """Hold the shard of the one map that is accepted, and no raw record any more."""
-        self._only = self.shard(feature_map)
-        self._rows = None
+        if self._only not in (None, feature_map.digest):
+            raise PolicyError("this owner answers for its own feature map only; ask with that one")
 
     def _records(self, feature_map: FeatureMap) -> Records:
         """All records under a map, each by itself: beside them, one batch is held."""
-        raw, num_records, num_features = self._rows, self._num_records, feature_map.num_features
-        if raw is None:
-            raise PolicyError("this owner answers for its own feature map only; ask with that one")
+        shape = (self._num_records, feature_map.num_features)
 
         def fill(made: Records) -> None:
-            def receive(start: int, rows: pd.DataFrame) -> None:
-                for first in range(0, len(rows), ROWS_AT_ONCE):
-                    some = rows.iloc[first : first + ROWS_AT_ONCE]
-                    part = feature_map.apply(some, where=self._where, fill_target=True)
-                    place = slice(start + first, start + first + len(part))
-                    narrow = made.features.dtype == np.float32
-                    x = stored_float32(part.features) if narrow else part.features
-                    made.features[place], made.targets[place] = x, part.targets
+            def receive(start: int, features: NDArray[np.floating], targets: Vector) -> None:
+                place = slice(start, start + len(targets))
+                made.features[place], made.targets[place] = features, targets
 
-            raw.stream(feature_map.columns_needed, receive)
-            release_unused()
+            self._stream(feature_map, receive)
 
         if self._cache is not None:
-            shape = (num_records, num_features)
             return self._cache.records(feature_map.digest, shape, storage=self._storage, fill=fill)
-        records = Records(
-            features=np.empty((num_records, num_features), dtype=self._storage),
-            targets=np.empty(num_records),
-        )
+        records = Records(features=np.empty(shape, dtype=self._storage), targets=np.empty(shape[0]))
         fill(records)
         return records
+
+    def _stream(self, feature_map: FeatureMap, receive: Receive) -> None:
+        """All records under a map as they are stored: (place of the first one, features, targets).
+
+        Raises:
+          InputError: There are more or fewer of them than when they were counted.
+        """
+        num_records, seen = self._num_records, 0
+        changed = InputError(
+            f"{self._where}: the table has changed since this owner started; start it again"
+        )
+
+        def pass_on(start: int, rows: pd.DataFrame) -> None:
+            nonlocal seen
+            seen = max(seen, start + len(rows))
+            if seen > num_records:
+                raise changed
+            for first in range(0, len(rows), ROWS_AT_ONCE):
+                some = rows.iloc[first : first + ROWS_AT_ONCE]
+                part = feature_map.apply(some, where=self._where, fill_target=True)
+                narrow = self._storage == "float32"
+                features = stored_float32(part.features) if narrow else part.features
+                receive(start + first, features, part.targets)
+
+        if self._rows is None:
+            raise RuntimeError("the raw records were let go")
+        self._rows.stream(feature_map.columns_needed, pass_on)
+        release_unused()
+        if seen < num_records:
+            raise changed
 
     def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
         with self._lock:
             self._used[feature_map.digest] = shard
-            self._shards[feature_map.digest] = shard
-            self._shards.move_to_end(feature_map.digest)
-            if len(self._shards) > KEPT_SHARDS:
-                self._shards.popitem(last=False)
+            _remember(self._shards, feature_map.digest, shard)
         return shard
+
+
+def _remember(kept: OrderedDict[str, T], digest: str, made: T) -> None:
+    """Keep what was used last."""
+    kept[digest] = made
+    kept.move_to_end(digest)
+    if len(kept) > KEPT_SHARDS:
+        kept.popitem(last=False)

@@ -68,7 +68,7 @@ class ShardCache:
         storage: Storage,
         fill: Callable[[Records], None],
     ) -> Records:
-        """The records of a shard, mapped from its file.
+        """The records of a shard, mapped from its file, which is made if it is not there.
 
         Args:
           map_digest: The feature map's.
@@ -79,8 +79,7 @@ class ShardCache:
         Raises:
           InputError: The disk is full, or the folder cannot be written.
         """
-        key = f"{FORMAT} {self._fingerprint} {map_digest} {shape} {storage}"
-        path = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.shard"
+        path = self._path(map_digest, shape, storage)
         noted = path.with_suffix(".sha256")
         with self._lock:
             try:
@@ -95,6 +94,14 @@ class ShardCache:
                     f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
                     "data.cache = false"
                 ) from None
+
+    def has(self, map_digest: str, shape: tuple[int, int], *, storage: Storage) -> bool:
+        """Whether a shard has a file; whether that is whole is looked at when it is mapped."""
+        return self._path(map_digest, shape, storage).exists()
+
+    def _path(self, map_digest: str, shape: tuple[int, int], storage: Storage) -> Path:
+        key = f"{FORMAT} {self._fingerprint} {map_digest} {shape} {storage}"
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.shard"
 
     def _make(
         self,
@@ -127,11 +134,28 @@ class ShardCache:
         log.info("it took %.0f s", time.monotonic() - start)
 
     def _prune(self) -> None:
-        """Delete the files not used for longest; a process that has mapped one keeps it."""
+        """Delete the files not used for longest; a process that has mapped one keeps it.
+
+        And what a process that was killed had not finished.
+        """
+        for draft in self._folder.glob("*.part"):
+            if not _is_alive(draft.suffixes[0][1:]):
+                draft.unlink(missing_ok=True)
         files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)
             file.unlink(missing_ok=True)
+
+
+def _is_alive(pid: str) -> bool:
+    """Whether a process runs; one that cannot be asked does."""
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, PermissionError):
+        return True
+    return True
 
 
 def _size(shape: tuple[int, int], storage: Storage) -> int:

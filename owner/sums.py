@@ -28,6 +28,7 @@ from common.blas import one_blas_thread
 __all__ = [
     "BLOCK_CELLS",
     "STRETCHES",
+    "MomentStream",
     "blocks",
     "in_order",
     "moment_sums",
@@ -133,3 +134,73 @@ def moment_sums(
 
     with one_blas_thread():
         return in_order(part, len(targets), p, threads=threads)
+
+
+class MomentStream:
+    """The sums of :func:`moment_sums`, to the last bit, of records that go by in their order.
+
+    One block of them is held, and the sums of one stretch.
+
+    Args:
+      num_records: The number n of records that will come.
+      num_features: The number p of features.
+
+    >>> stream = MomentStream(2, 2)
+    >>> for x in ([1.0, 2.0], [3.0, 4.0]):
+    ...     stream.add(np.array([x]), np.array([1.0]))
+    >>> stream.sums()
+    (array([[10., 14.],
+           [14., 20.]]), array([4., 6.]))
+    """
+
+    def __init__(self, num_records: int, num_features: int) -> None:
+        self._num_records, self._num_features = num_records, num_features
+        self._ends = {stop for _, stop in stretches(num_records, num_features)}
+        size = min(block_records(num_features), num_records)
+        self._features, self._targets = np.empty((size, num_features)), np.empty(size)
+        self._held = self._added = 0
+        self._stretch = self._zeros()
+        self._total: tuple[Matrix, Vector] | None = None
+
+    @property
+    def num_seen(self) -> int:
+        """How many records came so far."""
+        return self._added + self._held
+
+    def add(self, features: NDArray[np.floating], targets: Vector) -> None:
+        """The next records, any number of them: X of shape (k, p), y of shape (k,)."""
+        first = 0
+        while first < len(targets):
+            chosen = slice(first, first + len(self._targets) - self._held)
+            count = len(targets[chosen])
+            place = slice(self._held, self._held + count)
+            self._features[place], self._targets[place] = features[chosen], targets[chosen]
+            self._held, first = self._held + count, first + count
+            if self._held == len(self._targets) or self.num_seen == self._num_records:
+                self._add_block()
+
+    def sums(self) -> tuple[Matrix, Vector]:
+        """X'X and X'y of all records, once they have come."""
+        if self._total is None or self._added != self._num_records:
+            raise RuntimeError(f"{self.num_seen} of {self._num_records} records came")
+        return self._total
+
+    def _zeros(self) -> tuple[Matrix, Vector]:
+        return np.zeros((self._num_features, self._num_features)), np.zeros(self._num_features)
+
+    def _add_block(self) -> None:
+        """Add what is held to its stretch, and a stretch that ends with it to the total."""
+        x, y = self._features[: self._held], self._targets[: self._held]
+        gram, cross = self._stretch
+        with one_blas_thread():
+            gram += x.T @ x
+            cross += y @ x
+        self._added, self._held = self._added + self._held, 0
+        if self._added not in self._ends:
+            return
+        if self._total is None:
+            self._total = self._stretch
+        else:
+            for total, one in zip(self._total, self._stretch, strict=True):
+                np.add(total, one, out=total)
+        self._stretch = self._zeros()

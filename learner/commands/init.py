@@ -20,8 +20,9 @@ from common.features import FeatureSettings
 from common.files import write_whole
 from common.looking import Look, look_at
 from common.map_fitting import fit_feature_map
+from common.row_filters import parse_rows
 from common.suggestions import among_columns
-from common.tables import TableSource, parse_rows, read_table
+from common.tables import TableSource, read_table
 from learner.planning.drafting import (
     MOST_OWNERS,
     Inputs,

@@ -18,7 +18,10 @@ from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
 # What a serving owner has no use for; a study of 300 would hold it 300 times.
-UNUSED = ("IPython", "joblib", "learner", "matplotlib", "scipy", "sklearn")
+UNUSED = (
+    *("IPython", "duckdb", "grpc_reflection.v1alpha", "joblib", "learner", "matplotlib", "scipy"),
+    "sklearn",
+)
 
 
 def serve(parent: WarmParent, settings: Path) -> StartedOwner:

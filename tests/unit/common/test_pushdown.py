@@ -1,0 +1,436 @@
+"""What readers leave out never counts: rows are the same as when all are read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from common import pushdown
+from common.config import check_settings
+from common.databases import DuckDbFile
+from common.errors import InputError
+from common.pushdown import ColumnExtent, Wanted
+from common.row_filters import RowFilter
+from common.tables import TableSource, open_source, read_table, stream_selected
+from owner.shard import fingerprint
+
+WHOLE = [0, 1, -1, 18, 36, 127, None]
+LARGE = [*WHOLE, 2**53, 2**53 + 1, 2**63 - 1]
+REAL = [0.0, -0.0, 1.0, 18.0, 36.0, 0.1, -2.5, 1e16, 2.0**53, np.inf, -np.inf, np.nan, None]
+TEXTS = [
+    *("Kings", " Kings", "Kings ", "\u2003Kings", "\tKings", "Kingston", "kings", "King", "Queens"),
+    *("New York", " New   York", "New", "Åsa", "O'Hara", 'a"b', "back\\slash", "100%", "zoë", "~"),
+    *("36", "36.0", " 36", "+36", "3.6e1", "036", "36 months", "0.1", "true", "1,458", "inf", "-1"),
+    *("", "na", "-", "x" * 1001, "(long text)", "2020-01-31", "Dec-2011", "1", None),
+]
+DAYS = [dt.date(2020, 1, 31), dt.date(2020, 2, 1), dt.date(2011, 12, 1), dt.date(1, 1, 1)]
+DAYS += [dt.date(9999, 12, 31), dt.date(2000, 1, 1), None]
+TIMES = [
+    *(dt.datetime(2020, 1, 31, 23, 59, 59), dt.datetime(2020, 2, 1), dt.datetime(2000, 3, 1, 5)),
+    *(dt.datetime(1999, 12, 31), dt.datetime(2019, 12, 31, 12), None),
+]
+COLUMNS: dict[str, pa.Array] = {
+    "tiny": pa.array(WHOLE, pa.int8()),
+    "whole": pa.array(LARGE, pa.int64()),
+    "without sign": pa.array([0, 1, 18, 36, 2**53 + 1, 2**64 - 1, None], pa.uint64()),
+    "short": pa.array([*REAL, 16777217.0], pa.float32()),
+    "real": pa.array(REAL, pa.float64()),
+    "flag": pa.array([True, False, None]),
+    "text": pa.array(TEXTS),
+    "large text": pa.array(TEXTS, pa.large_string()),
+    "category": pa.array(TEXTS).dictionary_encode(),
+    "day": pa.array(DAYS, pa.date32()),
+    "time": pa.array(TIMES, pa.timestamp("us")),
+    "time of a zone": pa.array(TIMES, pa.timestamp("us", "America/New_York")),
+    "decimal": pa.array([Decimal("36.00"), Decimal("0.10"), Decimal(-1), None]),
+}
+CONDITIONS: list[Any] = [
+    *(0, 1, 36, 36.0, "36", "36.0", " 36 ", "36 months", 0.1, -1, True, "true", "inf", 1e16),
+    *(2**53, 2**53 + 1, 2**63 - 1, 2**64 - 1, 16777217, 128, "nan", ""),
+    *("Kings", " Kings ", "New  York", "kings", "Åsa", "O'Hara", 'a"b', "back\\slash", "100%"),
+    *("zoë", "~", "x" * 2000, "(long text)", "2020-01-31", "Dec-2011", "Nobody"),
+    *(["Kings", "Queens"], ["Kings", 36], [1, 18], ["Nobody", ""], [*range(100)]),
+    *({"min": 18}, {"max": 0}, {"min": 0.1, "max": 0.1}, {"min": 36, "max": 36}),
+    *({"min": 2**53}, {"max": 2**53}, {"min": -1e300, "max": 1e300}, {"min": 2**63}),
+    *({"min": "2020-02-01"}, {"max": "2020-01-31"}, {"min": "Jan-2020", "max": "Jan-2020"}),
+    *({"min": "0001-01-01", "max": "9999-12-31"}, {"max": "0000-05-01"}, {"min": "2000-03-01"}),
+]
+
+
+def source_of(**settings: Any) -> TableSource:
+    return check_settings(TableSource, settings, where="s.toml")
+
+
+def read(folder: Path, **settings: Any) -> pd.DataFrame | str:
+    """A table, or why there is none."""
+    try:
+        return read_table(source_of(**settings), base=folder)
+    except InputError as error:
+        return str(error)
+
+
+@contextmanager
+def nothing_left_out() -> Iterator[None]:
+    """Readers are told nothing of conditions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowFilter, "conditions", property(lambda self: {}))
+        patch.setattr(RowFilter, "passes_over", lambda self, start, num_rows, extent: False)
+        yield
+
+
+def check_same(folder: Path, **settings: Any) -> bool:
+    """Whether rows are left, the same with and without what readers leave out."""
+    some = read(folder, **settings)
+    with nothing_left_out():
+        every = read(folder, **settings)
+    if isinstance(some, str) or isinstance(every, str):
+        assert isinstance(some, str)
+        assert some == every
+        return False
+    if not any(isinstance(column.dtype, pd.CategoricalDtype) for _, column in every.items()):
+        pd.testing.assert_frame_equal(some, every)
+    assert fingerprint(some) == fingerprint(every)
+    return True
+
+
+def table_of(name: str, order: np.ndarray | None = None) -> pa.Table:
+    """A column, and others that gaps store in another way."""
+    cells = COLUMNS[name]
+    n = len(cells)
+    table = pa.table(
+        {
+            "id": pa.array(range(n)),
+            name: cells,
+            "count": pa.array([None if i == n - 1 else i for i in range(n)]),
+            "is": pa.array([None if i == 1 else True for i in range(n)]),
+            "full": pa.array(range(n), pa.int16()),
+        }
+    )
+    return table if order is None else table.take(pa.array(order))
+
+
+# --- Parquet ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_groups_that_are_passed_over_hold_no_row_that_counts(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    order = np.random.default_rng(size).permutation(len(COLUMNS[name]))
+    pq.write_table(table_of(name, order), tmp_path / "t.parquet", row_group_size=size)
+    # All conditions where each cell is a group; some where groups and ranges cut each other.
+    rows = [None] if size == 1 else [None, "1:", "-4:"]
+    some = CONDITIONS[:: {"category": 3, "large text": 2}.get(name, 1) if size == 1 else 7]
+    found = [
+        check_same(tmp_path, path="t.parquet", where={name: asked}, rows=each)
+        for asked in some
+        for each in rows
+    ]
+    assert any(found)
+    assert not all(found)
+
+
+def test_no_whitespace_is_forgotten() -> None:
+    every = {chr(code).encode() for code in range(sys.maxunicode + 1) if chr(code).isspace()}
+    assert every == {*pushdown._WHITESPACE}
+
+
+@pytest.mark.parametrize(
+    "extent",
+    [
+        None,
+        ColumnExtent("number", float("nan"), float("nan")),
+        ColumnExtent("text", b" ", b" "),
+        ColumnExtent("text", b"A", b"Kj"),
+        ColumnExtent("text", b"Kingsbury", b"Kingston"),
+        ColumnExtent("text", b"\xe2\x80\x83Zoe", b"\xe2\x80\x83Zoe"),
+    ],
+)
+def test_what_is_not_known_is_read(extent: ColumnExtent | None) -> None:
+    assert Wanted(("Kings", 5)).may_be_in(extent)
+    assert Wanted("Kings").may_be_in(extent) or (extent is not None and extent.kind == "number")
+
+
+def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The groups of Parquet files that are decoded from now on."""
+    seen: list[int] = []
+    decode = pq.ParquetFile.iter_batches
+
+    def watched(self: Any, *given: Any, row_groups: list[int], **options: Any) -> Any:
+        seen.extend(row_groups)
+        return decode(self, *given, row_groups=row_groups, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
+    return seen
+
+
+def counties(path: Path, size: int = 10) -> pd.DataFrame:
+    """A table sorted by its counties, a group for each."""
+    table = pd.DataFrame({"county": np.repeat([f"county {i:02}" for i in range(20)], size)})
+    table["x"] = np.arange(float(len(table)))
+    table["n"] = np.arange(len(table))
+    table.to_parquet(path, index=False, row_group_size=size)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups", "rows"),
+    [
+        ({"where": {"n": {"min": 42, "max": 47}}}, [4], range(42, 48)),
+        ({"where": {"x": [3, 199]}}, [0, 19], [3, 199]),
+        ({"rows": "25:45"}, [2, 3, 4], range(25, 45)),
+        ({"rows": "-5:"}, [19], range(195, 200)),
+        ({"rows": "25:45:15"}, [2, 4], [25, 40]),
+        ({"rows": "25:45", "where": {"n": {"max": 31}}}, [2, 3], range(25, 32)),
+        ({"where": {"n": [42], "x": {"max": 39}}}, [], []),
+    ],
+)
+def test_only_groups_with_rows_that_may_count_are_decoded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    groups: list[int],
+    rows: Any,
+) -> None:
+    counties(tmp_path / "t.parquet")
+    seen = groups_read(monkeypatch)
+    table = read(tmp_path, path="t.parquet", **settings)
+    assert seen == groups
+    assert (isinstance(table, str) and "empty shard" in table) if not groups else True
+    if groups:
+        assert isinstance(table, pd.DataFrame)
+        assert table["n"].tolist() == [*rows]
+
+
+def test_texts_are_found_by_how_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = counties(tmp_path / "t.parquet")
+    table["county"] = table["county"].str.replace("county ", "c")
+    table.to_parquet(tmp_path / "t.parquet", index=False, row_group_size=10)
+    seen = groups_read(monkeypatch)
+    found = read(tmp_path, path="t.parquet", where={"county": ["c03", "c17"]})
+    assert isinstance(found, pd.DataFrame)
+    assert seen == [3, 17]
+    assert found["county"].unique().tolist() == ["c03", "c17"]
+
+
+def test_files_of_a_folder_keep_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parts").mkdir()
+    for k in (1, 2):
+        counties(tmp_path / "parts" / f"{k}.parquet")
+    seen = groups_read(monkeypatch)
+    for rows in ("205:215", "195:215", "::50"):
+        assert check_same(tmp_path, path="parts", rows=rows, where={"n": {"min": 5}})
+    del seen[:]
+    parts: list[pd.DataFrame] = []
+    source = source_of(path="parts", rows="205:215")
+    opened = open_source(source, base=tmp_path)
+    assert stream_selected(opened, source, ["n"], lambda _, rows: parts.append(rows)) == 10
+    assert seen == [0, 1]
+    assert pd.concat(parts)["n"].tolist() == [*range(5, 15)]
+
+
+def test_a_column_is_stored_by_gaps_that_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"n": pa.array([1, 2, 3, None]), "flag": pa.array([True, None, True, False])})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=1)
+    seen = groups_read(monkeypatch)
+    found = read(tmp_path, path="t.parquet", rows=":1")
+    assert seen == [0]
+    assert isinstance(found, pd.DataFrame)
+    assert [str(each) for each in found.dtypes] == ["float64", "object"]
+
+
+@pytest.mark.parametrize("kind", ["no statistics", "nested"])
+def test_files_that_tell_too_little_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    columns: dict[str, Any] = {"a": pa.array(range(6)), "n": pa.array(range(6))}
+    if kind == "nested":
+        columns = {"a.n": pa.array([{"x": 9, "y": 9}] * 6), **columns}
+    told = kind == "nested"
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=2, write_statistics=told)
+    seen = groups_read(monkeypatch)
+    found = read(tmp_path, path="t.parquet", where={"n": {"max": 1}})
+    assert isinstance(found, pd.DataFrame)
+    assert found["n"].tolist() == [0, 1]
+    assert seen == [0, 1, 2]
+
+
+# --- databases --------------------------------------------------------------------------------
+
+NAMES = ["tiny", "whole", "short", "real", "flag", "text", "day", "time"]
+
+
+def written_duckdb(folder: Path, name: str) -> dict[str, Any]:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(folder / "t.duckdb")) as opened:
+        opened.register("given", table_of(name))
+        opened.execute("create table t as select * from given")
+    return {"path": "t.duckdb", "query": "select * from t"}
+
+
+def written_sqlite(folder: Path, name: str, declared: str = "") -> dict[str, Any]:
+    table = table_of(name)
+    opened = sqlite3.connect(folder / "t.db")
+    opened.execute(f'create table t (id integer, "{name}" {declared}, "count" integer)')
+    cells = [None if isinstance(c, float) and np.isnan(c) else c for c in table[name].to_pylist()]
+    cells = [str(cell) if isinstance(cell, dt.date) else cell for cell in cells]
+    opened.executemany("insert into t values (?, ?, ?)", [(i, c, i) for i, c in enumerate(cells)])
+    opened.execute("insert into t values (99, x'ff36', null)")
+    opened.commit()
+    opened.close()
+    return {"path": "t.db", "query": "select * from t"}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "without sign", "category"])
+def test_duckdb_gives_all_rows_that_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    place = written_duckdb(tmp_path, name)
+    # Opening a file takes longer than reading it: one connection for all conditions.
+    with DuckDbFile(tmp_path / "t.duckdb", "select * from t")._open() as opened:
+        monkeypatch.setattr(DuckDbFile, "_open", lambda self: opened.cursor())
+        found = [check_same(tmp_path, where={name: asked}, **place) for asked in CONDITIONS]
+    assert any(found)
+
+
+@pytest.mark.parametrize("declared", ["", "text", "integer", "real", "text collate nocase"])
+@pytest.mark.parametrize("name", ["whole", "real", "text", "day"])
+def test_sqlite_gives_all_rows_that_count(tmp_path: Path, name: str, declared: str) -> None:
+    place = written_sqlite(tmp_path, name, declared)
+    found = [check_same(tmp_path, where={name: asked}, **place) for asked in CONDITIONS]
+    assert any(found)
+
+
+@pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
+@pytest.mark.parametrize("name", [*NAMES, "decimal"])
+def test_postgresql_gives_all_rows_that_count(name: str, rows_given: Callable[..., list]) -> None:
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    table = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
+    types = {"tiny": "smallint", "whole": "bigint", "short": "real", "real": "double precision"}
+    types |= {"flag": "boolean", "day": "date", "time": "timestamp", "decimal": "numeric"}
+    with (
+        dbapi.connect(os.environ["COPRIV_TEST_POSTGRES"], autocommit=True) as opened,
+        opened.cursor() as cursor,
+    ):
+        column = f'"the ""{name}"""'
+        cursor.execute(f"create table {table} (id int, {column} {types.get(name, 'text')}, n int)")
+        try:
+            for i, cell in enumerate(COLUMNS[name].to_pylist()):
+                said = "null" if cell is None else "'" + str(cell).replace("'", "''") + "'"
+                cursor.execute(f"insert into {table} values ({i}, {said}, {i or 'null'})")
+            place = {"database": "env:COPRIV_TEST_POSTGRES", "query": f"select * from {table}"}
+            asked_of = f'the "{name}"'
+            # A connection takes long: one in three of them.
+            some = CONDITIONS[::3]
+            found = [check_same(Path(), where={asked_of: asked}, **place) for asked in some]
+            assert any(found)
+            if name == "whole":
+                seen = rows_given("common.databases.rows_of_arrow")
+                assert isinstance(read(Path(), where={asked_of: 36}, **place), pd.DataFrame)
+                assert seen == [1]
+        finally:
+            cursor.execute(f"drop table {table}")
+
+
+@pytest.fixture
+def rows_given(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
+    """How many rows a database gives from now on, each time that one is read."""
+
+    def watch(place: str) -> list[int]:
+        seen: list[int] = []
+        module, name = place.rsplit(".", 1)
+        collect = getattr(sys.modules[module], name)
+
+        def watched(batches: Any, *given: Any, **options: Any) -> Any:
+            every = [*batches]
+            seen.append(sum(len(batch) for batch in every))
+            return collect(iter(every), *given, **options)
+
+        monkeypatch.setattr(place, watched)
+        return seen
+
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "count"),
+    [
+        ("text", "Kings", 6),
+        ("whole", 36, 1),
+        ("day", {"min": "2020-01-02", "max": "2020-01-31"}, 1),
+    ],
+)
+def test_duckdb_gives_few_others(
+    tmp_path: Path,
+    rows_given: Callable[[str], list[int]],
+    name: str,
+    condition: Any,
+    count: int,
+) -> None:
+    place = written_duckdb(tmp_path, name)
+    seen = rows_given("common.databases.rows_of_arrow")
+    assert isinstance(read(tmp_path, where={name: condition}, **place), pd.DataFrame)
+    # Where a row's place counts, all are given.
+    assert isinstance(read(tmp_path, rows=":999", where={name: condition}, **place), pd.DataFrame)
+    assert seen == [count, len(COLUMNS[name])]
+
+
+@pytest.mark.parametrize(("name", "condition", "count"), [("text", "Kings", 7), ("whole", 36, 2)])
+def test_sqlite_gives_few_others(
+    tmp_path: Path,
+    rows_given: Callable[[str], list[int]],
+    name: str,
+    condition: Any,
+    count: int,
+) -> None:
+    place = written_sqlite(tmp_path, name)
+    seen = rows_given("common.databases.rows_of_frames")
+    assert isinstance(read(tmp_path, where={name: condition}, **place), pd.DataFrame)
+    assert seen == [count]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_names_and_values_are_never_a_part_of_the_query(tmp_path: Path, kind: str) -> None:
+    name = "a\") or 1=1; drop table t; --'"
+    if kind == "duckdb":
+        opened: Any = pytest.importorskip("duckdb").connect(str(tmp_path / "t.x"))
+    else:
+        opened = sqlite3.connect(tmp_path / "t.x")
+    quoted = name.replace('"', '""')
+    opened.execute(f'create table t ("{quoted}" text, n integer)')
+    values = ["x') or 1=1; drop table t; --", "x\\', 'y", "x''", "x"]
+    opened.executemany("insert into t values (?, ?)", [(v, i) for i, v in enumerate(values)])
+    opened.commit()
+    opened.close()
+    for i, value in enumerate(values):
+        found = read(tmp_path, path="t.x", query="select * from t", where={name: value})
+        assert isinstance(found, pd.DataFrame)
+        assert found["n"].tolist() == [i]
+
+
+@pytest.mark.parametrize("value", ["back\\slash", "Åsa", "a\0b", ["Kings", "é"]])
+def test_a_word_of_more_than_plain_letters_is_not_looked_for(value: Any) -> None:
+    asked = tuple(value) if isinstance(value, list) else value
+    assert pushdown.clause('"a"', pa.string(), asked) == "1 = 1"
+    assert "instr" not in pushdown.sqlite_clause('"a"', asked)
+    assert "'Kings'" in pushdown.clause('"a"', pa.string(), "Kings")
