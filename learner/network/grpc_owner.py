@@ -73,8 +73,9 @@ class GrpcOwner:
         self._deadline = deadline
         self._metadata = token_metadata(token)
         self._identity = identity
-        self._channel = open_channel(address, identity, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS])
+        self._channel = self._connection()
         self._stream: Stream | None = None
+        self._changing = threading.Lock()
         self._ending = threading.Event()
 
     @property
@@ -126,9 +127,27 @@ class GrpcOwner:
 
     def disconnect(self, *, over: bool = False) -> None:
         """Let go of the connection, and of whoever waits in a call."""
-        self._ending.set()
+        with self._changing:
+            self._ending.set()
         self._drop_stream()
         self._channel.close()
+
+    def _connection(self) -> grpc.Channel:
+        """A channel that has not failed yet; it connects with its first call."""
+        options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
+        return open_channel(self._address, self._identity, options)
+
+    def _reconnect(self) -> None:
+        """Let the next call try anew.
+
+        A channel that has failed looks for its other side only now and then while nobody waits in
+        a call, and answers all calls at once that nobody is there: an owner that had come was
+        found after 10 to 60 seconds.
+        """
+        with self._changing:
+            if not self._ending.is_set():
+                failed, self._channel = self._channel, self._connection()
+                failed.close()
 
     def _check_certificate(self) -> None:
         """Refuse whoever has another owner's certificate.
@@ -193,6 +212,7 @@ class GrpcOwner:
         """
         due = time.monotonic() + self._deadline
         while True:
+            channel = self._channel
             try:
                 return call()
             except grpc.RpcError as error:
@@ -206,8 +226,8 @@ class GrpcOwner:
                     f"{self._who} sent what cannot be read: {error}; ask its operator"
                 ) from None
             except ValueError:
-                # The channel was closed between two attempts.
-                if not self._ending.is_set():
+                # The channel was closed between two attempts, or by another call that failed.
+                if channel is self._channel and not self._ending.is_set():
                     raise
                 wait = 0.0
             if self._ending.wait(wait):
@@ -221,6 +241,8 @@ class GrpcOwner:
         kind = error_of(error.code())
         detail = said_with(error.code(), error.details())
         if kind is UnreachableError and not busy:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._reconnect()
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)
 
