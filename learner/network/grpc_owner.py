@@ -28,7 +28,7 @@ from common.wire import (
     token_metadata,
     too_large,
 )
-from learner.network.streams import Stream, StreamEndedError, open_stream
+from learner.network.streams import Channels, Stream, StreamEndedError, open_stream
 from learner.training.claims import check_description
 
 __all__ = ["GrpcOwner"]
@@ -73,9 +73,9 @@ class GrpcOwner:
         self._deadline = deadline
         self._metadata = token_metadata(token)
         self._identity = identity
-        self._channel = self._connection()
+        options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
+        self._channels = Channels(lambda: open_channel(address, identity, options))
         self._stream: Stream | None = None
-        self._changing = threading.Lock()
         self._ending = threading.Event()
 
     @property
@@ -127,27 +127,9 @@ class GrpcOwner:
 
     def disconnect(self, *, over: bool = False) -> None:
         """Let go of the connection, and of whoever waits in a call."""
-        with self._changing:
-            self._ending.set()
+        self._ending.set()
         self._drop_stream()
-        self._channel.close()
-
-    def _connection(self) -> grpc.Channel:
-        """A channel that has not failed yet; it connects with its first call."""
-        options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
-        return open_channel(self._address, self._identity, options)
-
-    def _reconnect(self) -> None:
-        """Let the next call try anew.
-
-        A channel that has failed looks for its other side only now and then while nobody waits in
-        a call, and answers all calls at once that nobody is there: an owner that had come was
-        found after 10 to 60 seconds.
-        """
-        with self._changing:
-            if not self._ending.is_set():
-                failed, self._channel = self._channel, self._connection()
-                failed.close()
+        self._channels.close()
 
     def _check_certificate(self) -> None:
         """Refuse whoever has another owner's certificate.
@@ -172,7 +154,7 @@ class GrpcOwner:
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""
-        call = _method(self._channel, method)
+        call = _method(self._channels.now, method)
         return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
     def _ask(self, query: Query) -> Response:
@@ -196,7 +178,10 @@ class GrpcOwner:
         """The stream of queries, opened when it is needed."""
         if self._stream is None:
             self._stream = open_stream(
-                self._channel, _path("Answer"), metadata=self._metadata, deadline=self._deadline
+                self._channels.now,
+                _path("Answer"),
+                metadata=self._metadata,
+                deadline=self._deadline,
             )
         return self._stream
 
@@ -212,7 +197,7 @@ class GrpcOwner:
         """
         due = time.monotonic() + self._deadline
         while True:
-            channel = self._channel
+            channel = self._channels.now
             try:
                 return call()
             except grpc.RpcError as error:
@@ -227,7 +212,7 @@ class GrpcOwner:
                 ) from None
             except ValueError:
                 # The channel was closed between two attempts, or by another call that failed.
-                if channel is self._channel and not self._ending.is_set():
+                if channel is self._channels.now and not self._ending.is_set():
                     raise
                 wait = 0.0
             if self._ending.wait(wait):
@@ -242,7 +227,7 @@ class GrpcOwner:
         detail = said_with(error.code(), error.details())
         if kind is UnreachableError and not busy:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                self._reconnect()
+                self._channels.renew()
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)
 
