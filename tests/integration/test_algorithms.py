@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import learner.training.study
 from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings
 from common.losses import LOSSES, Squared
@@ -20,8 +19,6 @@ from common.releases import curvature_scale
 from common.tables import TableSource
 from common.terms import Records
 from learner.network.grpc_owner import GrpcOwner
-from learner.planning.deciding import decide_quietly
-from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
@@ -32,6 +29,7 @@ from learner.training.study import Outcome, train
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
+pytestmark = pytest.mark.usefixtures("without_forecasts")
 NAMES = ("north", "south", "west")
 SIZES = (200, 300, 100)
 
@@ -122,26 +120,6 @@ class World:
         )
         journal.close()
         return outcome, np.array(models).tobytes()
-
-
-@pytest.fixture(autouse=True)
-def decisions_without_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is forecast beside a decision is nothing that trains, and has tests of its own.
-
-    Studies of the same settings that begin with the same public records decide once.
-    """
-    decided: dict[tuple[object, ...], tuple[PublicSide, Decision]] = {}
-
-    def decide(
-        settings: StudySettings, public: PublicSide, *, num_records: tuple[int, ...], seed: int
-    ) -> Decision:
-        key = (settings.model_dump_json(), id(public), num_records, seed)
-        if key not in decided:
-            made = decide_quietly(settings, public, num_records=num_records, seed=seed)
-            decided[key] = public, made  # kept, so that no other has its id
-        return decided[key][1]
-
-    monkeypatch.setattr(learner.training.study, "decide", decide)
 
 
 @pytest.fixture
