@@ -20,8 +20,17 @@ def box_least_squares(A: Matrix, b: Vector, *, theta_max: float) -> Vector:
     return box_solver(A, theta_max=theta_max)(b)
 
 
-def box_solver(A: Matrix, *, theta_max: float) -> Callable[[Vector], Vector]:
-    """The same for one A and many b: b, shape (p,), to the minimum."""
+def box_solver(
+    A: Matrix, *, theta_max: float, is_outside: bool = False
+) -> Callable[[Vector], Vector]:
+    """The same for one A and many b: b, shape (p,), to the minimum.
+
+    Args:
+      A: The matrix.
+      theta_max: Half the side of the box.
+      is_outside: Whether minima over all models are known not to be in the box: they are not
+        looked for then.
+    """
     # A = root'root makes it p least-squares equations; null directions are left out.
     values, vectors = np.linalg.eigh(A)
     kept = values > values[-1] * 1e-14
@@ -29,9 +38,10 @@ def box_solver(A: Matrix, *, theta_max: float) -> Callable[[Vector], Vector]:
 
     def solve(b: Vector) -> Vector:
         right = (vectors[:, kept].T @ b) / np.sqrt(values[kept])
-        anywhere: Vector = np.linalg.lstsq(root, right, rcond=-1)[0]
-        if np.all(np.abs(anywhere) <= theta_max):
-            return anywhere
+        if not is_outside:
+            anywhere: Vector = np.linalg.lstsq(root, right, rcond=-1)[0]
+            if np.all(np.abs(anywhere) <= theta_max):
+                return anywhere
         from scipy.optimize import lsq_linear  # noqa: PLC0415 (most optima are inside the box)
 
         bounds = (-theta_max, theta_max)

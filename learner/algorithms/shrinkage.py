@@ -186,7 +186,7 @@ class Blend:
         theta = around.theta + _times(basis, _times(axes, along))
         inside = np.all(np.abs(theta) <= theta_max, axis=-1)
         if not inside.all():
-            nearest = box_solver(self.curvature, theta_max=theta_max)
+            nearest = box_solver(self.curvature, theta_max=theta_max, is_outside=True)
             for one in map(tuple, np.argwhere(~inside)):
                 # The model of the box that loses least against one outside of it.
                 theta[one] = np.clip(nearest(self.curvature @ theta[one]), -theta_max, theta_max)
