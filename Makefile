@@ -3,8 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests wait for processes now and then: one more at a time than there are cores.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo test bench test-long test-deployment images env lint types imports protos-check protos unit clean
+.PHONY: demo test bench test-long test-deployment images env checks lint types imports protos-check protos unit clean
 
 # Compiled modules are kept, also where the environment says otherwise: to compile them anew takes
 # a quarter of a second of each process.
@@ -12,7 +14,11 @@ demo: export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.installed
 	$(BIN)/copriv simulate examples/hospitals.toml
 
-test: env lint types imports protos-check unit
+# The checks take one core for half a minute: tests run beside them. Either makes it fail.
+test: env
+	$(MAKE) --no-print-directory --jobs=2 --keep-going unit checks
+
+checks: lint types imports protos-check
 
 env: $(VENV)/.installed
 
@@ -56,11 +62,11 @@ images: env
 # Compiled tests are kept, also where the environment says otherwise: they take seconds to compile.
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: env
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-long: export PYTHONDONTWRITEBYTECODE =
 test-long: env
-	$(BIN)/pytest -n 2 --dist worksteal -m long
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m long
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -6,12 +6,21 @@ gradients could, so an owner may spend its whole epsilon on telling them once.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from common.arrays import Matrix, Vector
+from common.arrays import Labels, Matrix, Vector
 from common.domain import Domain
 
-__all__ = ["gram_change", "moments_change", "pack_moments", "packed_length", "unpack_moments"]
+__all__ = [
+    "gram_change",
+    "moments_change",
+    "pack_moments",
+    "packed_length",
+    "unpack_moments",
+    "upper_triangle",
+]
 
 
 def packed_length(num_features: int) -> int:
@@ -21,6 +30,17 @@ def packed_length(num_features: int) -> int:
     9
     """
     return num_features * (num_features + 1) // 2 + num_features
+
+
+@lru_cache(maxsize=8)
+def upper_triangle(size: int) -> tuple[Labels, Labels]:
+    """Rows and columns of the entries on and above the diagonal, row by row.
+
+    >>> upper_triangle(2)
+    (array([0, 0, 1]), array([0, 1, 1]))
+    """
+    rows, columns = np.triu_indices(size)
+    return rows, columns
 
 
 def pack_moments(gram: Matrix, cross: Vector) -> Vector:
@@ -33,7 +53,7 @@ def pack_moments(gram: Matrix, cross: Vector) -> Vector:
     >>> pack_moments(np.array([[1.0, 2.0], [2.0, 3.0]]), np.array([4.0, 5.0]))
     array([1., 2., 3., 4., 5.])
     """
-    return np.concatenate([gram[..., *np.triu_indices(cross.shape[-1])], cross], axis=-1)
+    return np.concatenate([gram[..., *upper_triangle(cross.shape[-1])], cross], axis=-1)
 
 
 def unpack_moments(packed: Vector, num_features: int) -> tuple[Matrix, Vector]:
@@ -44,9 +64,10 @@ def unpack_moments(packed: Vector, num_features: int) -> tuple[Matrix, Vector]:
            [2., 3.]])
     """
     p = num_features
-    upper = np.zeros((*packed.shape[:-1], p, p))
-    upper[..., *np.triu_indices(p)] = packed[..., :-p]
-    return upper + np.triu(upper, 1).swapaxes(-1, -2), packed[..., -p:].copy()
+    rows, columns = upper_triangle(p)
+    symmetric = np.empty((*packed.shape[:-1], p, p))
+    symmetric[..., rows, columns] = symmetric[..., columns, rows] = packed[..., :-p] + 0.0  # no -0
+    return symmetric, packed[..., -p:].copy()
 
 
 def moments_change(domain: Domain) -> float:

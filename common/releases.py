@@ -13,7 +13,8 @@ import numpy as np
 
 from common.arrays import Vector
 from common.domain import Domain
-from common.losses import LOSSES, Loss, domain_gradient_bound, loss_of, rounded_gradient
+from common.gradient_bounds import domain_gradient_bound, rounded_gradient
+from common.losses import LOSSES, Loss, loss_of
 from common.moments import gram_change, moments_change, pack_moments, packed_length
 from common.release import Release
 from common.terms import StudyTerms

@@ -82,12 +82,11 @@ CLIENT_OPTIONS: Options = [
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
+# Of who opens another channel after each failure: none inherits how often others have failed.
 RECONNECT_OPTIONS: Options = [
-    # The other side comes back within a second, not within gRPC's default of minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.use_local_subchannel_pool", 1),
     # The time one attempt may take: TCP and TLS need several round trips of a slow line.
     ("grpc.min_reconnect_backoff_ms", 5_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 SERVER_OPTIONS: Options = [
     # A second server on the same port would share its calls silently.

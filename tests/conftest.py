@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import learner.training.study
 from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings
 from common.losses import LOSSES
@@ -30,6 +31,10 @@ from common.model import Model
 from common.tables import TableSource
 from common.terms import StudyTerms
 from learner.cli import main as copriv
+from learner.planning.deciding import decide_quietly
+from learner.planning.decision import Decision
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
 from learner.results.summary import Summary
 from owner.cli import main as copriv_owner
 from owner.server import RunningOwner, start_owner
@@ -253,6 +258,27 @@ def make_model() -> Callable[..., Model]:
         )
 
     return make
+
+
+@pytest.fixture
+def without_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings in this process decide the same, without the forecasts that are told beside it.
+
+    Those of equal settings on the same public records decide once. Forecasts, and that equal
+    arguments choose equally, have tests of their own.
+    """
+    decided: dict[tuple[object, ...], tuple[PublicSide, Decision]] = {}
+
+    def decide(
+        settings: StudySettings, public: PublicSide, *, num_records: tuple[int, ...], seed: int
+    ) -> Decision:
+        key = (settings.model_dump_json(), id(public), num_records, seed)
+        if key not in decided:
+            made = decide_quietly(settings, public, num_records=num_records, seed=seed)
+            decided[key] = public, made  # kept, so that no other has its id
+        return decided[key][1]
+
+    monkeypatch.setattr(learner.training.study, "decide", decide)
 
 
 OWNER: dict[str, Any] = {

@@ -19,13 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
-from learner.algorithms.box_least_squares import box_least_squares
+from common.moments import upper_triangle
+from learner.algorithms.box_least_squares import box_solver
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
@@ -141,18 +143,17 @@ class Blend:
         regulariser: Regulariser,
     ) -> Blend:
         """The blend for the owners' curvature, shape (..., p, p), whose entries vary by this."""
-        public = around.curvature + regulariser.strong_convexity * np.eye(around.theta.size)
-        basis = whitening(public)
+        public, basis = _whitened(around, regulariser)
         differs = basis.T @ (curvature - around.curvature) @ basis
         lengths = np.sum(basis**2, axis=0)
         # Entries beside the diagonal are sums of two products, those on it of one, twice.
         variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
-        upper = np.triu_indices(len(lengths))
-        kept = np.ones_like(differs)
+        rows, columns = upper_triangle(len(lengths))
+        kept = np.empty(differs.shape)
         # In one order of memory, so that sums over many studies have the bits of each by itself.
-        entries = np.ascontiguousarray(differs[..., *upper])
-        kept[..., *upper] = _kept(entries, variances[upper], floor=around.curvature_spread)
-        kept = np.triu(kept) + np.triu(kept, 1).swapaxes(-1, -2)
+        entries = np.ascontiguousarray(differs[..., rows, columns])
+        real = _kept(entries, variances[rows, columns], floor=around.curvature_spread)
+        kept[..., rows, columns] = kept[..., columns, rows] = real
         values, vectors = np.linalg.eigh(np.eye(len(lengths)) + kept * differs)
         # A step that is too short is mended by the next; one twice too long never is.
         hidden = np.sqrt(len(lengths) * np.mean(np.minimum(variances, around.doubt)))
@@ -183,9 +184,12 @@ class Blend:
         along = _times(axes.swapaxes(-1, -2), step)
         along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
         theta = around.theta + _times(basis, _times(axes, along))
-        for one in np.ndindex(theta.shape[:-1]):
-            if not np.all(np.abs(theta[one]) <= theta_max):
-                theta[one] = _in_box(self.curvature, theta[one], theta_max)
+        inside = np.all(np.abs(theta) <= theta_max, axis=-1)
+        if not inside.all():
+            nearest = box_solver(self.curvature, theta_max=theta_max, is_outside=True)
+            for one in map(tuple, np.argwhere(~inside)):
+                # The model of the box that loses least against one outside of it.
+                theta[one] = np.clip(nearest(self.curvature @ theta[one]), -theta_max, theta_max)
         return theta
 
     def at_public(
@@ -233,6 +237,13 @@ def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
     return product
 
 
+@lru_cache(maxsize=8)
+def _whitened(around: Around, regulariser: Regulariser) -> tuple[Matrix, Matrix]:
+    """The public curvature, with g, and its whitening: the same for all that is told around it."""
+    public = around.curvature + regulariser.strong_convexity * np.eye(around.theta.size)
+    return public, whitening(public)
+
+
 def whitening(curvature: Matrix) -> Matrix:
     """A matrix B with B' H B = I in the directions that H says something of, shape (p, d)."""
     values, vectors = np.linalg.eigh(curvature)
@@ -273,9 +284,3 @@ def _kept(
     shares = weights / weights.sum(axis=-1, keepdims=True)
     kept: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
     return kept
-
-
-def _in_box(curvature: Matrix, theta: Vector, theta_max: float) -> Vector:
-    """The model of the box that loses least against one outside of it, shape (p,)."""
-    nearest = box_least_squares(curvature, curvature @ theta, theta_max=theta_max)
-    return np.clip(nearest, -theta_max, theta_max)

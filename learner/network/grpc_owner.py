@@ -28,7 +28,7 @@ from common.wire import (
     token_metadata,
     too_large,
 )
-from learner.network.streams import Stream, StreamEndedError, open_stream
+from learner.network.streams import Channels, Stream, StreamEndedError, open_stream
 from learner.training.claims import check_description
 
 __all__ = ["GrpcOwner"]
@@ -73,7 +73,8 @@ class GrpcOwner:
         self._deadline = deadline
         self._metadata = token_metadata(token)
         self._identity = identity
-        self._channel = open_channel(address, identity, [*CLIENT_OPTIONS, *RECONNECT_OPTIONS])
+        options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
+        self._channels = Channels(lambda: open_channel(address, identity, options))
         self._stream: Stream | None = None
         self._ending = threading.Event()
 
@@ -128,7 +129,7 @@ class GrpcOwner:
         """Let go of the connection, and of whoever waits in a call."""
         self._ending.set()
         self._drop_stream()
-        self._channel.close()
+        self._channels.close()
 
     def _check_certificate(self) -> None:
         """Refuse whoever has another owner's certificate.
@@ -153,7 +154,7 @@ class GrpcOwner:
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""
-        call = _method(self._channel, method)
+        call = _method(self._channels.now, method)
         return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
     def _ask(self, query: Query) -> Response:
@@ -177,7 +178,10 @@ class GrpcOwner:
         """The stream of queries, opened when it is needed."""
         if self._stream is None:
             self._stream = open_stream(
-                self._channel, _path("Answer"), metadata=self._metadata, deadline=self._deadline
+                self._channels.now,
+                _path("Answer"),
+                metadata=self._metadata,
+                deadline=self._deadline,
             )
         return self._stream
 
@@ -193,6 +197,7 @@ class GrpcOwner:
         """
         due = time.monotonic() + self._deadline
         while True:
+            channel = self._channels.now
             try:
                 return call()
             except grpc.RpcError as error:
@@ -206,8 +211,8 @@ class GrpcOwner:
                     f"{self._who} sent what cannot be read: {error}; ask its operator"
                 ) from None
             except ValueError:
-                # The channel was closed between two attempts.
-                if not self._ending.is_set():
+                # The channel was closed between two attempts, or by another call that failed.
+                if channel is self._channels.now and not self._ending.is_set():
                     raise
                 wait = 0.0
             if self._ending.wait(wait):
@@ -221,6 +226,8 @@ class GrpcOwner:
         kind = error_of(error.code())
         detail = said_with(error.code(), error.details())
         if kind is UnreachableError and not busy:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._channels.renew()
             kind, detail = self._cause(diagnose)
         return self._named(kind, detail)
 

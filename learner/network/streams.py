@@ -22,7 +22,7 @@ try:
 except ImportError:  # another version of gRPC
     cygrpc = None
 
-__all__ = ["DirectStream", "Stream", "StreamEndedError", "ThreadStream", "open_stream"]
+__all__ = ["Channels", "DirectStream", "Stream", "StreamEndedError", "ThreadStream", "open_stream"]
 
 LOOK_SECONDS = 0.1
 _NEEDED = (
@@ -40,6 +40,37 @@ Metadata = tuple[tuple[str, str], ...]
 
 class StreamEndedError(TimeoutError):
     """The owner has ended the stream and found nothing wrong."""
+
+
+class Channels:
+    """Channels to one address, one at a time: who has failed leaves a new one to the next call.
+
+    A channel that has failed looks for the other side only now and then while nobody waits in a
+    call, and meanwhile says at once that nobody is there. An owner that had come was found after
+    10 to 60 seconds.
+
+    Args:
+      opened: Opens one; it connects with its first call.
+    """
+
+    def __init__(self, opened: Callable[[], grpc.Channel]) -> None:
+        self._opened = opened
+        self.now = opened()
+        self._changing = threading.Lock()
+        self._is_over = False
+
+    def renew(self) -> None:
+        """Let the next call try anew; whoever waits in a call of the channel is told."""
+        with self._changing:
+            if not self._is_over:
+                failed, self.now = self.now, self._opened()
+                failed.close()
+
+    def close(self) -> None:
+        """Close the channel, and open no more."""
+        with self._changing:
+            self._is_over = True
+            self.now.close()
 
 
 class Stream(Protocol):

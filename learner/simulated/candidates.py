@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,8 @@ from learner.simulated.world import World
 __all__ = ["Designs", "Rounds", "relative_fitness_of"]
 
 Rounds = SynchronousAverage | SynchronousDescent
+# Draws of noise are made for several ticks at a time: 2 MB of them.
+DRAWN_AHEAD = 128_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,17 +147,27 @@ def _common_noise(
     blocks, designs_each = units.shape[1], len(designs.steps) * runs
     # m ticks of a step are like one of m times the step with 1/sqrt(m) of the noise, and each
     # owner promises m times what the simulated ticks count.
-    bounds = designs.bounds * np.sqrt(designs.longer)
+    bounds = (designs.bounds * np.sqrt(designs.longer))[:, None, None]
     block = np.arange(blocks)
+    draws = _differences((blocks, 1, runs, num_features), designs.ticks, rng=rng)
 
     def draw(slots: Slots) -> Matrix:
-        pair = rng.standard_exponential((2, blocks, 1, runs, num_features))
         asked = slots[::designs_each]
-        scales = units[asked, block][:, None, None, None] * bounds[:, None, None]
-        page: Matrix = ((pair[0] - pair[1]) * scales).reshape(-1, num_features)
+        scales = units[asked, block][:, None, None, None] * bounds
+        page: Matrix = (next(draws) * scales).reshape(-1, num_features)
         return page
 
     return draw
+
+
+def _differences(
+    shape: tuple[int, ...], count: int, *, rng: np.random.Generator
+) -> Iterator[NDArray[np.float64]]:
+    """So many draws of Laplace noise of scale 1, as if each were drawn when it is asked for."""
+    at_once = max(1, DRAWN_AHEAD // int(np.prod(shape)))
+    for first in range(0, count, at_once):
+        pairs = rng.standard_exponential((min(at_once, count - first), 2, *shape))
+        yield from pairs[:, 0] - pairs[:, 1]
 
 
 def _go_round(
@@ -172,9 +184,10 @@ def _go_round(
     bounds = designs.bounds * np.sqrt(designs.longer)
     units = proposal.unit_scales * ticks
 
+    draws = _differences((1, runs, p), ticks * len(algorithm.weights), rng=rng)
+
     def noise(slots: Slots) -> Matrix:
-        pair = rng.standard_exponential((2, 1, runs, p))
-        common: Matrix = ((pair[0] - pair[1]) * bounds[:, None, None]).reshape(-1, p)
+        common: Matrix = (next(draws) * bounds[:, None, None]).reshape(-1, p)
         page: Matrix = units[slots[0]] * common
         return page
 

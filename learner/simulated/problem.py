@@ -15,8 +15,9 @@ from common.arrays import Matrix, Vector
 from common.blas import one_blas_thread
 from common.domain import Domain
 from common.errors import InputError
+from common.gradient_bounds import domain_gradient_bound
 from common.hinge_program import least_hinge
-from common.losses import Hinge, Loss, Regulariser, domain_gradient_bound
+from common.losses import Hinge, Loss, Regulariser
 from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 

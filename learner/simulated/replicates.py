@@ -256,8 +256,9 @@ def run_replicates(
     runs = _Runs(algorithm, slots.shape[1], rho, frequency)
     kept = {k: row for row, k in enumerate(checkpoints)}
     trace = np.empty((len(kept), *runs.theta_L.shape))
-    for k, ticking in enumerate(slots, start=1):
-        if ticking.min() < 0:
+    lacks_some = np.min(slots, axis=1, initial=0) < 0
+    for k, (ticking, lacks) in enumerate(zip(slots, lacks_some, strict=True), start=1):
+        if lacks:
             runs.hold(ticking < 0)
             ticking = np.maximum(ticking, 0)  # noqa: PLW2901 (asked, then put back)
         theta_bar = runs.query_points(ticking)
@@ -288,7 +289,7 @@ class _Runs:
         # (5) and (7) as factors of theta_bar, (R, 1), and of the response, (N, R).
         self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
         self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
-        self._pull = slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
+        self._pull = -slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
         start = np.zeros(p) if algorithm.start is None else algorithm.start
         self.theta_L = np.tile(start, (R, 1))
         self._copies = np.tile(start, (N * R, 1))  # row slot * R + run
@@ -297,6 +298,7 @@ class _Runs:
         self._theta_bar = np.empty((R, p))
         self._tail_sum = np.zeros((R, p))
         self._k = np.zeros(R, dtype=np.intp)
+        self._most = 0  # no run has come farther than this
         self._held: NDArray[np.bool_] | None = None
 
     def hold(self, held: NDArray[np.bool_]) -> None:
@@ -307,7 +309,7 @@ class _Runs:
         """Equation (6) for all runs, shape (R, p); valid until the next call."""
         self._row = slots * len(self._run) + self._run
         theta_bar = self._theta_bar
-        np.take(self._copies, self._row, axis=0, out=theta_bar, mode="clip")
+        self._copies.take(self._row, axis=0, out=theta_bar, mode="clip")
         theta_bar += self.theta_L
         theta_bar *= 0.5
         return theta_bar
@@ -318,21 +320,27 @@ class _Runs:
         if held is not None:
             rows, before = self._row[held], self.theta_L[held].copy()
             copies = self._copies[rows]
-        responses *= -np.take(self._pull, self._row)[:, None]
+        responses *= self._pull.take(self._row)[:, None]
         np.multiply(self._theta_bar, self._keep_copy, out=self.theta_L)
         responses += self.theta_L
         self._copies[self._row] = self._clip(responses)
         np.multiply(self._theta_bar, self._keep_central, out=self.theta_L)
         self._clip(self.theta_L)
+        self._most += 1
         self._k += 1
         if held is not None:
             self.theta_L[held], self._copies[rows] = before, copies
             self._k[held] -= 1
             self._held = None
-        if self._tail_start is not None and self._k.max() > self._tail_start:
-            counts = self._k > self._tail_start
-            counts = counts if held is None else counts & ~held
-            self._tail_sum += self.theta_L * counts[:, None]
+        self._add_to_tail(held)
+
+    def _add_to_tail(self, held: NDArray[np.bool_] | None) -> None:
+        """The tail's sum, of runs that have come so far and were not held."""
+        if self._tail_start is None or self._most <= self._tail_start:
+            return
+        counts = self._k > self._tail_start
+        counts = counts if held is None else counts & ~held
+        self._tail_sum += self.theta_L * counts[:, None]
 
     def _clip(self, models: Matrix) -> Matrix:
         """Projection onto the box, in place; twice as fast as numpy's clip, with the same bits."""

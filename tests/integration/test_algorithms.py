@@ -29,6 +29,7 @@ from learner.training.study import Outcome, train
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
+pytestmark = pytest.mark.usefixtures("without_forecasts")
 NAMES = ("north", "south", "west")
 SIZES = (200, 300, 100)
 

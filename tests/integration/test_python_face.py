@@ -79,6 +79,7 @@ def test_ten_lines_train_over_three_owners() -> None:
     assert model.owners_["records"].sum() + model.public_records_ == 1500
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
     table, days, hospital = records(600)
 
@@ -118,6 +119,7 @@ def test_a_guarded_estimator_is_not_fitted_where_what_is_free_is_better() -> Non
         model.set_params(guard=True).fit(table, days, owners=hospital)
 
 
+@pytest.mark.usefixtures("without_forecasts")
 def test_labels_go_through_pipelines_and_cross_validation() -> None:
     table, days, hospital = records(900)
     model = FederatedRegressor(epsilon=50, settings=MOMENTS, random_state=1)

@@ -21,6 +21,7 @@ from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.server import RunningOwner
 
+pytestmark = pytest.mark.usefixtures("without_forecasts")
 NAMES = ("owner-a", "owner-b", "owner-c")
 
 

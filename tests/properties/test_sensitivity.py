@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, find, given, settings, target
 from hypothesis import strategies as st
 
 from common.domain import Domain
-from common.losses import LOSSES, domain_gradient_bound
+from common.gradient_bounds import domain_gradient_bound
+from common.losses import LOSSES
 from common.moments import gram_change, pack_moments
 from common.releases import NEWTON, curvature_scale, gradient_bound
 from common.terms import Records, StudyTerms

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.domain import Domain
-from common.losses import LOSSES, Huber, Loss, Regulariser, Squared, domain_gradient_bound, loss_of
+from common.gradient_bounds import domain_gradient_bound
+from common.losses import LOSSES, Huber, Loss, Regulariser, Squared, loss_of
 from common.terms import StudyTerms
 
 NUMBERS = st.floats(-3, 3, allow_subnormal=False)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
+import tomli_w
 
+from common.config import read_toml
 from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.streams import ThreadStream
+from owner.server import RunningOwner
 
 
 class Call:
@@ -181,3 +186,22 @@ def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:
     asking.join(LONG)
     assert not asking.is_alive()
     assert "let go of" in str(failures[0])
+
+
+def test_an_owner_that_has_come_is_found_by_the_next_call(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    settings = owner_folder("north")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    owner = GrpcOwner("north", address, deadline=LONG)
+    try:
+        for _ in range(5):
+            with pytest.raises(UnreachableError, match="nobody listens there"):
+                owner.describe()
+        settings.write_text(tomli_w.dumps(read_toml(settings) | {"listen": address}))
+        serve_owner(settings)
+        assert owner.describe().name == "north"
+    finally:
+        owner.disconnect()

@@ -60,7 +60,8 @@ def plan_of(settings, decision, *, seed=1):
 @pytest.mark.parametrize(("owners", "epsilon"), [(14, 0.1), (14, 3), (60, 0.1), (60, 10)])
 def test_everyone_is_asked_and_heard(public, owners, epsilon):
     sizes = np.random.default_rng(3).integers(40, 4000, owners).tolist()
-    settings = settings_of(owners, epsilon=epsilon, algorithm=TICKS)
+    # A clip that is typed leaves fewer candidates, and all horizons.
+    settings = settings_of(owners, epsilon=epsilon, algorithm=TICKS, privacy={"clip": 2.0})
     decision = decide_quietly(settings, public, num_records=sizes, seed=1)
     # The choice is the same for every seed of the clocks.
     for seed in (1, 2):
@@ -99,7 +100,14 @@ def test_a_journal_of_before_keeps_its_ticks(public):
 
 @pytest.mark.parametrize("epsilon", [0.05, 3, 300])
 @pytest.mark.parametrize(
-    "algorithm", [TICKS, {"horizon": 40}, {"correction": "none"}, {"clocks": "given"}]
+    "algorithm",
+    [
+        TICKS,
+        {"horizon": 40},
+        # The step is chosen for a horizon and its clip, whether it was chosen or typed.
+        {"horizon": 40, "correction": "none"},
+        {"horizon": 40, "clocks": "given"},
+    ],
 )
 def test_no_chosen_step_is_beyond_the_largest_stable_one(public, epsilon, algorithm):
     settings = settings_of(epsilon=epsilon, algorithm=algorithm)

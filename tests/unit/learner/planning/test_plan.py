@@ -14,7 +14,7 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import count_per_owner
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.deciding import decide
+from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
@@ -44,7 +44,7 @@ def public(feature_map: FeatureMap, public_table) -> PublicSide:
 
 
 def plan_of(settings, public, *, seed=1):
-    decision = decide(settings, public, num_records=COUNTS, seed=seed)
+    decision = decide_quietly(settings, public, num_records=COUNTS, seed=seed)
     return Plan(settings=settings, num_features=4, decision=decision, seed=seed)
 
 
