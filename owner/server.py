@@ -27,7 +27,7 @@ from owner.ledger import Ledger
 from owner.loading import load_to_serve
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
-from owner.policy import OwnerSettings
+from owner.policy import OwnerSettings, Policy
 from owner.ports import Port, on_loop
 from owner.probes import Probes
 from owner.provenance import check_provenance
@@ -96,8 +96,7 @@ def open_owner(
             where=str(settings.features),
             allow_private_bounds=allow_private_bounds,
         )
-        losses = (LOSSES[name] for name in settings.policy.losses)
-        loaded.table.keep_only(pinned, by_moments=any(each.is_quadratic for each in losses))
+        loaded.table.keep_only(pinned, by_moments=_mostly_moments(settings.policy))
     if insecure_noise_seed is not None:
         log.warning("INSECURE: noise comes from seed %d and protects nobody", insecure_noise_seed)
     ledger = Ledger(
@@ -213,6 +212,11 @@ def start_owner(
         stack.pop_all()
     health.tell(serving=True)
     return RunningOwner(owner, server, calls, health, probes, scraped)
+
+
+def _mostly_moments(policy: Policy) -> bool:
+    """Whether the studies that a policy allows will mostly need second moments alone."""
+    return not policy.validation and all(LOSSES[name].is_quadratic for name in policy.losses)
 
 
 def _largest_request(settings: OwnerSettings, base: Path) -> int:

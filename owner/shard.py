@@ -174,8 +174,8 @@ class PrivateTable:
 
         Args:
           feature_map: The map.
-          by_moments: Whether second moments may be all that is asked for. Then they are all that
-            is computed of records that stay where they are, and those can be read again.
+          by_moments: Whether second moments will mostly be all that is asked for. Then they are
+            all that is computed of records that stay where they are, and those can be read again.
         """
         made = self.moments(feature_map) if by_moments else self.shard(feature_map)
         self._only = feature_map.digest

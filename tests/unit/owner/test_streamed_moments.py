@@ -39,16 +39,19 @@ MakeTable = Callable[..., pd.DataFrame]
 MakeTerms = Callable[..., StudyTerms]
 APPLY = FeatureMap.apply
 POLICY: dict[str, Any] = {"epsilon_per_study": 9, "epsilon_lifetime": 99}
+MOSTLY_MOMENTS: dict[str, Any] = {"losses": ["squared"], "validation": False}
 MOMENTS_ONCE: dict[str, Any] = {"release": "moments", "clip": None, "responses": 1}
 THETA = np.array([0.25, -0.5, 0.125, 1.0])
 
 
-def settings_of(folder: Path, *, losses: tuple[str, ...] = (), **data: object) -> OwnerSettings:
+def settings_of(
+    folder: Path, policy: dict[str, Any] | None = None, **data: object
+) -> OwnerSettings:
     folder.chmod(0o700)
     values = {
         "name": "owner-a",
         "data": {"path": "t.parquet", "cache": True, **data},
-        "policy": POLICY | ({"losses": losses} if losses else {}),
+        "policy": POLICY | (policy or {}),
         "threads": 1,
     }
     return check_settings(OwnerSettings, values, where="test")
@@ -209,18 +212,24 @@ def test_moments_alone_answer_nothing_else(make_terms: MakeTerms) -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "expected"), [((), []), (("logistic", "huber"), [".sha256", ".shard"])]
+    ("policy", "expected"),
+    [
+        (MOSTLY_MOMENTS, []),
+        ({}, [".sha256", ".shard"]),
+        ({"losses": ["squared"]}, [".sha256", ".shard"]),
+        (MOSTLY_MOMENTS | {"losses": ["squared", "huber"]}, [".sha256", ".shard"]),
+    ],
 )
-def test_an_owner_that_answers_no_squared_loss_makes_its_file_before_it_serves(
+def test_an_owner_whose_studies_may_need_records_makes_its_file_before_it_serves(
     tmp_path: Path,
     feature_map: FeatureMap,
     table_maker: MakeTable,
-    losses: tuple[str, ...],
+    policy: dict[str, Any],
     expected: list[str],
 ) -> None:
     table_maker(40, seed=5).to_parquet(tmp_path / "t.parquet")
     (tmp_path / "map.json").write_text(feature_map.to_json())
-    settings = settings_of(tmp_path, losses=losses).model_copy(update={"features": "map.json"})
+    settings = settings_of(tmp_path, policy).model_copy(update={"features": "map.json"})
     open_owner(settings, base=tmp_path, insecure_noise_seed=1).stop()
     assert files(tmp_path) == expected
 
@@ -375,7 +384,8 @@ def test_an_owner_answers_the_same_bytes_held_and_far_and_after_a_restart(
         folder.mkdir()
         table_maker(80, seed=5).to_parquet(folder / "t.parquet", row_group_size=11)
         (folder / "map.json").write_text(feature_map.to_json())
-        settings = settings_of(folder, cache=cache).model_copy(update={"features": "map.json"})
+        settings = settings_of(folder, MOSTLY_MOMENTS, cache=cache)
+        settings = settings.model_copy(update={"features": "map.json"})
 
         def ask(number: int, *, settings: Any = settings, folder: Path = folder) -> bytes:
             owner = open_owner(settings, base=folder, insecure_noise_seed=1)
