@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from common.arrays import Labels, Matrix, Vector
 
-__all__ = ["components", "covariance_within"]
+__all__ = ["Components", "components", "covariance_within"]
 
 # What all groups differ by counts as so many directions that a group differs in.
 PRIOR = 4.0
 
 
-def components(sizes: Vector, excess: Vector, scores: Matrix) -> tuple[float, Vector]:
+@dataclass(frozen=True)
+class Components:
+    """What records differ by.
+
+    Args:
+      all_groups: The variance D of what groups differ by beyond chance, at least 0.
+      each_group: What each group is expected to differ by, the D_g, shape (number of groups,).
+      within: The variance t of single records within their groups.
+    """
+
+    all_groups: float
+    each_group: Vector
+    within: float
+
+
+def components(sizes: Vector, excess: Vector, scores: Matrix) -> Components:
     r"""What groups differ by beyond chance: all of them, and each.
 
-    One-way analysis of variance with random groups: G of them of m_g records, whose mean scores
-    have the squares q_g, where single records' have t and vary in d directions,
+    One-way analysis of variance with random groups: G of them of m_g records, n together, whose
+    mean scores have the squares q_g, where single records' have s and vary in d directions,
 
-    .. math:: D = \frac{\sum m_g q_g - (G - 1)\,t}{\sum m_g - \sum m_g^2/\sum m_g}
+    .. math:: t = \frac{n s - \sum m_g q_g}{n - G}, \qquad
+              D = \frac{\sum m_g q_g - (G - 1)\,t}{n - \sum m_g^2/n}
 
     Some groups differ by far more than others: a group's own excess counts as far as it is known,
 
@@ -32,29 +49,30 @@ def components(sizes: Vector, excess: Vector, scores: Matrix) -> tuple[float, Ve
       excess: The q_g.
       scores: The whitened gradients of all records, mean 0, shape (n, d).
 
-    Returns:
-      D, at least 0, and the D_g.
-
     References: Searle, Casella, McCulloch (1992), Variance Components.
 
     >>> scores = np.array([[1.0], [3.0], [-1.0], [-3.0]])
-    >>> components(np.array([2.0, 2.0]), np.array([4.0, 4.0]), scores)
-    (5.5, array([5.07729258, 5.07729258]))
+    >>> found = components(np.array([2.0, 2.0]), np.array([4.0, 4.0]), scores)
+    >>> found.all_groups, found.within
+    (7.0, 2.0)
     """
-    used, none = sizes > 0, np.zeros(len(sizes))
+    used = sizes > 0
     m, q = sizes[used], excess[used]
-    if len(m) < 2:
-        return 0.0, none
     covariance = scores.T @ scores / len(scores)
-    t, count = float(np.trace(covariance)), float(m.sum())
-    D = float((m @ q - (len(m) - 1) * t) / (count - m @ m / count))
-    if D <= 0:
-        return 0.0, none
-    directions = t**2 / float(np.sum(covariance**2))
-    chance = t / np.maximum(sizes, 1.0)
+    single = float(np.trace(covariance))
+    none = Components(0.0, np.zeros(len(sizes)), single)
+    count = float(m.sum())
+    if len(m) < 2 or count <= len(m):
+        return none
+    within = max(0.0, (count * single - float(m @ q)) / (count - len(m)))
+    D = float((m @ q - (len(m) - 1) * within) / (count - m @ m / count))
+    if not D > 0:
+        return none
+    directions = single**2 / float(np.sum(covariance**2))
+    chance = within / np.maximum(sizes, 1.0)
     told = directions * (D / (D + chance)) ** 2
     beyond = np.maximum(np.nan_to_num(excess) - chance, 0.0)
-    return D, (PRIOR * D + told * beyond) / (PRIOR + told)
+    return Components(D, (PRIOR * D + told * beyond) / (PRIOR + told), within)
 
 
 def covariance_within(features: Matrix, groups: Sequence[Labels]) -> Matrix:

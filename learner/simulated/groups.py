@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from common.arrays import Flags, Labels, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
-from learner.simulated.components import components, covariance_within
+from learner.simulated.components import Components, components, covariance_within
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
 
@@ -195,20 +195,16 @@ class PublicGroups:
             ]
         )
 
+    @cached_property
+    def components(self) -> Components:
+        """What groups differ by, and single records within them."""
+        sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
+        return components(sizes, self.excess, self.scores)
+
     @property
     def difference(self) -> float:
         """The variance D of what groups differ by beyond chance, at least 0."""
-        return self._components[0]
-
-    @property
-    def differences(self) -> Vector:
-        """What each group is expected to differ by, shape (number of groups,)."""
-        return self._components[1]
-
-    @cached_property
-    def _components(self) -> tuple[float, Vector]:
-        sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
-        return components(sizes, self.excess, self.scores)
+        return self.components.all_groups
 
     @cached_property
     def within(self) -> Matrix:

@@ -197,8 +197,9 @@ def _own_part(
     n, p = public.records.features.shape
     own = np.empty(0, dtype=np.intp) if group == UNKNOWN else public.groups[group]
     counts, kept = n_i, 0.0
-    if own.size and (difference := float(public.differences[group])):
-        alike = public.trace / difference
+    found = public.components
+    if own.size and found.all_groups:
+        alike = found.within / float(found.each_group[group])
         kept = own.size / (own.size + alike)
         if sure:
             counts = 1.0 / (1.0 / n_i + 1.0 / (own.size + alike))
