@@ -1,18 +1,19 @@
 r"""Public records that play the owners, and differ from each other as the owners will.
 
-Records of group g of the public table (a county, or a consecutive part) stand for an owner. Their
-mean gradient at the optimum of all, :math:`v_g`, says how much the group differs; its excess
-fitness :math:`q_g = v_g^\top H^{-1} v_g` is what a model of the group alone would lose, twice.
-But a group of :math:`m` public records differs by chance too, by :math:`t/m` in the mean with
-:math:`t = \mathrm{tr}(H^{-1}\,\mathrm{Cov}\,\nabla\ell)`, and an owner of :math:`n_i` records by
-:math:`t/n_i`. So the owner's distribution is the mixture
+Records of group g of the public table (a county, or a consecutive part) stand for an owner. Single
+records' whitened gradients at the optimum of all vary by t within their groups, and groups by
+D_g beyond chance (:mod:`learner.simulated.components`). Owners are taken to be draws of a Dirichlet
+process around all records, :math:`\bar P`, that varies as much, of concentration
+:math:`\alpha_g = t/D_g`. What is known of an owner whose group has m public records is then the
+process
 
-.. math:: P_i = (1 - s_i)\,\bar P + s_i\,P_g, \qquad
-          s_i^2 = \frac{\max(q_g - t/m, 0) + t/n_i}{q_g}
+.. math:: P_i \sim \mathrm{DP}\big(m + \alpha_g,\; (1 - s)\,\bar P + s\,P_g\big), \qquad
+          s = \frac{m}{m + \alpha_g}
 
-of the group's records and of all of them: it differs as much as an owner of its size is expected
-to. Where it is not known which group an owner is, q_g is the mean over the groups, and the groups
-are dealt out at random.
+and of n_i records that it has itself, of its size :math:`1/(1/n_i + 1/(m + \alpha_g))`: its group's
+records with random weights, as much as they tell, and records of everyone else's. An owner whose
+group is not known is nowhere near any, but differs as much as groups do: a group at random plays
+it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too.
 
 **Without groups** all that is known is the order of the public table. Where its parts differ more
 than by chance, what they differ by grows with their distance like a random walk, say. It goes on
@@ -30,6 +31,8 @@ weighted to cancel over all owners. (Counties of one state and years of one lend
 differ.
 
 Nothing private is looked at: groups come from the public table, n_i are public.
+
+References: Ferguson (1973), A Bayesian analysis of some nonparametric problems.
 """
 
 from __future__ import annotations
@@ -123,7 +126,6 @@ def surrogate_world(
         shifts = _walk(public, walk, num_records, returns=returns, rng=rng)
     mixture = Mixture(
         public=public,
-        drawn=drawn,
         centre=centre,
         rows=[rows for rows, _ in parts],
         own=[own for _, own in parts],
@@ -196,6 +198,7 @@ def _own_part(
     """Rows that an owner has more of than the mean has, and how much of it they are."""
     n, p = public.records.features.shape
     own = np.empty(0, dtype=np.intp) if group == UNKNOWN else public.groups[group]
+    # How many independent records the owner is like, and its group's share s.
     counts, kept = n_i, 0.0
     found = public.components
     if own.size and found.all_groups:
@@ -206,7 +209,7 @@ def _own_part(
         else:
             kept = np.sqrt(kept)
     own = own if kept else own[:0]
-    counts *= max(n - p, 1) / n
+    counts *= max(n - p, 1) / n  # residuals of p fitted parameters are too small by that
     other = min(MOST_OTHERS, int(np.ceil(2.0 * (1.0 - kept) * counts)))
     beside = min(1.0 - kept, np.sqrt(other * (1.0 - kept) / (2.0 * counts)))
     shapes = np.full(own.size, counts * kept / max(own.size, 1))

@@ -176,11 +176,10 @@ class World:
 class Mixture:
     r"""Each owner's distribution over public records, their targets shifted by x'delta_i.
 
-    :math:`P_i = (1 - s_i)\,\bar P + s_i\,P_g`, where P_g's rows weigh as they are drawn.
+    Rows of its own, in the shares it has of them, and P-bar for the rest of it.
 
     Args:
       public: The public records.
-      drawn: How often each of them is there, as :meth:`PublicGroups.redrawn` says, shape (n,).
       centre: Weights of the records in P-bar, shape (n,), summing to 1.
       rows: The rows that each owner has more of than all have; a row may be there twice.
       own: How much of the owner each of them is; the rest is P-bar.
@@ -189,7 +188,6 @@ class Mixture:
     """
 
     public: PublicGroups
-    drawn: Vector
     centre: Vector
     rows: Sequence[Labels]
     own: Sequence[Vector]
@@ -257,8 +255,10 @@ class Mixture:
         r"""The same where an owner learns alone, shape (N, p + 1, p + 1).
 
         A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
-        from it is too good. So an owner has the Gram matrix of its group, as far as the group's m
-        records tell it, :math:`m/(m+2p)`, and the mean gradient of the mixture at the optimum.
+        from it is too good: features that are constant within a group say nothing to its owner. So
+        an owner has the Gram matrix of its group, as far as the group's m records tell it,
+        :math:`m/(m+6p)`, else the group's means and what all groups vary by within; and the mean
+        gradient of the mixture at the optimum.
         """
         theta, p = self.public.theta_optimal, self.shifts.shape[1]
         own_second = self.second.copy()
