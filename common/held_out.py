@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from common.arrays import Vector
 from common.columns import category_keys
 from common.features import FeatureMap
-from common.fitting import ColumnRule, category_means
+from common.fitting import PRIOR_RECORDS, ColumnRule, category_means
 from common.terms import Records
 
 __all__ = ["held_out_records"]
@@ -22,14 +22,17 @@ __all__ = ["held_out_records"]
 FOLDS, FOLDS_SEED = 10, 0
 # The code of one of fewer categories is next to nothing of one record's target.
 FEWEST_CATEGORIES = 20
+# Records whose mean says as much as the average where categories do not differ.
+MOST_PRIOR = 1e9
 
 
 def held_out_records(feature_map: FeatureMap, table: pd.DataFrame, *, where: str) -> Records:
     """The public records under their map, each coded as if it had not been there to order codes.
 
-    In ten-fold cross-validation, a record's category stands where its mean target over the other
-    folds stands among the means of all categories: there the nearest category lends its code. Codes
-    by name, and those of a map that was fitted on other records, stay.
+    In ten-fold cross-validation, a record's category stands where its mean target stands among the
+    means of all categories if the targets of the record's own fold are drawn anew: there the
+    nearest category lends its code. Codes by name, and those of a map that was fitted on other
+    records, stay.
 
     Args:
       feature_map: The map.
@@ -66,11 +69,39 @@ def _lent(
     # Ordered by name, or fitted on other records: then these targets are nothing to the codes.
     if not np.all(np.diff(known) >= 0):
         return column
-    lent = keys.copy()
+    number = {name: place for place, name in enumerate(names.tolist())}
+    rows = np.array([number.get(key, -1) for key in keys.tolist()])
+    held, lent = rows >= 0, keys.copy()
+    noise, prior = _within(rows[held], targets[held], len(names))
+    drawn = np.zeros(len(rows))
+    drawn[held] = np.random.default_rng(FOLDS_SEED).permutation(noise)
+    average, size = float(targets.mean()), len(names)
     for fold in range(FOLDS):
-        rest = category_means(keys[folds != fold].tolist(), targets[folds != fold])
-        average = float(np.mean(targets[folds != fold]))
-        for row in np.nonzero((folds == fold) & (keys != None))[0]:  # noqa: E711 (elementwise)
-            mean = rest.get(keys[row], average)
-            lent[row] = names[np.argmin(np.abs(known - mean))]
+        inside, rest = held & (folds == fold), held & (folds != fold)
+        count, own = (np.bincount(rows[part], minlength=size) for part in (rest, inside))
+        total = np.bincount(rows[rest], targets[rest], size)
+        expected = average + (total - count * average) / (count + prior)
+        # As many others' deviations stand for those of the fold, or rare codes would not vary.
+        total += own * expected + np.bincount(rows[inside], drawn[inside], size)
+        anew = (total + PRIOR_RECORDS * average) / (count + own + PRIOR_RECORDS)
+        nearest = np.abs(known - anew[:, None]).argmin(axis=1)
+        lent[inside] = names[nearest[rows[inside]]]
     return pd.Series(lent, index=column.index, dtype=object)
+
+
+def _within(rows: NDArray[np.intp], targets: Vector, size: int) -> tuple[Vector, float]:
+    """What records differ by within categories, and how many of them say as much as the average.
+
+    One-way analysis of variance: categories' means vary by D, records within them by t, and a mean
+    of t/D records is as far off as that of all records.
+    """
+    count = np.maximum(np.bincount(rows, minlength=size), 1)
+    mean = np.bincount(rows, targets, size) / count
+    # A record's deviation from its category's mean, of which it is a part, is too small by that.
+    away = (targets - mean[rows]) * np.sqrt(count / np.maximum(count - 1, 1))[rows]
+    away = away[count[rows] > 1] if np.any(count[rows] > 1) else targets - targets.mean()
+    n, t = len(rows), float(np.mean(away**2))
+    between = float(count @ (mean - targets.mean()) ** 2) - (size - 1) * t
+    D = between / (n - float(count @ count) / n)
+    noise: Vector = np.resize(away, n)
+    return noise, min(t / D, MOST_PRIOR) if D > 0 else MOST_PRIOR
