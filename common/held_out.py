@@ -84,7 +84,8 @@ def _lent(
         # As many others' deviations stand for those of the fold, or rare codes would not vary.
         total += own * expected + np.bincount(rows[inside], drawn[inside], size)
         anew = (total + PRIOR_RECORDS * average) / (count + own + PRIOR_RECORDS)
-        nearest = np.abs(known - anew[:, None]).argmin(axis=1)
+        above = np.clip(np.searchsorted(known, anew), 1, size - 1)
+        nearest = above - (anew - known[above - 1] < known[above] - anew)
         lent[inside] = names[nearest[rows[inside]]]
     return pd.Series(lent, index=column.index, dtype=object)
 
