@@ -30,9 +30,9 @@ def held_out_records(feature_map: FeatureMap, table: pd.DataFrame, *, where: str
     """The public records under their map, each coded as if it had not been there to order codes.
 
     In ten-fold cross-validation, a record's category stands where its mean target stands among the
-    means of all categories if the targets of the record's own fold are drawn anew: there the
-    nearest category lends its code. Codes by name, and those of a map that was fitted on other
-    records, stay.
+    means of all categories if its own fold's records have the mean that the other folds tell:
+    there the nearest category lends its code. Codes by name, and those of a map that was fitted on
+    other records, stay.
 
     Args:
       feature_map: The map.
@@ -72,17 +72,15 @@ def _lent(
     number = {name: place for place, name in enumerate(names.tolist())}
     rows = np.array([number.get(key, -1) for key in keys.tolist()])
     held, lent = rows >= 0, keys.copy()
-    noise, prior = _within(rows[held], targets[held], len(names))
-    drawn = np.zeros(len(rows))
-    drawn[held] = np.random.default_rng(FOLDS_SEED).permutation(noise)
+    prior = _prior(rows[held], targets[held], len(names))
     average, size = float(targets.mean()), len(names)
     for fold in range(FOLDS):
         inside, rest = held & (folds == fold), held & (folds != fold)
         count, own = (np.bincount(rows[part], minlength=size) for part in (rest, inside))
         total = np.bincount(rows[rest], targets[rest], size)
         expected = average + (total - count * average) / (count + prior)
-        # As many others' deviations stand for those of the fold, or rare codes would not vary.
-        total += own * expected + np.bincount(rows[inside], drawn[inside], size)
+        # As many records of that mean stand for the fold's, so that the average counts as before.
+        total += own * expected
         anew = (total + PRIOR_RECORDS * average) / (count + own + PRIOR_RECORDS)
         above = np.clip(np.searchsorted(known, anew), 1, size - 1)
         nearest = above - (anew - known[above - 1] < known[above] - anew)
@@ -90,19 +88,16 @@ def _lent(
     return pd.Series(lent, index=column.index, dtype=object)
 
 
-def _within(rows: NDArray[np.intp], targets: Vector, size: int) -> tuple[Vector, float]:
-    """What records differ by within categories, and how many of them say as much as the average.
+def _prior(rows: NDArray[np.intp], targets: Vector, size: int) -> float:
+    """How many records of a category say as much of its mean as the average does.
 
     One-way analysis of variance: categories' means vary by D, records within them by t, and a mean
     of t/D records is as far off as that of all records.
     """
     count = np.maximum(np.bincount(rows, minlength=size), 1)
     mean = np.bincount(rows, targets, size) / count
-    # A record's deviation from its category's mean, of which it is a part, is too small by that.
-    away = (targets - mean[rows]) * np.sqrt(count / np.maximum(count - 1, 1))[rows]
-    away = away[count[rows] > 1] if np.any(count[rows] > 1) else targets - targets.mean()
-    n, t = len(rows), float(np.mean(away**2))
+    n = len(rows)
+    t = float(np.sum((targets - mean[rows]) ** 2)) / max(n - size, 1)
     between = float(count @ (mean - targets.mean()) ** 2) - (size - 1) * t
-    D = between / (n - float(count @ count) / n)
-    noise: Vector = np.resize(away, n)
-    return noise, min(t / D, MOST_PRIOR) if D > 0 else MOST_PRIOR
+    D = between / max(n - float(count @ count) / n, 1.0)
+    return min(t / D, MOST_PRIOR) if D > 0 else MOST_PRIOR
