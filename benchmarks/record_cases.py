@@ -14,6 +14,7 @@ import pandas as pd
 
 from common.arrays import Labels, Vector
 from common.features import FeatureMap, FeatureSettings
+from common.held_out import held_out_records
 from common.losses import LOSSES, Regulariser
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
@@ -126,7 +127,7 @@ def case_of(
         title=title,
         loss=loss,
         feature_map=feature_map,
-        public=feature_map.apply(public, where="public"),
+        public=held_out_records(feature_map, public, where="public"),
         shards=[feature_map.apply(shard, where="owner") for shard in shards],
         **given,
     )

@@ -295,15 +295,24 @@ def _codes(
     expects nothing in particular of it.
     """
     average = float(np.mean(targets))
-    sums = pd.DataFrame({"key": keys, "target": targets}, dtype=object)
-    groups = sums.groupby("key", dropna=False, sort=True)["target"].agg(["sum", "size"])
     means: dict[tuple[int, str], float] = {(1, ""): average, (2, ""): average}
-    for key, total, count in zip(groups.index, groups["sum"], groups["size"], strict=True):
-        where = (2, "") if not isinstance(key, str) else (0, key)
-        means[where] = (total + PRIOR_RECORDS * average) / (count + PRIOR_RECORDS)
+    for key, mean in category_means(keys, targets).items():
+        means[(2, "") if key is None else (0, key)] = mean
     ranked = sorted(means, key=lambda k: (means[k], k)) if order == "target" else sorted(means)
     rank = {key: code for code, key in enumerate(ranked)}
     return {key: rank[kind, key] for kind, key in rank if kind == 0}, rank[1, ""], rank[2, ""]
+
+
+def category_means(keys: list[str | None], targets: Vector) -> dict[str | None, float]:
+    """The mean target of each category, and of what is missing, as what orders codes."""
+    average = float(np.mean(targets))
+    sums = pd.DataFrame({"key": keys, "target": targets}, dtype=object)
+    groups = sums.groupby("key", dropna=False, sort=True)["target"].agg(["sum", "size"])
+    return {
+        key if isinstance(key, str) else None: (total + PRIOR_RECORDS * average)
+        / (count + PRIOR_RECORDS)
+        for key, total, count in zip(groups.index, groups["sum"], groups["size"], strict=True)
+    }
 
 
 def fit_rotation(z: Matrix, *, components: int | None, whiten: bool, where: str) -> Matrix:

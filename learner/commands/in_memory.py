@@ -20,6 +20,7 @@ from common.arrays import Labels
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureSettings
+from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.model import Model
 from common.names import check_name
@@ -80,7 +81,8 @@ def train_in_memory(
     study = _study(settings, known_as, guard=guard, seed=seed)
     feature_map = fit_feature_map(public, study.features, source="public")
     side = PublicSide(
-        feature_map=feature_map, records=feature_map.apply(public, where="the public records")
+        feature_map=feature_map,
+        records=held_out_records(feature_map, public, where="the public records"),
     )
     owners = [
         MemoryOwner(

@@ -99,7 +99,7 @@ def _best_of(ground: Ground, ways: Mapping[str, StudySettings]) -> Decision:
     # How far a drift goes on is not known, and some ways suffer more from it than others.
     drifts = ground.groups.drifts
     expected = {way: its.cautious if drifts else its.expected for way, its in found.items()}
-    best = best_way(expected, trusts_public_model=ground.trusts_public_model)
+    best = best_way(expected, trusts_public_model=ground.trusts_public_model, drifts=drifts)
     return _with_forecasts(replace(designs[best], way=best), best, found)
 
 

@@ -15,6 +15,7 @@ from common.arrays import Labels, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, load_feature_map, with_target
+from common.held_out import held_out_records
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
@@ -129,7 +130,9 @@ def prepare_public_side(
         missing = placed(features.public, settings.data).missing_target
         table = table[with_target(table, feature_map, missing, where="the public records")]
         table = table.reset_index(drop=True)
-    records = None if table is None else feature_map.apply(table, where="the public records")
+    records = (
+        None if table is None else held_out_records(feature_map, table, where="the public records")
+    )
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     heard(f"{done} {feature_map.num_features} features")
     labels, known = _groups(settings, table)

@@ -20,6 +20,8 @@ TICKS_FROM_ZERO = "ticks from zero"
 CLEARLY = 4.0
 # Ways within this of the best forecast are level: worlds made of public records know no better.
 LEVEL = 1.1
+# The same where public records drift: nobody knows how far the owners are from them.
+LEVEL_DRIFTING = 1.25
 WAYS: dict[str, dict[str, Any]] = {
     TICKS_FROM_ZERO: {"name": "asynchronous", "start": "zero"},
     "ticks": {"name": "asynchronous", "start": "public"},
@@ -49,7 +51,9 @@ def ways_of(settings: StudySettings) -> list[str]:
     ]
 
 
-def best_way(expected: Mapping[str, float], *, trusts_public_model: bool) -> str:
+def best_way(
+    expected: Mapping[str, float], *, trusts_public_model: bool, drifts: bool = False
+) -> str:
     """The way with the best forecast; of those that are level, what leans least on theta_0.
 
     Forecasts come from public records, so they flatter what begins at a model of these records.
@@ -58,18 +62,22 @@ def best_way(expected: Mapping[str, float], *, trusts_public_model: bool) -> str
     Args:
       expected: The relative fitness that each way is expected to come to, at least one.
       trusts_public_model: Whether the public records are enough for a model of them.
+      drifts: Whether the public records change along their table.
 
     >>> best_way({"ticks": 0.105, "newton": 0.1}, trusts_public_model=True)
     'ticks'
     >>> best_way({"ticks": 0.105, "newton": 0.01}, trusts_public_model=True)
     'newton'
+    >>> best_way({"ticks": 0.12, "newton": 0.1}, trusts_public_model=True, drifts=True)
+    'ticks'
     >>> best_way({"ticks": 0.1, "ticks from zero": 0.2}, trusts_public_model=False)
     'ticks from zero'
     """
     told = dict(expected)
     if TICKS_FROM_ZERO in told and not trusts_public_model:
         told[TICKS_FROM_ZERO] /= CLEARLY
-    return next(way for way in WAYS if way in told and told[way] <= LEVEL * min(told.values()))
+    level = min(told.values()) * (LEVEL_DRIFTING if drifts else LEVEL)
+    return next(way for way in WAYS if way in told and told[way] <= level)
 
 
 def as_way(settings: StudySettings, way: str) -> StudySettings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
@@ -29,7 +30,8 @@ from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
-from learner.planning.ways import WAYS, as_way, ways_of
+from learner.planning.ways import WAYS
+from learner.reproduction.picks import ERRORS, each_way, judge_pick
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.studies import Proposal, run_study
@@ -58,8 +60,6 @@ ALGORITHMS: tuple[AlgorithmKind, ...] = (
     "auto",
 )
 BAND = 0.2
-# A way of learning is the best if no other is better by more than this share.
-CLOSE = 0.1
 ROUNDS = 100
 
 
@@ -245,31 +245,22 @@ def compare(
     predicted = forecast(proposal, family.groups, worlds, runs=forecast_runs, rng=rng)
     world = World.of(family.records_of(case), family.problem)
 
-    def measured(which: Proposal) -> float:
+    def measured(which: Proposal) -> Vector:
         models = run_study(which, world, runs=measured_runs, rng=rng)
-        return float(np.maximum(world.evaluation.relative_fitness(models), 0.0).mean())
+        psi: Vector = np.maximum(world.evaluation.relative_fitness(models), 0.0)
+        return psi
 
-    rows = _rows(case, proposal, predicted, measured(proposal), world)
+    rows = _rows(case, proposal, predicted, float(measured(proposal).mean()), world)
     if decision.way is not None:
+        reached = {
+            way: measured(propose(study, family.feature_map, decided, seed=case.seed))
+            for way, (study, decided) in each_way(settings, public, case.num_records).items()
+        }
         rows["way"] = decision.way
-        rows["picked_best"] = _is_best(settings, public, case, decision.way, measured)
+        rows["picked_best"], rows["picked_level"], rows["picked_ratio"] = judge_pick(
+            decision.way, reached
+        )
     return rows
-
-
-def _is_best(
-    settings: StudySettings,
-    public: PublicSide,
-    case: Case,
-    picked: str,
-    measured: Callable[[Proposal], float],
-) -> bool:
-    """Whether no other way of learning would have been better by more than ``CLOSE``."""
-    reached = {}
-    for way in ways_of(settings):
-        study = as_way(settings, way)
-        decision = decide_quietly(study, public, num_records=case.num_records, seed=case.seed)
-        reached[way] = measured(propose(study, public.feature_map, decision, seed=case.seed))
-    return reached[picked] <= min(reached.values()) * (1.0 + CLOSE)
 
 
 def _spread(records: Records, size: int) -> Records:
@@ -304,7 +295,12 @@ def overall(rows: pd.DataFrame) -> str:
     )
     if "picked_best" not in studies or not (chose := studies["picked_best"].dropna()).size:
         return text
-    return f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}."
+    level, worst = studies["picked_level"].dropna().astype(bool), studies["picked_ratio"].max()
+    return (
+        f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}, and "
+        f"one that {ERRORS:g} standard errors do not tell from it in {level.mean():.0%}; what it "
+        f"took was at most {worst:.2g} times worse."
+    )
 
 
 def _rows(

@@ -18,6 +18,7 @@ import pandas as pd
 from common.columns import category_keys
 from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings
+from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import Records
@@ -119,7 +120,7 @@ def loan_family(path: Path, *, public_rows: int = 10_000, dated: bool = True) ->
     return Family(
         name="dated-loans" if dated else "loans",
         feature_map=feature_map,
-        public=feature_map.apply(public, where=path.name),
+        public=held_out_records(feature_map, public, where=path.name),
         public_labels=None,
         shards={"bank": feature_map.apply(private, where=path.name)},
         labels={"bank": None},
@@ -153,7 +154,7 @@ def hospital_family(
     return Family(
         name="hospitals",
         feature_map=feature_map,
-        public=feature_map.apply(public, where=path.name, fill_target=True),
+        public=held_out_records(feature_map, public, where=path.name),
         public_labels=codes.astype(np.intp),
         shards=shards,
         labels={name: names.index(name) if name in names else None for name in shards},

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from common.arrays import Flags, Labels, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
+from learner.simulated.components import Components, components, covariance_within
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
 
@@ -35,6 +36,8 @@ FOLDS = 5
 LEAST_WEIGHT = 1e-9
 # Consecutive parts that play the owners where there are no labels.
 PARTS = 12
+# The fewest records of a group: one says nothing of what records of a group have in common.
+FEWEST = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,11 +65,11 @@ class PublicGroups:
 
     @cached_property
     def groups(self) -> list[NDArray[np.intp]]:
-        """The rows of each group that has enough of them to say something."""
-        n, p = self.records.features.shape
+        """The rows of each group that has two at least."""
+        n = len(self.records)
         labels = consecutive_parts(n, PARTS) if self.labels is None else self.labels
         rows = [np.nonzero(labels == g)[0] for g in range(int(labels.max()) + 1)]
-        return [own if own.size >= 2 * p else np.empty(0, dtype=np.intp) for own in rows]
+        return [own if own.size >= FEWEST else np.empty(0, dtype=np.intp) for own in rows]
 
     @cached_property
     def usable(self) -> list[int]:
@@ -193,17 +196,20 @@ class PublicGroups:
         )
 
     @cached_property
-    def difference(self) -> float:
-        """Mean of q_g/(1-m/n) - t/m: what groups differ by beyond chance, at least 0.
+    def components(self) -> Components:
+        """What groups differ by, and single records within them."""
+        sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
+        return components(sizes, self.excess, self.scores)
 
-        Each group has a part of m/n in all of the records, from which it differs by less for that.
-        """
-        usable = self.usable
-        if len(usable) < 2:
-            return 0.0
-        sizes = np.array([self.groups[g].size for g in usable])
-        excess = self.excess[usable] / (1.0 - sizes / len(self.records))
-        return max(0.0, float(np.mean(excess - self.trace / sizes)))
+    @property
+    def difference(self) -> float:
+        """The variance D of what groups differ by beyond chance, at least 0."""
+        return self.components.all_groups
+
+    @cached_property
+    def within(self) -> Matrix:
+        """Covariance of the features within groups, shape (p, p)."""
+        return covariance_within(self.records.features, self.groups)
 
     @cached_property
     def walk(self) -> Matrix | None:

@@ -1,18 +1,19 @@
 r"""Public records that play the owners, and differ from each other as the owners will.
 
-Records of group g of the public table (a county, or a consecutive part) stand for an owner. Their
-mean gradient at the optimum of all, :math:`v_g`, says how much the group differs; its excess
-fitness :math:`q_g = v_g^\top H^{-1} v_g` is what a model of the group alone would lose, twice.
-But a group of :math:`m` public records differs by chance too, by :math:`t/m` in the mean with
-:math:`t = \mathrm{tr}(H^{-1}\,\mathrm{Cov}\,\nabla\ell)`, and an owner of :math:`n_i` records by
-:math:`t/n_i`. So the owner's distribution is the mixture
+Records of group g of the public table (a county, or a consecutive part) stand for an owner. Single
+records' whitened gradients at the optimum of all vary by t within their groups, and groups by
+D_g beyond chance (:mod:`learner.simulated.components`). Owners are taken to be draws of a Dirichlet
+process around all records, :math:`\bar P`, that varies as much, of concentration
+:math:`\alpha_g = t/D_g`. What is known of an owner whose group has m public records is then the
+process
 
-.. math:: P_i = (1 - s_i)\,\bar P + s_i\,P_g, \qquad
-          s_i^2 = \frac{\max(q_g - t/m, 0) + t/n_i}{q_g}
+.. math:: P_i \sim \mathrm{DP}\big(m + \alpha_g,\; (1 - s)\,\bar P + s\,P_g\big), \qquad
+          s = \frac{m}{m + \alpha_g}
 
-of the group's records and of all of them: it differs as much as an owner of its size is expected
-to. Where it is not known which group an owner is, q_g is the mean over the groups, and the groups
-are dealt out at random.
+and of n_i records that it has itself, of its size :math:`1/(1/n_i + 1/(m + \alpha_g))`: its group's
+records with random weights, as much as they tell, and records of everyone else's. An owner whose
+group is not known is nowhere near any, but differs as much as groups do: a group at random plays
+it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too.
 
 **Without groups** all that is known is the order of the public table. Where its parts differ more
 than by chance, what they differ by grows with their distance like a random walk, say. It goes on
@@ -30,6 +31,8 @@ weighted to cancel over all owners. (Counties of one state and years of one lend
 differ.
 
 Nothing private is looked at: groups come from the public table, n_i are public.
+
+References: Ferguson (1973), A Bayesian analysis of some nonparametric problems.
 """
 
 from __future__ import annotations
@@ -62,6 +65,8 @@ CHOICE_WORLDS, CHOICE_RECORDS, CHOICE_SEED = 6, 200, 0
 ASSUMED_SHIFT, ASSUMED_STEP = 1.0, 0.2
 # Rows do not count as farther out, and means are not moved farther, than that many deviations.
 FARTHEST, FARTHEST_SHIFT = 3.0, 2.0
+# Rows drawn from all for one owner at most, and the least that an own row weighs.
+MOST_OTHERS, LEAST_WEIGHT = 400, 1e-12
 # Steps of the walk through each table.
 WALK_STEPS = 24
 
@@ -111,22 +116,20 @@ def surrogate_world(
     walk = public.walk if public.labels is None and public.problem.loss.is_quadratic else None
     # Where the order tells how owners differ, parts would count the same difference twice.
     dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
-    rows = _own_rows(public, num_records, dealt, rng=rng)
-    share = np.array(
-        [
-            _share(public, n_i, g, own.size, sure=is_sure)
-            for n_i, g, own, is_sure in zip(num_records, dealt, rows, sure, strict=True)
-        ]
-    )
+    centre = drawn / drawn.sum()
+    parts = [
+        _own_part(public, n_i, g, centre, sure=is_sure, rng=rng)
+        for n_i, g, is_sure in zip(num_records, dealt, sure, strict=True)
+    ]
     shifts = np.zeros((len(num_records), public.records.features.shape[1]))
     if walk is not None:
         shifts = _walk(public, walk, num_records, returns=returns, rng=rng)
     mixture = Mixture(
         public=public,
-        drawn=drawn,
-        centre=_centre(drawn, rows, weights if all(sure) else None),
-        rows=rows,
-        share=share,
+        centre=centre,
+        rows=[rows for rows, _ in parts],
+        own=[own for _, own in parts],
+        kin=[_kin(public, n_i, g, rng=rng) for n_i, g in zip(num_records, dealt, strict=True)],
         shifts=shifts,
     )
     differences = None
@@ -175,54 +178,52 @@ def _deal(
     return [next(cards) if g is None else g for g in given]
 
 
-def _own_rows(
+def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generator) -> Labels:
+    """The rows of an owner's group, or as many of them as it has records."""
+    if group == UNKNOWN:
+        return np.empty(0, dtype=np.intp)
+    rows = public.groups[group]
+    return rng.choice(rows, size=int(n_i), replace=False) if n_i < rows.size else rows
+
+
+def _own_part(
     public: PublicGroups,
-    num_records: Vector,
-    dealt: Sequence[int],
+    n_i: float,
+    group: int,
+    centre: Vector,
     *,
+    sure: bool,
     rng: np.random.Generator,
-) -> list[Labels]:
-    """The rows of each owner's own records: its group's, or as many of them as it has."""
-    own = []
-    for g, n_i in zip(dealt, num_records, strict=True):
-        rows = np.arange(len(public.records)) if g == UNKNOWN else public.groups[g]
-        if n_i < rows.size:
-            rows = rng.choice(rows, size=int(n_i), replace=False)
-        elif g == UNKNOWN:
-            rows = rows[:0]  # all of them: nothing of its own
-        own.append(rows)
-    return own
+) -> tuple[Labels, Vector]:
+    """Rows that an owner has more of than the mean has, and how much of it they are."""
+    n, p = public.records.features.shape
+    own = np.empty(0, dtype=np.intp) if group == UNKNOWN else public.groups[group]
+    # How many independent records the owner is like, and its group's share s.
+    counts, kept = n_i, 0.0
+    found = public.components
+    if own.size and found.all_groups:
+        alike = found.within / float(found.each_group[group])
+        kept = own.size / (own.size + alike)
+        if sure:
+            counts = 1.0 / (1.0 / n_i + 1.0 / (own.size + alike))
+        else:
+            kept = np.sqrt(kept)
+    own = own if kept else own[:0]
+    counts *= max(n - p, 1) / n  # residuals of p fitted parameters are too small by that
+    other = min(MOST_OTHERS, int(np.ceil(2.0 * (1.0 - kept) * counts)))
+    beside = min(1.0 - kept, np.sqrt(other * (1.0 - kept) / (2.0 * counts)))
+    shapes = np.full(own.size, counts * kept / max(own.size, 1))
+    weights = np.concatenate(
+        [kept * _shares(shapes, rng=rng), beside * _shares(np.ones(other), rng=rng)]
+    )
+    return np.concatenate([own, rng.choice(n, size=other, p=centre)]), weights
 
 
-def _centre(drawn: Vector, rows: Sequence[Labels], shares: Vector | None) -> Vector:
-    """Weights of the records in P-bar, shape (n,).
-
-    Where all groups are known, all of them together are known better than the public mean.
-    """
-    if shares is None:
-        mean_one: Vector = drawn / drawn.sum()
-        return mean_one
-    centre = np.zeros(drawn.size)
-    for own, part in zip(rows, shares, strict=True):
-        centre[own] += part * drawn[own] / drawn[own].sum()
-    return centre
-
-
-def _share(public: PublicGroups, n_i: float, group: int, m: int, *, sure: bool) -> float:
-    """The s_i of the mixture, for m records of its own."""
-    if m in (0, len(public.records)):
-        return 0.0
-    # Records that were drawn once are redrawn: two chances.
-    chance = 2.0 * public.trace / m
-    if sure:
-        of_group = public.trace / public.groups[group].size
-        beyond = max(0.0, float(public.excess[group]) - of_group)
-        seen = beyond + chance
-    else:
-        beyond = 0.0 if group == UNKNOWN else public.difference
-        # All of the public records have a part of it in them.
-        seen = (beyond + chance) * (1.0 - m / len(public.records))
-    return float(np.sqrt(min(1.0, (beyond + public.trace / n_i) / seen)))
+def _shares(shapes: Vector, *, rng: np.random.Generator) -> Vector:
+    """Weights of a Dirichlet distribution, summing to 1, shape of ``shapes``."""
+    drawn = np.maximum(rng.standard_gamma(shapes), LEAST_WEIGHT)
+    weights: Vector = drawn / drawn.sum()
+    return weights
 
 
 def _assumed(public: PublicGroups, strength: float, *, rng: np.random.Generator) -> Vector:

@@ -24,8 +24,8 @@ from learner.simulated.replicates import (
 
 __all__ = ["Mixture", "World", "middle"]
 
-# Records for each feature from which half of an owner's own Gram matrix is its group's.
-OWN_GRAM = 2.0
+# Records for each feature at which half of an owner's own Gram matrix is its group's.
+OWN_GRAM = 6.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,22 +176,22 @@ class World:
 class Mixture:
     r"""Each owner's distribution over public records, their targets shifted by x'delta_i.
 
-    :math:`P_i = (1 - s_i)\,\bar P + s_i\,P_g`, where P_g's rows weigh as they are drawn.
+    Rows of its own, in the shares it has of them, and P-bar for the rest of it.
 
     Args:
       public: The public records.
-      drawn: How often each of them is there, as :meth:`PublicGroups.redrawn` says, shape (n,).
       centre: Weights of the records in P-bar, shape (n,), summing to 1.
-      rows: The rows of each owner's P_g, none where s_i is 0.
-      share: The s_i, shape (N,).
+      rows: The rows that each owner has more of than all have; a row may be there twice.
+      own: How much of the owner each of them is; the rest is P-bar.
+      kin: The rows of each owner's group, as many as it has records, none where it is not known.
       shifts: The delta_i, shape (N, p).
     """
 
     public: PublicGroups
-    drawn: Vector
     centre: Vector
     rows: Sequence[Labels]
-    share: Vector
+    own: Sequence[Vector]
+    kin: Sequence[Labels]
     shifts: Matrix
 
     def only(self, owners: Sequence[int]) -> Mixture:
@@ -199,30 +199,23 @@ class Mixture:
         return replace(
             self,
             rows=[self.rows[owner] for owner in owners],
-            share=self.share[list(owners)],
+            own=[self.own[owner] for owner in owners],
+            kin=[self.kin[owner] for owner in owners],
             shifts=self.shifts[list(owners)],
         )
 
     def weights_of(self, owner: int) -> Vector:
         """Weights of the public records for this owner, shape (n,), summing to 1."""
-        weights: Vector = (1.0 - self.share[owner]) * self.centre
-        rows = self.rows[owner]
-        if len(rows):
-            weights[rows] += self.share[owner] * self._own(rows)
+        weights: Vector = (1.0 - self.own[owner].sum()) * self.centre
+        np.add.at(weights, self.rows[owner], self.own[owner])
         return weights
-
-    def _own(self, rows: Labels) -> Vector:
-        """Weights of an owner's own rows, summing to 1."""
-        own = self.drawn[rows]
-        shares: Vector = own / own.sum()
-        return shares
 
     def together(self, shares: Vector) -> Vector:
         """Weights of the public records for all owners as one, shape (n,)."""
-        weights: Vector = float(shares @ (1.0 - self.share)) * self.centre
-        for rows, part in zip(self.rows, shares * self.share, strict=True):
-            if len(rows):
-                weights[rows] += part * self._own(rows)
+        beside = [1.0 - own.sum() for own in self.own]
+        weights: Vector = float(shares @ beside) * self.centre
+        for rows, own, part in zip(self.rows, self.own, shares, strict=True):
+            np.add.at(weights, rows, part * own)
         return weights
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
@@ -233,14 +226,12 @@ class Mixture:
         x = records.features
         centre = (self.centre * still) @ x
         for owner, shard in enumerate(shards):
-            share, rows = self.share[owner], self.rows[owner]
+            rows, own_weights = self.rows[owner], self.own[owner]
             if self.shifts[owner].any():
                 moved = problem.slopes(anchor, self._shifted(owner), clip)
                 whole = (self.weights_of(owner) * moved) @ x
             else:
-                whole = (1.0 - share) * centre
-                if len(rows):
-                    whole = whole + share * ((self._own(rows) * still[rows]) @ x[rows])
+                whole = (1.0 - own_weights.sum()) * centre + (own_weights * still[rows]) @ x[rows]
             own = problem.slopes(anchor, shard, clip) @ shard.features / len(shard)
             missing[owner] = whole - own
         return missing
@@ -251,12 +242,12 @@ class Mixture:
         records = self.public.records
         centre = _weighted(records, self.centre)
         matrices = []
-        for rows, share, shift in zip(self.rows, self.share, self.shifts, strict=True):
-            own = _weighted(records.at(rows), self._own(rows)) if len(rows) else centre
+        for rows, own, shift in zip(self.rows, self.own, self.shifts, strict=True):
+            whole = (1.0 - own.sum()) * centre + _weighted(records.at(rows), own)
             # With the target y + x'delta.
             move = np.eye(len(shift) + 1)
             move[:-1, -1] = shift
-            matrices.append(move.T @ ((1.0 - share) * centre + share * own) @ move)
+            matrices.append(move.T @ whole @ move)
         return np.stack(matrices)
 
     @cached_property
@@ -264,19 +255,22 @@ class Mixture:
         r"""The same where an owner learns alone, shape (N, p + 1, p + 1).
 
         A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
-        from it is too good. So an owner has the Gram matrix of its group, as far as the group's m
-        records tell it, :math:`m/(m+2p)`, and the mean gradient of the mixture at the optimum.
+        from it is too good: features that are constant within a group say nothing to its owner. So
+        an owner has the Gram matrix of its group, as far as the group's m records tell it,
+        :math:`m/(m+6p)`, else the group's means and what all groups vary by within; and the mean
+        gradient of the mixture at the optimum.
         """
         theta, p = self.public.theta_optimal, self.shifts.shape[1]
         own_second = self.second.copy()
-        for own, rows in zip(own_second, self.rows, strict=True):
+        for own, rows in zip(own_second, self.kin, strict=True):
             if not len(rows):
                 continue
             pull = own[:-1, :-1] @ theta - own[:-1, -1]
             x = self.public.records.features[rows]
+            mean = x.mean(axis=0)
             told = len(rows) / (len(rows) + OWN_GRAM * p)
-            own[:-1, :-1] = told * (x * self._own(rows)[:, None]).T @ x
-            own[:-1, :-1] += (1.0 - told) * self.public.second[:-1, :-1]
+            own[:-1, :-1] = told * x.T @ x / len(rows)
+            own[:-1, :-1] += (1.0 - told) * (np.outer(mean, mean) + self.public.within)
             cross = own[:-1, :-1] @ theta - pull
             own[:-1, -1] = own[-1, :-1] = cross
             # Large enough for a positive semidefinite matrix; the model does not depend on it.

@@ -9,7 +9,8 @@ import pytest
 from common.features import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from learner.reproduction.accuracy import Family, draw_cases
+from learner.reproduction.accuracy import Family, draw_cases, overall
+from learner.reproduction.picks import judge_pick
 
 
 def family_of(*sizes: int) -> Family:
@@ -54,3 +55,39 @@ def test_owners_with_records_enough_have_the_smallest_number_at_least() -> None:
     for case in draw_cases([family], per_family=20, rng=np.random.default_rng(3)):
         assert min(case.num_records) >= 300
         assert len(case.owners) <= 11
+
+
+def runs_of(mean: float, spread: float) -> np.ndarray:
+    return mean + spread * np.linspace(-1.0, 1.0, 32)
+
+
+@pytest.mark.parametrize(
+    ("picked", "spread", "is_best", "is_level"),
+    [
+        (1.05, 0.0, True, True),  # within a tenth, however sure
+        (1.3, 0.01, False, False),  # surely worse
+        (1.3, 2.0, False, True),  # runs do not tell
+    ],
+)
+def test_a_pick_is_judged_strictly_and_by_what_runs_can_tell(picked, spread, is_best, is_level):
+    reached = {"newton": runs_of(picked, spread), "ticks": runs_of(1.0, spread)}
+    assert judge_pick("newton", reached) == (is_best, is_level, pytest.approx(picked))
+    assert judge_pick("ticks", reached) == (True, True, 1.0)
+
+
+def test_both_counts_of_picks_are_told():
+    rows = pd.DataFrame(
+        {
+            "seed": [1, 2, 3, 4],
+            "error": 0.0,
+            "clear": True,
+            "forecast_gains": True,
+            "measured_gains": True,
+            "picked_best": [True, False, False, None],
+            "picked_level": [True, True, False, None],
+            "picked_ratio": [1.0, 1.3, 2.0, None],
+        }
+    )
+    told = overall(rows)
+    assert "Auto took the best way in 33% of 3" in told
+    assert "do not tell from it in 67%; what it took was at most 2 times worse" in told

@@ -71,15 +71,22 @@ def test_groups_that_do_not_differ_are_told_from_groups_that_do():
 
 
 def test_a_known_group_plays_its_owner():
-    shards = records_of([2000] * 5, spread=0.3, seed=3)
-    public = groups_of(
-        [Records(features=s.features[:600], targets=s.targets[:600]) for s in shards]
-    )
-    rng = np.random.default_rng(1)
-    real = World.of(shards[:3], problem_of()).relative_fitness_alone
-    known = surrogate_world(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng)
-    assert known.relative_fitness_alone == pytest.approx(real, rel=0.35)
-    assert np.ptp(np.log(real)) > 0.5  # else any deal would do
+    ratios = []
+    for seed in range(4, 9):
+        shards = records_of([2000] * 5, spread=0.3, seed=seed)
+        public = groups_of(
+            [Records(features=s.features[:600], targets=s.targets[:600]) for s in shards]
+        )
+        rng = np.random.default_rng(1)
+        real = World.of(shards[:3], problem_of()).relative_fitness_alone
+        known = [
+            surrogate_world(public, np.full(3, 2000.0), known=[0, 1, 2], rng=rng) for _ in range(9)
+        ]
+        forecast = np.median([world.relative_fitness_alone for world in known], axis=0)
+        assert forecast == pytest.approx(real, rel=0.35)
+        assert np.ptp(np.log(real)) > 0.5  # else any deal would do
+        ratios.append(forecast / real)
+    assert np.mean(np.log(ratios)) == pytest.approx(0.0, abs=0.1)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -124,18 +131,35 @@ def test_known_groups_of_no_more_records_differ_from_world_to_world_by_chance_on
         for seed in range(40)
     ]
     for world in worlds:
-        assert [rows.tolist() for rows in world.mixture.rows] == [
+        assert [rows.tolist() for rows in world.mixture.kin] == [
             public.groups[2].tolist(),
             public.groups[0].tolist(),
         ]
     same = surrogate_world(public, enough, known=[2, 0], rng=np.random.default_rng(0))
     assert np.array_equal(same.theta_alone, worlds[0].theta_alone)
-    # Owner 0 is its group's 300 records: its own model has the chance of 300 records.
+    # What its group is, 300 public records tell; of that owner 0 has 300 records of its own.
     own = public.records.at(public.groups[2])
     models = np.stack([world.theta_alone[0] for world in worlds])
     residuals = own.targets - own.features @ public.problem.optimum(own)
-    covariance = np.linalg.inv(own.features.T @ own.features) * residuals.var()
+    covariance = 2.0 * np.linalg.inv(own.features.T @ own.features) * residuals.var()
     assert models.std(axis=0) == pytest.approx(np.sqrt(np.diag(covariance)), rel=0.35)
+
+
+def test_the_mean_of_all_owners_is_as_uncertain_as_what_is_known_of_them():
+    """Public groups of four records each: what they differ by is known, each of them hardly."""
+    measured, forecast = [], []
+    for seed in range(40):
+        shards = records_of([60] * 40, spread=0.3, seed=100 + seed)
+        public = groups_of(
+            [Records(features=s.features[:4], targets=s.targets[:4]) for s in shards]
+        )
+        rest = [Records(features=s.features[4:], targets=s.targets[4:]) for s in shards[:5]]
+        theta = public.theta_optimal[None]
+        measured.append(World.of(rest, problem_of()).evaluation.relative_fitness(theta)[0])
+        rng = np.random.default_rng(seed)
+        worlds = [surrogate_world(public, np.full(5, 56.0), known=range(5), rng=rng) for _ in "abc"]
+        forecast += [world.evaluation.relative_fitness(theta)[0] for world in worlds]
+    assert np.mean(forecast) == pytest.approx(np.mean(measured), rel=0.25)
 
 
 def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
