@@ -70,6 +70,7 @@ def mean_gradient(
     Returns:
       The exact mean gradient, shape (p,); it must not leave the owner.
 
+    >>> from common.terms import Records
     >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
     >>> from common.losses import Squared
     >>> mean_gradient(shard, np.array([1.0]), loss=Squared(), clip=None)
@@ -102,6 +103,7 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
 
     A record that the clip scales down pushes the same wherever the model is near by.
 
+    >>> from common.terms import Records
     >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
     >>> from common.losses import Squared
     >>> mean_curvature(shard, np.array([1.0]), loss=Squared(), clip=2.0)
@@ -217,6 +219,7 @@ def warm(
         asked only if something is compiled.
 
     >>> from fractions import Fraction
+    >>> from common.terms import Records
     >>> shard = Shard(Records(features=np.ones((2, 1)), targets=np.zeros(2)))
     >>> warm(shard, StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="",
     ...     horizon=1, responses=1, epsilon=Fraction(1)))

@@ -11,6 +11,8 @@ __all__ = ["check_guard", "ways_sentence"]
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # A way that is not forecast to be better than another by this share is not worth a line.
 NOTABLE = 0.1
+# Noise so large that all of it is taken back leaves the public model, better by next to nothing.
+LEAST_GAIN = 0.01
 
 
 def ways_sentence(decision: Decision, *, own: str) -> str | None:
@@ -36,7 +38,7 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     line = ", ".join([first, *others, f"public model {decision.public:.3g}"])
     best = min(decision.ways, key=lambda way: decision.ways[way].relative_fitness)
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
-    if reached >= decision.public:
+    if not _beats(reached, decision.public):
         line += "; the public model, which is free, is no worse"
     if decision.way is None and better < reached * (1.0 - NOTABLE):
         line += f'; algorithm.name = "auto" would take {best}'
@@ -53,7 +55,7 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     if not settings.is_guarded or public is None or not decision.ways:
         return
     expected = min(its.relative_fitness for its in decision.ways.values())
-    if expected >= public:
+    if not _beats(expected, public):
         raise InputError(
             f"no way of learning is forecast to beat the model of the public records: "
             f"{expected:.3g} against {public:.3g} in relative fitness, and that one costs nobody "
@@ -65,3 +67,8 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
             f"no way of learning is forecast to beat most owners' own models: {better} of "
             f"{len(decision.alone)} are forecast at {expected:.3g} or better; {HOW_TO_GO_ON}"
         )
+
+
+def _beats(reached: float, free: float) -> bool:
+    """Whether a way is better than what is free, by enough to spend something on it."""
+    return reached < free * (1.0 - LEAST_GAIN)
