@@ -85,7 +85,7 @@ def run_training(
         return _continue(resume, begun, console=console, insecure=insecure)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     stages = Stages(console)
-    public = prepare_public_side(settings, base=base, heard=stages)
+    public = prepare_public_side(settings, base=base, on_done=stages)
     with _remote(settings, public, base=base, insecure=insecure, console=console) as connections:
         folder = resume or create_run_folder(out, name=settings.name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def run_simulation(
       CoprivError: Bad input, or an owner that does not start.
     """
     stages = Stages(console)
-    public = prepare_public_side(settings, base=base, heard=stages)
+    public = prepare_public_side(settings, base=base, on_done=stages)
     feature_map = public.feature_map
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     shards = _mapped(settings, feature_map, tables)

@@ -105,14 +105,14 @@ def _best_of(ground: Ground, ways: Mapping[str, StudySettings]) -> Decision:
 
 def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast]) -> Decision:
     """The decision with what each way is expected to come to, and what is free."""
-    told = {}
+    forecasts = {}
     for way, its in found.items():
         low, high = its.interval()
-        told[way] = Expected(relative_fitness=its.expected, low=low, high=high)
+        forecasts[way] = Expected(relative_fitness=its.expected, low=low, high=high)
     return replace(
         decision,
         forecast=found[own].expected,
-        ways=told,
+        ways=forecasts,
         public=found[own].public,
         alone=tuple(found[own].alone.tolist()),
     )

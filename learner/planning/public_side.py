@@ -91,14 +91,14 @@ def known_groups(public: PublicSide, settings: StudySettings) -> tuple[int | Non
 
 
 def prepare_public_side(
-    settings: StudySettings, *, base: Path, heard: Callable[[str], None] = lambda what: None
+    settings: StudySettings, *, base: Path, on_done: Callable[[str], None] = lambda what: None
 ) -> PublicSide:
     """Read or fit the feature map, and map the public records.
 
     Args:
       settings: The study.
       base: The folder of its file.
-      heard: Called with what is done: the reading, then the fitting.
+      on_done: Called with what is done: the reading, then the fitting.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -108,7 +108,7 @@ def prepare_public_side(
     if features.public is not None:
         table = read_table(features.public, base=base, default=settings.data)
         private = _warn_of_private_rows(settings, base=base)
-        heard(f"read {len(table):,} public records of {_public_source(settings)}")
+        on_done(f"read {len(table):,} public records of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
     elif table is not None:
@@ -134,7 +134,7 @@ def prepare_public_side(
         None if table is None else held_out_records(feature_map, table, where="the public records")
     )
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
-    heard(f"{done} {feature_map.num_features} features")
+    on_done(f"{done} {feature_map.num_features} features")
     labels, known = _groups(settings, table)
     targets = None if table is None else feature_map.target.raw(table[feature_map.target_name])
     return PublicSide(

@@ -73,11 +73,11 @@ def best_way(
     >>> best_way({"ticks": 0.1, "ticks from zero": 0.2}, trusts_public_model=False)
     'ticks from zero'
     """
-    told = dict(expected)
-    if TICKS_FROM_ZERO in told and not trusts_public_model:
-        told[TICKS_FROM_ZERO] /= CLEARLY
-    level = min(told.values()) * (LEVEL_DRIFTING if drifts else LEVEL)
-    return next(way for way in WAYS if way in told and told[way] <= level)
+    compared = dict(expected)
+    if TICKS_FROM_ZERO in compared and not trusts_public_model:
+        compared[TICKS_FROM_ZERO] /= CLEARLY
+    level = min(compared.values()) * (LEVEL_DRIFTING if drifts else LEVEL)
+    return next(way for way in WAYS if way in compared and compared[way] <= level)
 
 
 def as_way(settings: StudySettings, way: str) -> StudySettings:

@@ -70,9 +70,9 @@ def components(sizes: Vector, excess: Vector, scores: Matrix) -> Components:
         return none
     directions = single**2 / float(np.sum(covariance**2))
     chance = within / np.maximum(sizes, 1.0)
-    told = directions * (D / (D + chance)) ** 2
+    weight = directions * (D / (D + chance)) ** 2
     beyond = np.maximum(np.nan_to_num(excess) - chance, 0.0)
-    return Components(D, (PRIOR * D + told * beyond) / (PRIOR + told), within)
+    return Components(D, (PRIOR * D + weight * beyond) / (PRIOR + weight), within)
 
 
 def covariance_within(features: Matrix, groups: Sequence[Labels]) -> Matrix:

@@ -268,9 +268,9 @@ class Mixture:
             pull = own[:-1, :-1] @ theta - own[:-1, -1]
             x = self.public.records.features[rows]
             mean = x.mean(axis=0)
-            told = len(rows) / (len(rows) + OWN_GRAM * p)
-            own[:-1, :-1] = told * x.T @ x / len(rows)
-            own[:-1, :-1] += (1.0 - told) * (np.outer(mean, mean) + self.public.within)
+            share = len(rows) / (len(rows) + OWN_GRAM * p)
+            own[:-1, :-1] = share * x.T @ x / len(rows)
+            own[:-1, :-1] += (1.0 - share) * (np.outer(mean, mean) + self.public.within)
             cross = own[:-1, :-1] @ theta - pull
             own[:-1, -1] = own[-1, :-1] = cross
             # Large enough for a positive semidefinite matrix; the model does not depend on it.
