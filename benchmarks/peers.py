@@ -31,6 +31,7 @@ import tomli_w
 from common.config import load_settings
 from learner.commands.study import read_shards
 from learner.network.connections import simulated_owners
+from learner.network.warm_parent import warm_parent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_features
@@ -91,14 +92,18 @@ def seconds_of_copriv() -> float:
         public = prepare_public_side(settings, base=folder)
         shards = read_shards(settings, public, base=folder)
         write_features(folder / "features.json", public.feature_map)
-        with simulated_owners(
-            settings,
-            shards,
-            base=folder,
-            folder=folder,
-            insecure_noise_seed=None,
-            allow_private_bounds=False,
-        ) as connections:
+        with (
+            warm_parent() as parent,
+            simulated_owners(
+                settings,
+                shards,
+                parent=parent,
+                base=folder,
+                folder=folder,
+                insecure_noise_seed=None,
+                allow_private_bounds=False,
+            ) as connections,
+        ):
             journal = Journal(folder / "journal.sqlite")
             outcome = train(settings, public, connections.owners, journal=journal)
             journal.close()
