@@ -29,16 +29,19 @@ def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
 ) -> None:
     """A tenth of epsilon 1, 10,000 records of three owners: at most 5 % of the loss to each side.
 
-    The noise's own interval holds with 95 %: that fewer than 86 of 100 do happens once in 30,000.
+    The interval holds noise and sampling, and the exact loss differs by the noise alone: it is in
+    it more often than in 95 of 100. Of the difference from the public model sampling is next to
+    nothing, so its interval holds as often as the noise's own, with 95 %: that fewer than 86 of
+    100 do happens once in 30,000.
     """
     for one in runs[:1]:
         assert one.records == pytest.approx(10_000, abs=3)
         assert one.loss.exact is not None
         assert one.loss.noise <= 0.05 * one.loss.exact
     assert stats.binom(RUNS, 0.95).cdf(85) < 1e-3
-    for name in ("loss", "difference", "rmse"):
+    for name, least in (("loss", 95), ("rmse", 95), ("difference", 86)):
         found = [getattr(one, name) for one in runs]
-        assert sum(one.low <= one.exact <= one.high for one in found) >= 95
+        assert sum(one.low <= one.exact <= one.high for one in found) >= least
         assert sum(abs(one.value - one.exact) <= one.noise for one in found) >= 86
 
 
