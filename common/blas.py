@@ -7,12 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 __all__ = ["one_blas_thread"]
-
-_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -21,18 +20,57 @@ def one_blas_thread() -> Iterator[None]:
 
     How a library shares one product among threads changes its last bits, and its threads wait for
     each other: of many small matrices much longer than the work takes, of large ones where a
-    machine is busy. The limit is the whole process's, so threads that ask for it take turns. It
-    takes 20 microseconds.
+    machine is busy. The limit is the whole process's: it ends with the last who asked for it, and
+    nobody waits for others. It takes 20 microseconds.
 
     >>> import numpy as np
     >>> with one_blas_thread():
     ...     np.eye(2) @ np.ones(2)
     array([1., 1.])
     """
-    # scipy brings a library of its own, often after an outer limit began.
-    libraries = _libraries("scipy.linalg" in sys.modules)
-    with _LOCK, libraries.limit(limits=1, user_api="blas"):
+    _LIMIT.begin()
+    try:
         yield
+    finally:
+        _LIMIT.end()
+
+
+class _Limit:
+    """The limit that all threads of the process share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        # By whether scipy was loaded: it brings a library of its own, often after a limit began.
+        self._limited: dict[bool, Any] = {}
+
+    def begin(self) -> None:
+        """Limit what is loaded by now."""
+        with self._lock:
+            self._count += 1
+            has_scipy = "scipy.linalg" in sys.modules
+            if has_scipy not in self._limited:
+                _release_control()
+                self._limited[has_scipy] = _libraries(has_scipy).limit(limits=1, user_api="blas")
+
+    def end(self) -> None:
+        """Give back what was there before, where nobody else needs the limit."""
+        with self._lock:
+            self._count -= 1
+            if self._count:
+                return
+            _release_control()
+            while self._limited:
+                _, limited = self._limited.popitem()
+                limited.restore_original_limits()
+            _release_control()
+
+
+def _release_control() -> None:
+    """Let whichever thread comes next change limits: some versions let only the first one."""
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
 
 
 @cache
@@ -40,3 +78,6 @@ def _libraries(has_scipy: bool) -> ThreadpoolController:
     """The libraries that are loaded, with scipy's or without."""
     del has_scipy
     return ThreadpoolController()
+
+
+_LIMIT = _Limit()

@@ -52,23 +52,29 @@ def test_it_is_given_back_after_an_error() -> None:
         assert threads() == {2}
 
 
-def test_threads_take_turns_and_each_has_it() -> None:
-    inside, found = threading.Event(), []
+@pytest.mark.parametrize("is_first", [True, False])
+def test_nobody_waits_and_the_last_of_several_threads_gives_it_back(is_first: bool) -> None:
+    inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        inside.set()
         with one_blas_thread():
-            found.append(threads())
+            inside.set()
+            assert leave.wait(10)
 
-    before = threads()
     thread = threading.Thread(target=other)
-    with one_blas_thread():
-        thread.start()
-        assert inside.wait(10)
+    with threadpool_limits(2):
+        if is_first:
+            thread.start()
+            assert inside.wait(10)
+        with one_blas_thread():
+            if not is_first:
+                thread.start()
+                assert inside.wait(10)
+            assert threads() == {1}
         assert threads() == {1}
-    thread.join()
-    assert found == [{1}]
-    assert threads() == before
+        leave.set()
+        thread.join()
+        assert threads() == {2}
 
 
 def test_a_library_that_is_loaded_later_is_limited_too() -> None:
