@@ -119,10 +119,10 @@ class _Groups:
         size = self._sizes[group]
         if not self._keep.passes_over(start, size, lambda name: self._extent(group, name)):
             return False
-        told = {name: self._statistics(group, name) for name in typed}
-        if not all(each is not None and each.has_null_count for each in told.values()):
+        known = {name: self._statistics(group, name) for name in typed}
+        if not all(each is not None and each.has_null_count for each in known.values()):
             return False
-        self.with_gaps |= {name for name, each in told.items() if each.null_count}
+        self.with_gaps |= {name for name, each in known.items() if each.null_count}
         return True
 
     def _group(self, group: int) -> Any:
@@ -138,15 +138,16 @@ class _Groups:
         if kind is None:
             return None
         try:
-            told = self._statistics(group, name)
-            ends = (told.min, told.max) if told is not None and told.has_min_max else (None, None)
+            known = self._statistics(group, name)
+            has_ends = known is not None and known.has_min_max
+            ends = (known.min, known.max) if has_ends else (None, None)
         except Exception:  # An end that Python cannot hold, such as a day of the year 100,000.
             return None
         if kind == "text":
             low, high = (end.encode() if isinstance(end, str) else end for end in ends)
             return ColumnExtent(kind, low, high) if _are(bytes, low, high) else None
-        is_told = _are(int | float if kind == "number" else dt.date, *ends)
-        return ColumnExtent(kind, *ends) if is_told else None
+        is_known = _are(int | float if kind == "number" else dt.date, *ends)
+        return ColumnExtent(kind, *ends) if is_known else None
 
 
 def _are(kind: Any, *ends: object) -> bool:

@@ -177,14 +177,11 @@ class StudyMaker:
 
     def _shard(self, agreement: Agreement) -> AnyShard:
         """What the study's answers are computed from; the terms alone decide what that is."""
-        terms, feature_map = agreement.terms, agreement.feature_map
-        if by_moments(terms):
-            shard = self._table.moments(feature_map)
-            if not isinstance(shard, Shard):
-                return shard
-        else:
-            shard = self._table.shard(feature_map)
-        warm(shard, terms, kept_in=compiled_code_folder)
+        terms = agreement.terms
+        make = self._table.moments if by_moments(terms) else self._table.shard
+        shard: AnyShard = make(agreement.feature_map)
+        if isinstance(shard, Shard):
+            warm(shard, terms, kept_in=compiled_code_folder)
         return shard
 
     def _agreement(self, terms: StudyTerms) -> Agreement:
