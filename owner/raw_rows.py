@@ -15,7 +15,7 @@ from common.tables import stream_selected
 from owner.policy import PrivateSource
 from owner.translation import stored_names_of, translated
 
-__all__ = ["FarRows", "HeldRows", "RawRows", "Receive"]
+__all__ = ["FarRows", "HeldRows", "RawRows", "Receive", "table_changed"]
 
 # (place of the first row, rows)
 Receive = Callable[[int, pd.DataFrame], None]
@@ -132,6 +132,9 @@ class FarRows:
 
     def _check_unchanged(self) -> None:
         if self._opened.stamps() != self._stamps:
-            raise InputError(
-                f"{self._where}: the table has changed since this owner started; start it again"
-            )
+            raise table_changed(self._where)
+
+
+def table_changed(where: str) -> InputError:
+    """The error of a table that is not the one of the start."""
+    return InputError(f"{where}: the table has changed since this owner started; start it again")

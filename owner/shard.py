@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from common.arrays import Vector
 from common.batches import release_unused
 from common.cells import as_text, missing_cells
-from common.errors import InputError, PolicyError
+from common.errors import PolicyError
 from common.features import FeatureMap
 from common.terms import Records
-from owner.raw_rows import HeldRows, RawRows
+from owner.raw_rows import HeldRows, RawRows, table_changed
 from owner.shard_cache import ShardCache
 from owner.shards import AnyShard, MomentShard, Shard
 from owner.stored import Storage, stored_float32
@@ -217,15 +217,12 @@ class PrivateTable:
           InputError: There are more or fewer of them than when they were counted.
         """
         num_records, seen = self._num_records, 0
-        changed = InputError(
-            f"{self._where}: the table has changed since this owner started; start it again"
-        )
 
         def pass_on(start: int, rows: pd.DataFrame) -> None:
             nonlocal seen
             seen = max(seen, start + len(rows))
             if seen > num_records:
-                raise changed
+                raise table_changed(self._where)
             for first in range(0, len(rows), ROWS_AT_ONCE):
                 some = rows.iloc[first : first + ROWS_AT_ONCE]
                 part = feature_map.apply(some, where=self._where, fill_target=True)
@@ -238,7 +235,7 @@ class PrivateTable:
         self._rows.stream(feature_map.columns_needed, pass_on)
         release_unused()
         if seen < num_records:
-            raise changed
+            raise table_changed(self._where)
 
     def _keep(self, feature_map: FeatureMap, shard: Shard) -> Shard:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -327,3 +328,13 @@ def summary_table() -> dict[str, Any]:
 def summary(summary_table: dict[str, Any]) -> Callable[..., Summary]:
     """A summary with some values changed."""
     return lambda **changes: Summary.model_validate(summary_table | changes)
+
+
+def pytest_collection() -> None:
+    """What is imported and collected stays, and is never looked through for garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

@@ -7,8 +7,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from common import pushdown
+from common.conditions import matches
 from common.config import check_settings
 from common.databases import DuckDbFile
 from common.errors import InputError
 from common.pushdown import ColumnExtent, Wanted
-from common.row_filters import RowFilter
+from common.row_filters import RowFilter, parse_rows
 from common.tables import TableSource, open_source, read_table, stream_selected
 from owner.shard import fingerprint
 
@@ -83,24 +83,36 @@ def read(folder: Path, **settings: Any) -> pd.DataFrame | str:
         return str(error)
 
 
-@contextmanager
-def nothing_left_out() -> Iterator[None]:
-    """Readers are told nothing of conditions."""
+def whole_table(folder: Path, **place: Any) -> pd.DataFrame:
+    """A table without a condition."""
+    whole = read(folder, **place)
+    assert isinstance(whole, pd.DataFrame)
+    return whole
+
+
+def check_same(folder: Path, whole: pd.DataFrame, where: dict[str, Any], **settings: Any) -> bool:
+    """Whether rows are left: the same ones as of the whole table, read without a condition."""
+    every = whole[parse_rows(settings.get("rows") or ":")]
+    for name, condition in source_of(where=where, **settings).where.items():
+        every = every[matches(every[name], condition)]
+    return compare(read(folder, where=where, **settings), every.reset_index(drop=True))
+
+
+def check_same_given(folder: Path, where: dict[str, Any], **settings: Any) -> bool:
+    """The same where types are those of the rows that count, so that all must be read anew."""
+    some = read(folder, where=where, **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RowFilter, "conditions", property(lambda self: {}))
-        patch.setattr(RowFilter, "passes_over", lambda self, start, num_rows, extent: False)
-        yield
+        every = read(folder, where=where, **settings)
+    return compare(some, pd.DataFrame() if isinstance(every, str) else every)
 
 
-def check_same(folder: Path, **settings: Any) -> bool:
-    """Whether rows are left, the same with and without what readers leave out."""
-    some = read(folder, **settings)
-    with nothing_left_out():
-        every = read(folder, **settings)
-    if isinstance(some, str) or isinstance(every, str):
+def compare(some: pd.DataFrame | str, every: pd.DataFrame) -> bool:
+    if every.empty:
         assert isinstance(some, str)
-        assert some == every
+        assert "no row is left" in some
         return False
+    assert isinstance(some, pd.DataFrame)
     if not any(isinstance(column.dtype, pd.CategoricalDtype) for _, column in every.items()):
         pd.testing.assert_frame_equal(some, every)
     assert fingerprint(some) == fingerprint(every)
@@ -136,8 +148,9 @@ def test_groups_that_are_passed_over_hold_no_row_that_counts(
     # All conditions where each cell is a group; some where groups and ranges cut each other.
     rows = [None] if size == 1 else [None, "1:", "-4:"]
     some = CONDITIONS[:: {"category": 3, "large text": 2}.get(name, 1) if size == 1 else 7]
+    whole = whole_table(tmp_path, path="t.parquet")
     found = [
-        check_same(tmp_path, path="t.parquet", where={name: asked}, rows=each)
+        check_same(tmp_path, whole, {name: asked}, path="t.parquet", rows=each)
         for asked in some
         for each in rows
     ]
@@ -234,10 +247,10 @@ def test_files_of_a_folder_keep_their_places(
     (tmp_path / "parts").mkdir()
     for k in (1, 2):
         counties(tmp_path / "parts" / f"{k}.parquet")
-    seen = groups_read(monkeypatch)
+    whole = whole_table(tmp_path, path="parts")
     for rows in ("205:215", "195:215", "::50"):
-        assert check_same(tmp_path, path="parts", rows=rows, where={"n": {"min": 5}})
-    del seen[:]
+        assert check_same(tmp_path, whole, {"n": {"min": 5}}, path="parts", rows=rows)
+    seen = groups_read(monkeypatch)
     parts: list[pd.DataFrame] = []
     source = source_of(path="parts", rows="205:215")
     opened = open_source(source, base=tmp_path)
@@ -309,7 +322,8 @@ def test_duckdb_gives_all_rows_that_count(
     # Opening a file takes longer than reading it: one connection for all conditions.
     with DuckDbFile(tmp_path / "t.duckdb", "select * from t")._open() as opened:
         monkeypatch.setattr(DuckDbFile, "_open", lambda self: opened.cursor())
-        found = [check_same(tmp_path, where={name: asked}, **place) for asked in CONDITIONS]
+        whole = whole_table(tmp_path, **place)
+        found = [check_same(tmp_path, whole, {name: asked}, **place) for asked in CONDITIONS]
     assert any(found)
 
 
@@ -317,7 +331,7 @@ def test_duckdb_gives_all_rows_that_count(
 @pytest.mark.parametrize("name", ["whole", "real", "text", "day"])
 def test_sqlite_gives_all_rows_that_count(tmp_path: Path, name: str, declared: str) -> None:
     place = written_sqlite(tmp_path, name, declared)
-    found = [check_same(tmp_path, where={name: asked}, **place) for asked in CONDITIONS]
+    found = [check_same_given(tmp_path, {name: asked}, **place) for asked in CONDITIONS]
     assert any(found)
 
 
@@ -342,7 +356,8 @@ def test_postgresql_gives_all_rows_that_count(name: str, rows_given: Callable[..
             asked_of = f'the "{name}"'
             # A connection takes long: one in three of them.
             some = CONDITIONS[::3]
-            found = [check_same(Path(), where={asked_of: asked}, **place) for asked in some]
+            whole = whole_table(Path(), **place)
+            found = [check_same(Path(), whole, {asked_of: asked}, **place) for asked in some]
             assert any(found)
             if name == "whole":
                 seen = rows_given("common.databases.rows_of_arrow")
@@ -372,41 +387,36 @@ def rows_given(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
     return watch
 
 
+WRITERS = {"duckdb": written_duckdb, "sqlite": written_sqlite}
+READERS = {"duckdb": "rows_of_arrow", "sqlite": "rows_of_frames"}
+
+
 @pytest.mark.parametrize(
-    ("name", "condition", "count"),
+    ("kind", "name", "condition", "count"),
     [
-        ("text", "Kings", 6),
-        ("whole", 36, 1),
-        ("day", {"min": "2020-01-02", "max": "2020-01-31"}, 1),
+        ("duckdb", "text", "Kings", 6),
+        ("duckdb", "whole", 36, 1),
+        ("duckdb", "day", {"min": "2020-01-02", "max": "2020-01-31"}, 1),
+        # What has another type in its row is given, too.
+        ("sqlite", "text", "Kings", 7),
+        ("sqlite", "whole", 36, 2),
     ],
 )
-def test_duckdb_gives_few_others(
+def test_a_database_gives_few_others(
     tmp_path: Path,
     rows_given: Callable[[str], list[int]],
+    kind: str,
     name: str,
     condition: Any,
     count: int,
 ) -> None:
-    place = written_duckdb(tmp_path, name)
-    seen = rows_given("common.databases.rows_of_arrow")
+    place = WRITERS[kind](tmp_path, name)
+    num_rows = len(whole_table(tmp_path, **place))
+    seen = rows_given(f"common.databases.{READERS[kind]}")
     assert isinstance(read(tmp_path, where={name: condition}, **place), pd.DataFrame)
     # Where a row's place counts, all are given.
     assert isinstance(read(tmp_path, rows=":999", where={name: condition}, **place), pd.DataFrame)
-    assert seen == [count, len(COLUMNS[name])]
-
-
-@pytest.mark.parametrize(("name", "condition", "count"), [("text", "Kings", 7), ("whole", 36, 2)])
-def test_sqlite_gives_few_others(
-    tmp_path: Path,
-    rows_given: Callable[[str], list[int]],
-    name: str,
-    condition: Any,
-    count: int,
-) -> None:
-    place = written_sqlite(tmp_path, name)
-    seen = rows_given("common.databases.rows_of_frames")
-    assert isinstance(read(tmp_path, where={name: condition}, **place), pd.DataFrame)
-    assert seen == [count]
+    assert seen == [count, num_rows]
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
