@@ -201,11 +201,6 @@ class PublicGroups:
         sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
         return components(sizes, self.excess, self.scores)
 
-    @property
-    def difference(self) -> float:
-        """The variance D of what groups differ by beyond chance, at least 0."""
-        return self.components.all_groups
-
     @cached_property
     def within(self) -> Matrix:
         """Covariance of the features within groups, shape (p, p)."""

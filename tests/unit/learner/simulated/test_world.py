@@ -64,10 +64,10 @@ def test_forecast_own_models_are_as_good_as_real_owners_are(spread, size):
 def test_groups_that_do_not_differ_are_told_from_groups_that_do():
     same = [groups_of(records_of([400] * 8, spread=0.0, seed=seed)) for seed in range(100)]
     apart = [groups_of(records_of([400] * 8, spread=0.2, seed=seed)) for seed in range(100)]
-    assert np.mean([g.difference * 400 / g.trace for g in same]) < 0.2
-    assert min(g.difference * 400 / g.trace for g in apart) > 5
+    assert np.mean([g.components.all_groups * 400 / g.trace for g in same]) < 0.2
+    assert min(g.components.all_groups * 400 / g.trace for g in apart) > 5
     # delta'H delta, of the variance 0.2^2, with H = 2 E xx' of trace 2 (1/3 + 1/3 + 1/3 + 1).
-    assert np.mean([g.difference for g in apart]) == pytest.approx(0.2**2 * 4, rel=0.12)
+    assert np.mean([g.components.all_groups for g in apart]) == pytest.approx(0.2**2 * 4, rel=0.12)
 
 
 def test_a_known_group_plays_its_owner():
