@@ -331,10 +331,14 @@ def summary(summary_table: dict[str, Any]) -> Callable[..., Summary]:
 
 
 def pytest_collection() -> None:
-    """What is imported and collected stays, and is never looked through for garbage."""
+    """What is imported and collected stays, and is not looked through for garbage."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()

@@ -32,6 +32,8 @@ State = TypeVar("State")
 
 # Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
+# Garbage that is old already is looked for so many times less often while a model is trained.
+SELDOM = 100
 # Owners that come back and still do not answer are asked so often, each.
 MISSED_EACH = 3
 
@@ -214,15 +216,13 @@ def run(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """What was there before is not looked through for garbage: that takes as long as many ticks."""
-    whose = gc.get_freeze_count()
-    gc.freeze()
+    """What is there to stay is seldom looked through for garbage: it takes as long as many ticks."""
+    young, older, oldest = gc.get_threshold()
+    gc.set_threshold(young, older, SELDOM * oldest)
     try:
         yield
     finally:
-        # Somebody else's stays as it was.
-        if not whose:
-            gc.unfreeze()
+        gc.set_threshold(young, older, oldest)
 
 
 def _ask(
