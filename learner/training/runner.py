@@ -216,7 +216,7 @@ def run(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """What is there to stay is seldom looked through for garbage: it takes as long as many ticks."""
+    """Old objects are seldom looked through for garbage: that takes as long as many ticks."""
     young, older, oldest = gc.get_threshold()
     gc.set_threshold(young, older, SELDOM * oldest)
     try:
