@@ -74,16 +74,7 @@ class MemoryOwner:
 
     def describe(self) -> OwnerDescription:
         """What the owner is; in memory it agrees to whatever it is asked."""
-        return OwnerDescription(
-            name=self._name,
-            num_records=len(self._shard.records),
-            columns=(),
-            feature_map_digest="",
-            epsilon_per_study=UNBOUNDED,
-            epsilon_left=UNBOUNDED,
-            losses=tuple(LOSSES),
-            validation="pooled",
-        )
+        return _agrees_to_all(self._name, self._shard)
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
@@ -167,16 +158,7 @@ class LocalShard:
 
     def describe(self) -> OwnerDescription:
         """What the owner is; it agrees to its own study."""
-        return OwnerDescription(
-            name=self._name,
-            num_records=len(self._shard.records),
-            columns=(),
-            feature_map_digest="",
-            epsilon_per_study=UNBOUNDED,
-            epsilon_left=UNBOUNDED,
-            losses=tuple(LOSSES),
-            validation="pooled",
-        )
+        return _agrees_to_all(self._name, self._shard)
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Its own study, at no cost; answers are not counted."""
@@ -210,3 +192,16 @@ class LocalShard:
 
     def disconnect(self, *, over: bool = False) -> None:
         """Nothing to let go of."""
+
+
+def _agrees_to_all(name: str, shard: Shard) -> OwnerDescription:
+    return OwnerDescription(
+        name=name,
+        num_records=len(shard.records),
+        columns=(),
+        feature_map_digest="",
+        epsilon_per_study=UNBOUNDED,
+        epsilon_left=UNBOUNDED,
+        losses=tuple(LOSSES),
+        validation="pooled",
+    )
