@@ -43,15 +43,19 @@ class Attempt:
         return float(np.abs(gradient).sum() / bound)
 
 
+def within(radius: float | None, x: np.ndarray) -> np.ndarray:
+    """The features, brought within an L1 radius."""
+    norm = float(np.abs(x).sum())
+    return x if radius is None or norm <= radius else x * (radius / norm)
+
+
 @st.composite
 def attempts(draw: Any, name: str, *, simple: bool = False) -> Attempt:
     p = draw(st.integers(1, 3))
     bound = np.array(draw(st.lists(SIZES, min_size=p, max_size=p)))
     radius = None if simple else draw(st.none() | st.floats(0.1, 2).map(lambda r: r * bound.sum()))
     y_bound, theta_max = draw(SIZES), draw(SIZES)
-    x = bound * np.array(draw(st.lists(PLACES, min_size=p, max_size=p)))
-    if radius is not None and np.abs(x).sum() > radius:
-        x = x * (radius / np.abs(x).sum())
+    x = within(radius, bound * np.array(draw(st.lists(PLACES, min_size=p, max_size=p))))
     theta = theta_max * np.array(draw(st.lists(PLACES, min_size=p, max_size=p)))
     classes = LOSSES[name].targets
     y = draw(st.sampled_from(classes)) if classes else y_bound * draw(PLACES)
@@ -138,10 +142,8 @@ def neighbours(draw: Any, name: str, *, others: int = 2) -> Neighbours:
     loss, p = LOSSES[name].example(), one.x.size
 
     def record() -> tuple[np.ndarray, float]:
-        x = one.domain.feature_bound * np.array(draw(st.lists(PLACES, min_size=p, max_size=p)))
-        radius = one.domain.l1_radius
-        if radius is not None and np.abs(x).sum() > radius:
-            x = x * (radius / np.abs(x).sum())
+        places = np.array(draw(st.lists(PLACES, min_size=p, max_size=p)))
+        x = within(one.domain.l1_radius, one.domain.feature_bound * places)
         y = draw(st.sampled_from(loss.targets or (-1.0, 1.0)))
         return x, y if loss.has_classes() else y * one.domain.target_bound
 
@@ -244,10 +246,7 @@ def test_squares_times_any_factors_up_to_one_move_by_at_most_the_grams_change(da
     packed = []
     for _ in range(2):
         places = data.draw(st.lists(PLACES, min_size=one.x.size, max_size=one.x.size))
-        x = one.domain.feature_bound * np.array(places)
-        radius = one.domain.l1_radius
-        if radius is not None and np.abs(x).sum() > radius:
-            x = x * (radius / np.abs(x).sum())
+        x = within(one.domain.l1_radius, one.domain.feature_bound * np.array(places))
         factor = data.draw(st.sampled_from([0.0, 1.0]) | st.floats(0, 1))
         packed.append(pack_moments(factor * np.outer(x, x), np.zeros(one.x.size)))
     ratio = float(np.abs(packed[0] - packed[1]).sum() / gram_change(one.domain))
