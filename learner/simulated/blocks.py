@@ -19,7 +19,7 @@ __all__ = ["block_gradients"]
 
 Stack = NDArray[np.float64]
 _Answer = Callable[[Slots, Stack], Stack]
-"""(owners (B,), models (B, R, p)) -> mean gradients, shape (B, R, p)."""
+"""(rows (B,), models (B, R, p)) -> mean gradients of the rows' owners, shape (B, R, p)."""
 
 
 def block_gradients(
@@ -38,16 +38,18 @@ def block_gradients(
         shape (R,); None for the domain's bound.
       groups: Owners that are asked at the same time.
     """
-    of_block = np.repeat(np.arange(len(worlds)), blocks)
-    asks_moments = worlds[0].moments is not None and clip is None
-    answer = _moments(worlds, of_block) if asks_moments else _records(worlds, of_block, clip)
-    lacking = _lacking(worlds, clip, asks_moments=asks_moments)  # (W, N, R or 1, p)
     shares = worlds[0].weights
+    # One row for each owner of each world, and where those of a block's world begin.
+    first_row = np.repeat(np.arange(len(worlds)) * len(shares), blocks)
+    asks_moments = worlds[0].moments is not None and clip is None
+    answer = _moments(worlds) if asks_moments else _records(worlds, clip)
+    lacking = _lacking(worlds, clip, asks_moments=asks_moments)
 
     def asked(owners: Slots, thetas: Stack) -> Stack:
-        answers = answer(owners, thetas)
+        rows = first_row + owners
+        answers = answer(rows, thetas)
         if lacking is not None:
-            answers += lacking[of_block, owners]
+            answers += lacking.take(rows, axis=0)
         return answers
 
     members = [np.array(group) for group in groups]
@@ -69,8 +71,8 @@ def block_gradients(
         return total
 
     def gradients(slots: Slots, thetas: Matrix) -> Matrix:
-        stacked = thetas.reshape(len(of_block), -1, thetas.shape[1])
-        first = slots[:: stacked.shape[1]]
+        stacked = thetas.reshape(len(first_row), -1, thetas.shape[1])
+        first = slots[:: len(slots) // len(first_row)]
         page = together(first, stacked) if groups else asked(first, stacked)
         return page.reshape(thetas.shape)
 
@@ -80,9 +82,9 @@ def block_gradients(
 def _lacking(
     worlds: Sequence[World], clip: float | Vector | None, *, asks_moments: bool
 ) -> NDArray[np.float64] | None:
-    """What owners' answers lack in each world, shape (W, N, R or 1, p); None for nothing."""
+    """What owners' answers lack in each world, shape (W N, R or 1, p); None for nothing."""
     clips = [None] if asks_moments or clip is None else np.atleast_1d(clip).tolist()
-    found = np.stack(
+    found = np.concatenate(
         [
             np.stack([world.lacking(one, asks_moments=asks_moments) for one in clips], axis=1)
             for world in worlds
@@ -91,30 +93,29 @@ def _lacking(
     return found if found.any() else None
 
 
-def _moments(worlds: Sequence[World], of_block: Slots) -> _Answer:
+def _moments(worlds: Sequence[World]) -> _Answer:
     """2 (X'X theta - X'y)/n_i."""
     moments = [world.moments for world in worlds if world.moments is not None]
-    gram = 2.0 * np.stack([each.gram for each in moments])
-    cross = 2.0 * np.stack([each.cross for each in moments])
+    gram = 2.0 * np.concatenate([each.gram for each in moments])
+    cross = 2.0 * np.concatenate([each.cross for each in moments])
 
-    def answer(owners: Slots, thetas: Stack) -> Stack:
-        asked: Stack = thetas @ gram[of_block, owners] - cross[of_block, owners][:, None, :]
+    def answer(rows: Slots, thetas: Stack) -> Stack:
+        asked: Stack = thetas @ gram.take(rows, axis=0)
+        asked -= cross.take(rows, axis=0)[:, None, :]
         return asked
 
     return answer
 
 
-def _records(worlds: Sequence[World], of_block: Slots, clip: float | Vector | None) -> _Answer:
+def _records(worlds: Sequence[World], clip: float | Vector | None) -> _Answer:
     r"""The mean over records of their gradients, each scaled down to L1 norm C.
 
     With :math:`u = x/\|x\|_1` a record's share for the slope s is
     :math:`C u \cdot \mathrm{clip}(s\|x\|_1/C, -1, 1)`.
     """
     loss = worlds[0].problem.loss
-    # One row for each owner of each world.
     x = np.stack([own.features for world in worlds for own in world.shards])
     y = np.stack([own.targets for world in worlds for own in world.shards])
-    num_owners = len(worlds[0].shards)
     lengths = np.abs(x).sum(axis=2)
     scaled = x / np.where(lengths > 0, lengths, 1.0)[..., None] / x.shape[1]
     turned = np.ascontiguousarray(x.swapaxes(1, 2))
@@ -123,32 +124,30 @@ def _records(worlds: Sequence[World], of_block: Slots, clip: float | Vector | No
     lowest = 0.0 if limits is None else -limits
     if loss.is_quadratic:
         # Slopes times lengths are one product of the models and a constant 1.
-        rows = np.concatenate([turned, -y[..., None, :]], axis=1) * (2.0 * lengths[..., None, :])
+        affine = np.concatenate([turned, -y[..., None, :]], axis=1) * (2.0 * lengths[..., None, :])
 
     # All ticks use the same memory: to get it anew takes as long as what is computed in it.
-    memory = np.empty(0)
+    memory, extended = np.empty(0), np.empty(0)
 
-    def slopes_of(at: Slots, thetas: Stack) -> Stack:
-        nonlocal memory
+    def slopes_of(rows: Slots, thetas: Stack) -> Stack:
+        nonlocal memory, extended
         shape = (*thetas.shape[:2], x.shape[1])
         if memory.shape != shape:
-            memory = np.empty(shape)
+            memory, extended = np.empty(shape), np.ones((*thetas.shape[:2], x.shape[2] + 1))
         if loss.is_quadratic:
-            one = np.ones((*thetas.shape[:2], 1))
-            extended = np.concatenate([thetas, one], axis=2)
-            return np.matmul(extended, rows.take(at, axis=0), out=memory)
-        margins = np.matmul(thetas, turned.take(at, axis=0), out=memory)
-        slopes = loss.slopes(margins, y.take(at, axis=0)[:, None, :])
-        slopes *= lengths.take(at, axis=0)[:, None, :]
+            extended[..., :-1] = thetas
+            return np.matmul(extended, affine.take(rows, axis=0), out=memory)
+        margins = np.matmul(thetas, turned.take(rows, axis=0), out=memory)
+        slopes = loss.slopes(margins, y.take(rows, axis=0)[:, None, :])
+        slopes *= lengths.take(rows, axis=0)[:, None, :]
         return slopes
 
-    def answer(owners: Slots, thetas: Stack) -> Stack:
-        at = of_block * num_owners + owners
-        slopes = slopes_of(at, thetas)
+    def answer(rows: Slots, thetas: Stack) -> Stack:
+        slopes = slopes_of(rows, thetas)
         if limits is not None:
             # Four times as fast as numpy's clip, with the same bits.
             np.minimum(np.maximum(slopes, lowest, out=slopes), limits, out=slopes)
-        asked: Stack = slopes @ scaled.take(at, axis=0)
+        asked: Stack = slopes @ scaled.take(rows, axis=0)
         return asked
 
     return answer

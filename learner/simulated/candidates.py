@@ -111,30 +111,26 @@ def _take_turns(
     each = len(designs.steps) * share
     shorter = replace(algorithm, horizon=designs.ticks)
     counted = scheduled_frequency(schedule.promised) if algorithm.counted else None
-    limits = np.stack(
-        [
-            np.broadcast_to(
-                stable_steps(algorithm, reach, loss=worlds[0].problem.loss, frequency=counted),
-                blocks,
-            )
-            for reach in designs.reaches.tolist()
-        ],
-        axis=1,
+    limits = stable_steps(
+        algorithm, designs.reaches[:, None], loss=worlds[0].problem.loss, frequency=counted
     )
-    steps = np.minimum(designs.steps * designs.longer, limits)
+    steps = np.minimum(designs.steps * designs.longer, limits.T)
+    rho = np.broadcast_to(steps, (blocks, len(designs.steps))) / shorter.alpha * shorter.rho
     units = group_units(proposal, worlds[0].weights)[:, None] * schedule.promised
+    asked = np.take_along_axis(units, np.maximum(schedule.slots, 0), axis=0)
     result = run_replicates(
         shorter,
-        np.repeat(schedule.slots, each, axis=1),
+        schedule.slots,
         gradients=block_gradients(
             worlds,
             blocks=sequences,
             clip=np.repeat(designs.bounds, share) if designs.clips else None,
             groups=proposal.groups,
         ),
-        noise=_common_noise(designs, units, share, algorithm.num_features, rng=rng),
-        rho=np.repeat(steps.ravel(), share) / shorter.alpha * shorter.rho,
-        frequency=None if counted is None else np.repeat(counted, each, axis=1),
+        noise=_common_noise(designs, asked, share, algorithm.num_features, rng=rng),
+        each=each,
+        rho=np.repeat(rho, share),
+        frequency=counted,
     )
     designs_apart = result.central.reshape(len(worlds), sequences, len(designs.steps), share, -1)
     return list(designs_apart.swapaxes(1, 2).reshape(len(worlds), each * sequences, -1))
@@ -143,18 +139,21 @@ def _take_turns(
 def _common_noise(
     designs: Designs, units: Matrix, runs: int, num_features: int, *, rng: np.random.Generator
 ) -> NoiseFunction:
-    """One draw for all designs of a block and run; ``units`` has shape (N, blocks)."""
-    blocks, designs_each = units.shape[1], len(designs.steps) * runs
+    """One draw for all designs of a block and run, tick by tick.
+
+    ``units`` are the scales, for a bound of 1, of whom each tick asks, shape (T, blocks).
+    """
     # m ticks of a step are like one of m times the step with 1/sqrt(m) of the noise, and each
     # owner promises m times what the simulated ticks count.
     bounds = (designs.bounds * np.sqrt(designs.longer))[:, None, None]
-    block = np.arange(blocks)
-    draws = _differences((blocks, 1, runs, num_features), designs.ticks, rng=rng)
+    draws = _differences((units.shape[1], 1, runs, num_features), len(units), rng=rng)
+    pages = (
+        draw * (own * bounds) for draw, own in zip(draws, units[..., None, None, None], strict=True)
+    )
 
     def draw(slots: Slots) -> Matrix:
-        asked = slots[::designs_each]
-        scales = units[asked, block][:, None, None, None] * bounds
-        page: Matrix = (next(draws) * scales).reshape(-1, num_features)
+        del slots  # they are those of the schedule
+        page: Matrix = next(pages).reshape(-1, num_features)
         return page
 
     return draw

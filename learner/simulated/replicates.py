@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 GradientFunction = Callable[[Slots, Matrix], Matrix]
-"""(slots (R,), models (R, p)) -> exact mean gradients, shape (R, p)."""
+"""(slots (B,), models (R, p)) -> exact mean gradients, shape (R, p), with R/B runs at each slot."""
 NoiseFunction = Callable[[Slots], Matrix]
-"""slots (R,) -> the noise of one response each, shape (R, p), in gradient units."""
+"""slots (B,) -> the noise of one response each, shape (R, p), in gradient units."""
 
 # Up to so many owners it is faster to ask all of them and keep one answer than to gather.
 FEW_OWNERS = 12
@@ -228,21 +228,23 @@ def run_replicates(
     *,
     gradients: GradientFunction,
     noise: NoiseFunction | None = None,
+    each: int = 1,
     rho: Vector | None = None,
     frequency: Matrix | None = None,
     checkpoints: Sequence[int] = (),
 ) -> Replicates:
-    """R runs of Algorithm 1 side by side.
+    """R runs of Algorithm 1 side by side, on B sequences of ticks, as many of them on each.
 
     Args:
       algorithm: What each run follows.
-      slots: Which copy ticks, shape (T, R); :func:`~learner.algorithms.clocks.draw_slots` draws
-        it. At a -1 nobody was asked, and nothing changes in this run.
+      slots: Which copy ticks, shape (T, B); :func:`~learner.algorithms.clocks.draw_slots` draws
+        it. At a -1 nobody was asked, and nothing changes in the runs of this sequence.
       gradients: The owners' exact mean gradients; for groups, those of the larger owners.
       noise: The noise of their responses; None for none.
+      each: Runs on each sequence, next to each other: R is B times that.
       rho: A step constant for each run, shape (R,), instead of the algorithm's.
-      frequency: Remark 4's frequencies in each run, shape (number of copies, R), instead of the
-        algorithm's.
+      frequency: Remark 4's frequencies in each sequence, shape (number of copies, B), instead of
+        the algorithm's.
       checkpoints: The k, counted from 1, whose central models are kept.
 
     >>> from common.losses import Regulariser
@@ -253,11 +255,11 @@ def run_replicates(
     ...     gradients=moment_gradients(moments)).central
     array([[0.5]])
     """
-    runs = _Runs(algorithm, slots.shape[1], rho, frequency)
+    runs = _Runs(algorithm, slots.shape[1], each, rho, frequency)
     kept = {k: row for row, k in enumerate(checkpoints)}
-    trace = np.empty((len(kept), *runs.theta_L.shape))
+    trace = np.empty((len(kept), slots.shape[1] * each, algorithm.num_features))
     lacks_some = np.min(slots, axis=1, initial=0) < 0
-    for k, (ticking, lacks) in enumerate(zip(slots, lacks_some, strict=True), start=1):
+    for k, (ticking, lacks) in enumerate(zip(slots, lacks_some.tolist(), strict=True), start=1):
         if lacks:
             runs.hold(ticking < 0)
             ticking = np.maximum(ticking, 0)  # noqa: PLW2901 (asked, then put back)
@@ -272,64 +274,77 @@ def run_replicates(
 
 
 class _Runs:
-    """The models of R runs, changed in place, with the buffers of one tick."""
+    """The models of R runs, those of a sequence in one row, with the buffers of one tick."""
 
     def __init__(
         self,
         algorithm: Asynchronous,
-        replicates: int,
+        sequences: int,
+        each: int,
         rho: Vector | None,
         frequency: Matrix | None,
     ) -> None:
-        N, p, R = algorithm.num_copies, algorithm.num_features, replicates
+        N, p, R = algorithm.num_copies, algorithm.num_features, sequences * each
         relative = np.ones(R) if rho is None else rho / algorithm.rho
         grad_g = algorithm.regulariser.strong_convexity  # times theta_bar
         self._box = algorithm.theta_max
         self._tail_start = algorithm.tail_start if algorithm.tail_average else None
-        # (5) and (7) as factors of theta_bar, (R, 1), and of the response, (N, R).
-        self._keep_copy = (1.0 - relative * algorithm.alpha * grad_g / (2 * N))[:, None]
-        self._keep_central = (1.0 - relative * algorithm.central_step * grad_g)[:, None]
-        self._pull = -slot_weights(algorithm, frequency) * (relative * algorithm.alpha)
+        # (5) and (7) as factors of theta_bar, one for each coordinate: whole rows are multiplied
+        # several times as fast; and of the response, for each owner.
+        keep_copy = 1.0 - relative * algorithm.alpha * grad_g / (2 * N)
+        keep_central = 1.0 - relative * algorithm.central_step * grad_g
+        self._keep = np.repeat([keep_copy, keep_central], p, axis=1).reshape(2, sequences, -1)
+        pull = (relative * algorithm.alpha).reshape(sequences, each)
+        pull = -slot_weights(algorithm, frequency)[:, :, None] * pull
+        self._pull = pull.reshape(N * sequences, each, 1)
         start = np.zeros(p) if algorithm.start is None else algorithm.start
-        self.theta_L = np.tile(start, (R, 1))
-        self._copies = np.tile(start, (N * R, 1))  # row slot * R + run
-        self._run = np.arange(R)
-        self._row = self._run
-        self._theta_bar = np.empty((R, p))
-        self._tail_sum = np.zeros((R, p))
-        self._k = np.zeros(R, dtype=np.intp)
+        self._copies = np.tile(start, (N * sequences, each))  # row slot * B + sequence
+        # The copies that ticked and the central models: both are computed in the same steps.
+        self._moved = np.tile(start, (2, sequences, each))
+        self._theta_L = self._moved[1]
+        self._sequence = np.arange(sequences)
+        self._row = self._sequence
+        self._theta_bar = np.empty((sequences, each * p))
+        self._by_run = (R, p)
+        self._tail_sum = np.zeros((sequences, each * p))
+        self._k = np.zeros(sequences, dtype=np.intp)
         self._most = 0  # no run has come farther than this
         self._held: NDArray[np.bool_] | None = None
+        self._was_held = False
 
     def hold(self, held: NDArray[np.bool_]) -> None:
-        """At the next tick these runs stay as they are."""
+        """At the next tick the runs of these sequences stay as they are."""
         self._held = held
+        self._was_held = True
 
     def query_points(self, slots: Slots) -> Matrix:
         """Equation (6) for all runs, shape (R, p); valid until the next call."""
-        self._row = slots * len(self._run) + self._run
+        self._row = slots * len(self._sequence) + self._sequence
         theta_bar = self._theta_bar
         self._copies.take(self._row, axis=0, out=theta_bar, mode="clip")
-        theta_bar += self.theta_L
+        theta_bar += self._theta_L
         theta_bar *= 0.5
-        return theta_bar
+        return theta_bar.reshape(self._by_run)
 
     def apply(self, responses: Matrix) -> None:
         """Equations (5) and (7) for all runs; ``responses`` is used up as a buffer."""
-        held = self._held
+        held, moved = self._held, self._moved
         if held is not None:
-            rows, before = self._row[held], self.theta_L[held].copy()
+            rows, before = self._row[held], self._theta_L[held].copy()
             copies = self._copies[rows]
-        responses *= self._pull.take(self._row)[:, None]
-        np.multiply(self._theta_bar, self._keep_copy, out=self.theta_L)
-        responses += self.theta_L
-        self._copies[self._row] = self._clip(responses)
-        np.multiply(self._theta_bar, self._keep_central, out=self.theta_L)
-        self._clip(self.theta_L)
+        pull = self._pull.take(self._row, axis=0)
+        pulled = responses.reshape(*pull.shape[:2], -1)
+        pulled *= pull
+        np.multiply(self._theta_bar, self._keep, out=moved)
+        moved[0] += pulled.reshape(moved.shape[1:])
+        # Projection onto the box; twice as fast as numpy's clip, with the same bits.
+        np.maximum(moved, -self._box, out=moved)
+        np.minimum(moved, self._box, out=moved)
+        self._copies[self._row] = moved[0]
         self._most += 1
         self._k += 1
         if held is not None:
-            self.theta_L[held], self._copies[rows] = before, copies
+            self._theta_L[held], self._copies[rows] = before, copies
             self._k[held] -= 1
             self._held = None
         self._add_to_tail(held)
@@ -338,23 +353,22 @@ class _Runs:
         """The tail's sum, of runs that have come so far and were not held."""
         if self._tail_start is None or self._most <= self._tail_start:
             return
+        if not self._was_held:  # all have come as far
+            self._tail_sum += self._theta_L
+            return
         counts = self._k > self._tail_start
         counts = counts if held is None else counts & ~held
-        self._tail_sum += self.theta_L * counts[:, None]
-
-    def _clip(self, models: Matrix) -> Matrix:
-        """Projection onto the box, in place; twice as fast as numpy's clip, with the same bits."""
-        np.maximum(models, -self._box, out=models)
-        return np.minimum(models, self._box, out=models)
+        self._tail_sum += self._theta_L * counts[:, None]
 
     def central_models(self) -> Matrix:
         """A copy of the central models, or of their tail averages, shape (R, p)."""
-        models = self.theta_L.copy()
+        models: Matrix = self._theta_L.copy()
         if self._tail_start is not None:
             in_tail = self._k > self._tail_start
             count = np.maximum(self._k - self._tail_start, 1)[:, None]
             models = np.where(in_tail[:, None], self._tail_sum / count, models)
-        return models
+        by_run: Matrix = models.reshape(self._by_run)
+        return by_run
 
 
 def slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:

@@ -267,3 +267,35 @@ def test_noise_may_have_a_scale_in_each_run():
     own = np.abs(noise(np.array([1, 0]))).mean(axis=1)
     assert own == pytest.approx([3.0, 0.0], rel=0.03)
     assert np.abs(noise(np.array([0, 1]))).mean(axis=1) == pytest.approx([1.0, 5.0], rel=0.03)
+
+
+def test_runs_may_share_a_sequence_of_ticks():
+    shards, each = make_shards(3), 4
+    rng = np.random.default_rng(13)
+    slots = draw_slots(np.array([1.0, 2.0, 4.0]), horizon=T, replicates=R, rng=rng)
+    counts = np.stack([np.bincount(own, minlength=3) for own in slots.T], axis=1).astype(float)
+    slots[T - 9 :, 1] = slots[5, 2] = -1
+    rhos, noise = rng.uniform(1, 500, R * each), rng.laplace(0, 0.5, (T, R * each, P))
+    exact = moment_gradients(ShardMoments.of(shards))
+    algorithm = make_algorithm(shards, tail_average=True)
+    shared = run_replicates(
+        algorithm,
+        slots,
+        gradients=lambda asked, thetas: exact(np.repeat(asked, each), thetas),
+        noise=recorded_noise(noise),
+        each=each,
+        rho=rhos,
+        frequency=counts,
+        checkpoints=(3, T),
+    )
+    apart = run_replicates(
+        algorithm,
+        np.repeat(slots, each, axis=1),
+        gradients=exact,
+        noise=recorded_noise(noise),
+        rho=rhos,
+        frequency=np.repeat(counts, each, axis=1),
+        checkpoints=(3, T),
+    )
+    assert np.array_equal(shared.trace, apart.trace)
+    assert np.array_equal(shared.central, apart.central)
