@@ -96,10 +96,8 @@ def _best_of(ground: Ground, ways: Mapping[str, StudySettings]) -> Decision:
     """The best way by its forecast, which :func:`best_way` tells."""
     designs = {way: decided(settings, ground) for way, settings in ways.items()}
     found = {way: _expected(ways[way], ground, designs[way]) for way in ways}
-    # How far a drift goes on is not known, and some ways suffer more from it than others.
-    drifts = ground.groups.drifts
-    expected = {way: its.cautious if drifts else its.expected for way, its in found.items()}
-    best = best_way(expected, trusts_public_model=ground.trusts_public_model, drifts=drifts)
+    by_world = {way: its.by_world for way, its in found.items()}
+    best = best_way(by_world, trusts_public_model=ground.trusts_public_model)
     return _with_forecasts(replace(designs[best], way=best), best, found)
 
 

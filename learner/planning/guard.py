@@ -5,12 +5,11 @@ from __future__ import annotations
 from common.errors import InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
+from learner.planning.ways import LEVEL
 
 __all__ = ["check_guard", "ways_sentence"]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
-# A way that is not forecast to be better than another by this share is not worth a line.
-NOTABLE = 0.1
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
 LEAST_GAIN = 0.01
 
@@ -40,7 +39,7 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
     if not _beats(reached, decision.public):
         line += "; the public model, which is free, is no worse"
-    if decision.way is None and better < reached * (1.0 - NOTABLE):
+    if decision.way is None and better * LEVEL < reached:
         line += f'; algorithm.name = "auto" would take {best}'
     return line
 

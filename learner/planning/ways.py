@@ -6,31 +6,46 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from common.arrays import Vector
 from common.losses import LOSSES
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.decision import Decision
 from learner.planning.privacy_settings import PROMISED
 from learner.planning.settings import StudySettings
 
-__all__ = ["TICKS_FROM_ZERO", "WAYS", "as_way", "best_way", "resolved", "way_of", "ways_of"]
+__all__ = [
+    "LEVEL",
+    "TICKS_FROM_ZERO",
+    "WAYS",
+    "as_way",
+    "best_way",
+    "resolved",
+    "way_of",
+    "ways_of",
+]
 
 TICKS_FROM_ZERO = "ticks from zero"
 # How much better what begins at a public model of too few records must be forecast: from 0, such
 # forecasts of classes were 2 to 5 times too bad, and from that model up to 3 times too good.
 CLEARLY = 4.0
-# Ways within this of the best forecast are level: worlds made of public records know no better.
-LEVEL = 1.1
-# The same where public records drift: nobody knows how far the owners are from them.
-LEVEL_DRIFTING = 1.25
+# Ways within this of the best one are level: worlds made of public records know no better.
+LEVEL = 1.25
+# Relative fitness that is no different from 0.
+TINY = 1e-12
 WAYS: dict[str, dict[str, Any]] = {
+    "newton": {"name": "newton"},
     TICKS_FROM_ZERO: {"name": "asynchronous", "start": "zero"},
     "ticks": {"name": "asynchronous", "start": "public"},
     "moments": {"name": "moments", "start": "public"},
-    "newton": {"name": "newton"},
 }
 """Each way by its name: what it sets in ``[algorithm]``; the recommended profile does the rest.
 
-The less a way leans on the public model, the earlier it stands.
+Of ways that are level the first is taken. How far Newton's steps go depends on what the owners tell
+and on noise that is known, so they go on where owners are farther away than the worlds have it; the
+clip, step and horizon of ticks stay as public records had them. Of the others, the less a way leans
+on the public model, the earlier it stands.
 """
 
 
@@ -51,33 +66,36 @@ def ways_of(settings: StudySettings) -> list[str]:
     ]
 
 
-def best_way(
-    expected: Mapping[str, float], *, trusts_public_model: bool, drifts: bool = False
-) -> str:
-    """The way with the best forecast; of those that are level, what leans least on theta_0.
+def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> str:
+    """The way that is best in the worlds; of those that are level, the first of :data:`WAYS`.
 
-    Forecasts come from public records, so they flatter what begins at a model of these records.
-    Where these are too few of a class, it must be forecast clearly better than ticks from 0.
+    Ways are compared world by world, since worlds differ by more than ways do: by how many times a
+    way's relative fitness is the best one's there, in the middle one of the worlds. Where public
+    records are too few of a class, ticks from 0 count four times better than they are forecast.
 
     Args:
-      expected: The relative fitness that each way is expected to come to, at least one.
+      forecasts: The relative fitness that each way is expected to come to in each world, shape
+        (W,), in the same worlds; at least one way.
       trusts_public_model: Whether the public records are enough for a model of them.
-      drifts: Whether the public records change along their table.
 
-    >>> best_way({"ticks": 0.105, "newton": 0.1}, trusts_public_model=True)
-    'ticks'
-    >>> best_way({"ticks": 0.105, "newton": 0.01}, trusts_public_model=True)
+    >>> import numpy as np
+    >>> ticks, newton = np.array([0.1, 0.1, 0.1]), np.array([0.05, 0.06, 0.9])
+    >>> best_way({"ticks": ticks, "newton": newton}, trusts_public_model=True)
     'newton'
-    >>> best_way({"ticks": 0.12, "newton": 0.1}, trusts_public_model=True, drifts=True)
+    >>> best_way({"ticks": ticks, "newton": 1.2 * ticks}, trusts_public_model=True)
+    'newton'
+    >>> best_way({"ticks": ticks, "newton": 1.3 * ticks}, trusts_public_model=True)
     'ticks'
-    >>> best_way({"ticks": 0.1, "ticks from zero": 0.2}, trusts_public_model=False)
+    >>> best_way({"ticks": ticks, "ticks from zero": 3 * ticks}, trusts_public_model=False)
     'ticks from zero'
     """
-    compared = dict(expected)
+    compared = {way: np.maximum(own, TINY) for way, own in forecasts.items()}
     if TICKS_FROM_ZERO in compared and not trusts_public_model:
         compared[TICKS_FROM_ZERO] /= CLEARLY
-    level = min(compared.values()) * (LEVEL_DRIFTING if drifts else LEVEL)
-    return next(way for way in WAYS if way in compared and compared[way] <= level)
+    best = np.min(list(compared.values()), axis=0)
+    times = {way: float(np.median(own / best)) for way, own in compared.items()}
+    level = min(times.values()) * LEVEL
+    return next(way for way in WAYS if way in times and times[way] <= level)
 
 
 def as_way(settings: StudySettings, way: str) -> StudySettings:

@@ -19,7 +19,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal, run_in_worlds, shortened
 from learner.simulated.surrogates import surrogate_world
-from learner.simulated.world import World, middle
+from learner.simulated.world import World
 
 __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
@@ -48,17 +48,17 @@ class Forecast:
     worlds: Sequence[World]
 
     @property
+    def by_world(self) -> Vector:
+        """The mean relative fitness over runs in each world, shape (W,)."""
+        return np.asarray(self.relative_fitness.mean(axis=1))
+
+    @property
     def expected(self) -> float:
         """The expected relative fitness: of the worlds' means over runs, the middle one.
 
         Worlds differ by how the owners may differ; one that is far off does not move the middle.
         """
-        return float(np.median(np.mean(self.relative_fitness, axis=1)))
-
-    @property
-    def cautious(self) -> float:
-        """The same where a drift goes on, with regard to worlds that are far off."""
-        return middle(self.relative_fitness[::RETURNING])
+        return float(np.median(self.by_world))
 
     def interval(self, coverage: float = 0.9) -> tuple[float, float]:
         """The central interval that a run falls into with this probability."""

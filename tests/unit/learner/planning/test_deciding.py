@@ -11,6 +11,7 @@ from common.features import FeatureMap
 from learner.algorithms.clocks import count_per_owner
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import Question, ask
+from learner.planning import deciding
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision, Expected, NotedAround
 from learner.planning.plan import Plan
@@ -182,6 +183,23 @@ def test_the_algorithm_that_is_left_open_is_the_one_forecast_to_be_best(public):
     assert plan_of(named, decision).horizon == decision.horizon
 
 
+def test_ways_are_compared_by_what_they_come_to_in_each_world(public, monkeypatch):
+    seen = {}
+
+    def last_of(forecasts, *, trusts_public_model):
+        assert trusts_public_model
+        seen.update(forecasts)
+        return list(forecasts)[-1]
+
+    monkeypatch.setattr(deciding, "best_way", last_of)
+    settings = settings_of()
+    decision = decide(settings, public, num_records=SIZES, seed=1)
+    assert decision.way == list(seen)[-1]
+    for way, by_world in seen.items():
+        assert by_world.shape == (settings.forecast.worlds,)
+        assert np.median(by_world) == decision.ways[way].relative_fitness
+
+
 def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
     noted = NotedAround(
         curvature=(1.0, 0.25, 1 / 3),
@@ -223,8 +241,8 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
 @pytest.mark.parametrize(
     ("changes", "ways"),
     [
-        ({}, ["ticks from zero", "ticks", "moments", "newton"]),
-        ({"model": {"loss": "logistic", "theta_max": 2.0}}, ["ticks from zero", "ticks", "newton"]),
+        ({}, ["newton", "ticks from zero", "ticks", "moments"]),
+        ({"model": {"loss": "logistic", "theta_max": 2.0}}, ["newton", "ticks from zero", "ticks"]),
         ({"model": {"loss": "hinge", "theta_max": 2.0}}, ["ticks from zero", "ticks"]),
         ({"groups": [["o0", "o2"]]}, ["ticks from zero", "ticks"]),
         (
