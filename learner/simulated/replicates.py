@@ -196,13 +196,16 @@ def _clipped(shards: Sequence[Records], loss: Loss) -> _Answer:
     return answer
 
 
-def laplace_noise(scales: Vector, *, num_features: int, rng: np.random.Generator) -> NoiseFunction:
+def laplace_noise(
+    scales: Vector, *, num_features: int, each: int = 1, rng: np.random.Generator
+) -> NoiseFunction:
     """Laplace noise of each owner's scale on each coordinate: for forecasts, it protects nobody.
 
     Args:
       scales: The scale b of each owner's noise, in gradient units, shape (N,), or of each owner
-        in each run, shape (N, R).
+        in each sequence of ticks, shape (N, B).
       num_features: The number p of coordinates.
+      each: Runs on each sequence.
       rng: Where the randomness comes from.
 
     >>> noise = laplace_noise(np.array([0.0, 1.0]), num_features=2, rng=np.random.default_rng(1))
@@ -213,11 +216,11 @@ def laplace_noise(scales: Vector, *, num_features: int, rng: np.random.Generator
 
     def draw(slots: Slots) -> Matrix:
         # The difference of two exponentials is Laplace, at half the cost of rng.laplace.
-        pair = rng.standard_exponential((2, len(slots), num_features))
+        pair = rng.standard_exponential((2, len(slots), each * num_features))
         noise: Matrix = np.subtract(pair[0], pair[1], out=pair[0])
         own = scales[slots] if scales.ndim == 1 else scales[slots, np.arange(len(slots))]
         noise *= own[:, None]
-        return noise
+        return noise.reshape(-1, num_features)
 
     return draw
 

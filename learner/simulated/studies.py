@@ -35,7 +35,6 @@ from learner.simulated.rounds import run_rounds
 from learner.simulated.schedules import (
     ALWAYS,
     Attendance,
-    Schedule,
     Split,
     draw_presence,
     draw_schedule,
@@ -221,7 +220,17 @@ def _take_turns(
     else:
         blocks = runs
         gradients = _side_by_side([_answers(proposal, world) for world in worlds], runs)
-    schedule = _schedule(proposal, algorithm, sequences=blocks * count, runs=runs * count, rng=rng)
+    schedule = draw_schedule(
+        proposal.clock_rates,
+        horizon=algorithm.horizon,
+        replicates=blocks * count,
+        split=proposal.split,
+        attendance=proposal.attendance,
+        asks_everyone=proposal.asks_everyone,
+        ticks=proposal.ticks,
+        rng=rng,
+    )
+    each = runs // blocks
     units = group_units(proposal, worlds[0].weights)
     scales = units[:, None] * schedule.promised
     if proposal.split == "horizon":
@@ -233,35 +242,13 @@ def _take_turns(
         schedule.slots,
         gradients=gradients,
         frequency=frequency,
-        noise=laplace_noise(scales, num_features=algorithm.num_features, rng=rng),
+        noise=laplace_noise(scales, num_features=algorithm.num_features, each=each, rng=rng),
+        each=each,
         checkpoints=checkpoints,
     )
     for k, models in zip(checkpoints, result.trace, strict=True):
         keep(k, models)
     return result.central
-
-
-def _schedule(
-    proposal: Proposal,
-    algorithm: Asynchronous,
-    *,
-    sequences: int,
-    runs: int,
-    rng: np.random.Generator,
-) -> Schedule:
-    """The communications of all runs, consecutive ones on the same sequence of ticks."""
-    schedule = draw_schedule(
-        proposal.clock_rates,
-        horizon=algorithm.horizon,
-        replicates=sequences,
-        split=proposal.split,
-        attendance=proposal.attendance,
-        asks_everyone=proposal.asks_everyone,
-        ticks=proposal.ticks,
-        rng=rng,
-    )
-    columns = np.arange(runs) * sequences // runs
-    return Schedule(slots=schedule.slots[:, columns], promised=schedule.promised[:, columns])
 
 
 def _answers(proposal: Proposal, world: World) -> GradientFunction:

@@ -269,6 +269,14 @@ def test_noise_may_have_a_scale_in_each_run():
     assert np.abs(noise(np.array([0, 1]))).mean(axis=1) == pytest.approx([1.0, 5.0], rel=0.03)
 
 
+def test_runs_of_a_sequence_have_its_scale():
+    scales = np.array([[1.0, 0.0], [3.0, 5.0]])
+    rng = np.random.default_rng(12)
+    noise = laplace_noise(scales, num_features=20_000, each=2, rng=rng)
+    own = np.abs(noise(np.array([1, 0]))).mean(axis=1)
+    assert own == pytest.approx([3.0, 3.0, 0.0, 0.0], rel=0.03)
+
+
 def test_runs_may_share_a_sequence_of_ticks():
     shards, each = make_shards(3), 4
     rng = np.random.default_rng(13)
