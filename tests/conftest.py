@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import learner.training.study
+from common.command import OBJECTS_MADE
 from common.config import check_settings
 from common.features import FeatureMap, FeatureSettings
 from common.losses import LOSSES
@@ -337,6 +338,8 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # As the commands have it.
+    gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     gc.enable()
 
 

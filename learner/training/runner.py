@@ -6,12 +6,10 @@ asked again; :mod:`learner.training.journal` says why that is enough.
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,8 +30,6 @@ State = TypeVar("State")
 
 # Seconds between two looks while no owner is there.
 IDLE_SECONDS = 0.05
-# Garbage that is old already is looked for so many times less often while a model is trained.
-SELDOM = 100
 # Owners that come back and still do not answer are asked so often, each.
 MISSED_EACH = 3
 
@@ -186,7 +182,7 @@ def run(
     """
     state = algorithm.initial_state()
     replay, k, tail = _Replay(journal), 0, _LostTail(lines, patience=pace.patience)
-    with _undisturbed(), ThreadPoolExecutor(max_workers=len(lines)) as executor:
+    with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if replay.was_missed(position):
                 continue
@@ -212,17 +208,6 @@ def run(
                 break
     replay.settle()
     return algorithm.central_model(state)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Old objects are seldom looked through for garbage: that takes as long as many ticks."""
-    young, older, oldest = gc.get_threshold()
-    gc.set_threshold(young, older, SELDOM * oldest)
-    try:
-        yield
-    finally:
-        gc.set_threshold(young, older, oldest)
 
 
 def _ask(

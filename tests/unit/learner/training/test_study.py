@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,29 +103,6 @@ def test_a_training_that_is_over_says_goodbye(
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         train(settings, public, owners, journal=journal)
     assert [owner.let_go for owner in owners] == [[True], [True]]
-
-
-@pytest.mark.parametrize("last", [3, None])
-def test_old_objects_are_seldom_looked_through_for_garbage_while_a_model_is_trained(
-    last: int | None,
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
-    before, frozen, seen = gc.get_threshold(), gc.get_freeze_count(), set()
-
-    def on_applied(now: Applied) -> None:
-        seen.add(gc.get_threshold())
-        dies_at(last or 0)(now)
-
-    public = PublicSide(feature_map=feature_map, records=None)
-    with closing(Journal(tmp_path / "journal.sqlite")) as journal, suppress(CrashError):
-        train(settings, public, owners, journal=journal, on_applied=on_applied)
-    assert seen == {(*before[:2], 100 * before[2])}
-    # A process that trains again and again keeps no garbage for ever.
-    assert gc.get_threshold() == before
-    assert gc.get_freeze_count() == frozen
 
 
 def test_a_resume_reads_its_journal_once(
