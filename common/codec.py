@@ -175,6 +175,7 @@ def enrollment_to_pb(enrollment: Enrollment) -> pb.Enrollment:
         noise_scale=enrollment.noise_scale,
         epsilon=rational_to_pb(enrollment.epsilon),
         insecure_noise=enrollment.insecure_noise,
+        repeats=enrollment.repeats,
     )
 
 
@@ -193,6 +194,7 @@ def enrollment_from_pb(message: pb.Enrollment) -> Enrollment:
         noise_scale=message.noise_scale,
         epsilon=rational_from_pb(message.epsilon),
         insecure_noise=message.insecure_noise,
+        repeats=max(1, message.repeats),
     )
 
 

@@ -190,6 +190,11 @@ class NoisePlan:
         """Scale b of the noise in gradient units."""
         return math.ldexp(self.scale_units, self.grid_exponent)
 
+    @property
+    def response_bytes(self) -> int:
+        """Bytes of one response: a float64 for each coordinate."""
+        return 8 * self.dimension
+
 
 def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoisePlan:
     r"""The noise that makes an owner's m responses together epsilon-DP.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -90,6 +90,8 @@ class Enrollment:
       noise_scale: Scale b of the Laplace noise on each coordinate, in gradient units.
       epsilon: What the m responses spend together, as the noise library confirms it.
       insecure_noise: True when the noise comes from a seed and protects nobody.
+      repeats: How many of its last responses it gives again for the same queries, whoever was
+        killed; it may be another after a restart.
     """
 
     num_records: int
@@ -98,6 +100,7 @@ class Enrollment:
     noise_scale: float
     epsilon: Fraction
     insecure_noise: bool
+    repeats: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,15 @@ from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.wire import PROGRAM_VERSION
 from owner.access import Access
-from owner.core import Step, check_theta, exact_answer, next_step, release, theta_digest
+from owner.core import (
+    Step,
+    check_theta,
+    exact_answer,
+    next_step,
+    release,
+    repeats,
+    theta_digest,
+)
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime
@@ -42,7 +50,7 @@ class DataOwner:
 
     Guarantees:
       * ``charged_before_released``: a response is returned only after its charge is durable.
-      * ``retry_is_replayed``: the last query again gives the same bytes and charges nothing.
+      * ``retry_is_replayed``: the last queries again give the same bytes and charge nothing.
       * Every refusal charges nothing.
     """
 
@@ -124,10 +132,11 @@ class DataOwner:
                 noise_scale=study.plan.noise_scale,
                 epsilon=entry.epsilon,
                 insecure_noise=self._insecure_noise,
+                repeats=repeats(study.plan.response_bytes),
             )
 
     def answer(self, query: Query, *, learner: str) -> Response:
-        """One charged, noised response; or the last one again.
+        """One charged, noised response; or one of the last again.
 
         Raises:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
@@ -140,10 +149,11 @@ class DataOwner:
                 theta_max=study.terms.theta_max,
             )
             digest = theta_digest(query.theta)
-            step = next_step(account, sequence=query.sequence, digest=digest)
+            size = study.plan.response_bytes
+            step = next_step(account, sequence=query.sequence, digest=digest, size=size)
             if step is Step.REPLAY:
-                stored = np.frombuffer(account.last_response, dtype="<f8")
-                return _response(query, stored)
+                stored = account.response(query.sequence, size=size)
+                return _response(query, np.frombuffer(stored, dtype="<f8"))
             self._lifetime.check_response(entry)
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)

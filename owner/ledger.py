@@ -16,6 +16,7 @@ from pathlib import Path
 from common.errors import BudgetSpentError, OrderError
 from common.privacy import in_short
 from common.terms import StudyTerms
+from owner.core import MOST_KEPT
 from owner.ledger_ahead import Charged, charge_more
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
@@ -29,6 +30,7 @@ from owner.ledger_tables import (
     insert_account,
     insert_study,
     insert_text,
+    last_digests,
     update_account,
 )
 
@@ -162,7 +164,8 @@ class Ledger(_HeldFile):
     def _entry(self, book: Book) -> StudyEntry:
         with explained(self._path):
             self._check_usable()
-            return book.entry(self._account(book).settled, self._text)
+            account = self._account(book).settled
+            return book.entry(account, self._text, last_digests(self._db, account, MOST_KEPT))
 
     def study(self, study_id: str) -> StudyEntry | None:
         """One study, or None."""
@@ -251,10 +254,11 @@ class Ledger(_HeldFile):
             return
         with self._transaction():
             before = charged or self._account(book)
-            row, begun = charge_more(self._db, before.settled, record, response, block=self._block)
+            settled = before.settled
+            row, begun = charge_more(self._db, settled, record, response, block=self._block)
             book = self._write(book, before, row)
         self._keep(book)
-        charged = Charged(row, book.account_checksum, begun)
+        charged = Charged(row, book.account_checksum, begun, responses=settled.responses)
         self._charged[study_id] = charged.gave(record, response) if begun else charged
 
     def close_study(self, study_id: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from owner.core import kept
 from owner.ledger_tables import (
     CHARGES_PER_BLOCK,
     RECORD_BYTES,
@@ -32,14 +33,14 @@ class Charged:
       checksum: The row's checksum.
       begun: How many of the row's last charges this process made ahead; 0 for those of others.
       records: The charges' records of those that were given since, which are not on the disk.
-      response: The last of them.
+      responses: The last that were given, of this block and before.
     """
 
     row: AccountRow
     checksum: bytes
     begun: int = 0
     records: bytes = b""
-    response: bytes = b""
+    responses: bytes = b""
 
     @property
     def given(self) -> int:
@@ -53,8 +54,8 @@ class Charged:
 
     def gave(self, record: bytes, response: bytes) -> Charged:
         """One more of the responses that were charged ahead."""
-        records = self.records + record
-        return Charged(self.row, self.checksum, self.begun, records, response)
+        records, responses = self.records + record, kept(self.responses, response)
+        return Charged(self.row, self.checksum, self.begun, records, responses)
 
     @property
     def settled(self) -> AccountRow:
@@ -62,7 +63,7 @@ class Charged:
         if not self.begun:
             return self.row
         known = self.row.recent[: -self.begun * RECORD_BYTES]
-        return self.row.with_last(self.given, self.response, known + self.records)
+        return self.row.with_last(self.given, self.responses, known + self.records)
 
 
 def charge_more(
@@ -86,7 +87,7 @@ def charge_more(
     count = min(block, room, row.promised - row.answered)
     if block == 1:
         recent = row.recent + record
-        return row.with_last(row.answered + 1, response, recent), 0
+        return row.with_last(row.answered + 1, kept(row.responses, response), recent), 0
     # After a crash no response of the block is repeated, so none has to be kept.
     recent = row.recent + ahead_records(record, count)
     return row.with_last(row.answered + count, b"", recent), count

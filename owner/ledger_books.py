@@ -79,8 +79,19 @@ class Book:
         """How many changes of the ledger the study is."""
         return 1 + self.answered + self.closed
 
-    def entry(self, account: AccountRow, read_text: Callable[[str], str]) -> StudyEntry:
-        """The study as a typed record; its terms are read now, its feature map when asked for."""
+    def entry(
+        self,
+        account: AccountRow,
+        read_text: Callable[[str], str],
+        digests: tuple[str, ...] = (),
+    ) -> StudyEntry:
+        """The study as a typed record; its terms are read now, its feature map when asked for.
+
+        Args:
+          account: Its account.
+          read_text: Reads the text of a digest.
+          digests: Of its last queries, for who answers more.
+        """
         return StudyEntry(
             study_id=self.study.study_id,
             learner=self.study.learner,
@@ -95,8 +106,8 @@ class Book:
             account=Account(
                 promised=account.promised,
                 answered=account.answered,
-                last_digest=account.last_digest,
-                last_response=account.last_response,
+                digests=digests,
+                responses=account.responses,
                 closed=account.closed is not None,
             ),
         )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from owner.core import kept
 from owner.ledger_rows import text_digest
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "insert_account",
     "insert_study",
     "insert_text",
+    "last_digests",
     "row_checksum",
     "statements",
     "update_account",
@@ -46,9 +48,10 @@ __all__ = [
 SCHEMA_VERSION = "3"
 META_KEYS = {"schema_version", "owner", "shard_fingerprint", "created", "last_opened"}
 
-# An account and its newest charges fit one page, so that a charge changes one page; older charges
-# stand in blocks of a page each, which are checked as fast as they are read. Rows are found by
-# their number: an index would be a second copy that no checksum covers.
+# An account, its newest charges and the last responses of a small model fit one page, so that a
+# charge changes one page; older charges stand in blocks of a page each, which are checked as fast
+# as they are read. Rows are found by their number: an index would be a second copy that no checksum
+# covers.
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE texts (digest TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
@@ -143,13 +146,16 @@ class StudyRow:
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """A row of ``accounts``: what was promised and given, and the newest charges."""
+    """A row of ``accounts``: what was promised and given, and the newest charges.
+
+    ``responses`` are the last ones, all of one length, one after another.
+    """
 
     number: int
     promised: int
     answered: int = 0
     closed: str | None = None
-    last_response: bytes = b""
+    responses: bytes = b""
     recent: bytes = b""
     blocks_checksum: bytes = b""
 
@@ -161,28 +167,22 @@ class AccountRow:
             self.promised,
             self.answered,
             self.closed,
-            self.last_response,
+            self.responses,
             self.recent,
             self.blocks_checksum,
         )
 
-    def with_last(self, answered: int, response: bytes, recent: bytes) -> AccountRow:
+    def with_last(self, answered: int, responses: bytes, recent: bytes) -> AccountRow:
         """The account with other charges at its end."""
         return AccountRow(
             self.number,
             self.promised,
             answered,
             self.closed,
-            response,
+            responses,
             recent,
             self.blocks_checksum,
         )
-
-    @property
-    def last_digest(self) -> str:
-        """SHA-256 of the last theta, or "" where there is none or nobody knows it."""
-        digest = self.recent[-RECORD_BYTES:][:32]
-        return "" if digest == AHEAD else digest.hex()
 
     @property
     def blocks(self) -> int:
@@ -220,6 +220,22 @@ def charges_of(records: bytes) -> Iterator[tuple[str, str]]:
     """The digest of theta and the time of each charge of a block; "" for a query nobody knows."""
     for theta, milliseconds in RECORD.iter_unpack(records):
         yield "" if theta == AHEAD else theta.hex(), as_time(milliseconds)
+
+
+def last_digests(db: sqlite3.Connection, row: AccountRow, count: int) -> tuple[str, ...]:
+    """SHA-256 of the last thetas, the newest at the end; "" for a query nobody knows.
+
+    Args:
+      db: The ledger.
+      row: The study's account.
+      count: How many, at most a block.
+    """
+    records = row.recent
+    if len(records) < count * RECORD_BYTES and row.blocks:
+        block = "SELECT records FROM charges WHERE position = ?"
+        records = db.execute(block, (row.position - 1,)).fetchone()[0] + records
+    parts = (theta for theta, _ in RECORD.iter_unpack(records[-count * RECORD_BYTES :]))
+    return tuple("" if theta == AHEAD else theta.hex() for theta in parts)
 
 
 def as_milliseconds(time: str) -> int:
@@ -289,7 +305,7 @@ def charged_account(
 ) -> AccountRow:
     """An account after one more charge."""
     row = with_room(db, row)
-    return row.with_last(row.answered + 1, response, row.recent + record)
+    return row.with_last(row.answered + 1, kept(row.responses, response), row.recent + record)
 
 
 def update_account(

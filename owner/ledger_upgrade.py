@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from owner.ledger_tables import (
     insert_account,
     insert_study,
     insert_text,
+    last_digests,
     write_meta,
 )
 
@@ -94,12 +96,13 @@ def upgrade(db: sqlite3.Connection, path: Path) -> None:
         values = (learner, epsilon, noise_scale, insecure_noise, opened, digest)
         study = StudyRow(number, study_id, *values, text_digest(terms.feature_map))
         before = insert_study(db, study, before)
-        kept = AccountRow(number, promised, closed=closed, last_response=last_response)
-        kept = _move_charges(db, kept, study_id)
-        if kept.last_digest != last_digest:
+        moved = AccountRow(number, promised, closed=closed)
+        moved = _move_charges(db, moved, study_id)
+        moved = replace(moved, responses=last_response)
+        if (last_digests(db, moved, 1) or ("",)) != (last_digest,):
             raise ValueError(f"study {study_id}: its last charge is not that of its last response")
-        insert_account(db, kept, before)
-        if kept.answered or not kept.closed:
+        insert_account(db, moved, before)
+        if moved.answered or not moved.closed:
             insert_text(db, terms_to_text(terms))
             insert_text(db, terms.feature_map)
     for table in reversed(TABLES):
@@ -127,7 +130,7 @@ def _move_charges(db: sqlite3.Connection, row: AccountRow, study_id: str) -> Acc
     )
     for theta, charged in charges:
         record = charge_record(theta, as_milliseconds(charged))
-        row = charged_account(db, row, record, row.last_response)
+        row = charged_account(db, row, record, b"")
     return row
 
 

@@ -89,20 +89,22 @@ class StudyTerms(_message.Message):
     def __init__(self, study_id: _Optional[str] = ..., loss: _Optional[str] = ..., theta_max: _Optional[float] = ..., feature_map: _Optional[str] = ..., horizon: _Optional[int] = ..., responses: _Optional[int] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., clip: _Optional[float] = ..., kappa: _Optional[int] = ..., release: _Optional[str] = ..., delta: _Optional[float] = ..., curvature_scale: _Optional[float] = ..., loss_bound: _Optional[float] = ..., difference_bound: _Optional[float] = ..., reference: _Optional[_Union[Vector, _Mapping]] = ..., edges: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Enrollment(_message.Message):
-    __slots__ = ("num_records", "responses", "answered", "noise_scale", "epsilon", "insecure_noise")
+    __slots__ = ("num_records", "responses", "answered", "noise_scale", "epsilon", "insecure_noise", "repeats")
     NUM_RECORDS_FIELD_NUMBER: _ClassVar[int]
     RESPONSES_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     NOISE_SCALE_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     INSECURE_NOISE_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     num_records: int
     responses: int
     answered: int
     noise_scale: float
     epsilon: Rational
     insecure_noise: bool
-    def __init__(self, num_records: _Optional[int] = ..., responses: _Optional[int] = ..., answered: _Optional[int] = ..., noise_scale: _Optional[float] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., insecure_noise: _Optional[bool] = ...) -> None: ...
+    repeats: int
+    def __init__(self, num_records: _Optional[int] = ..., responses: _Optional[int] = ..., answered: _Optional[int] = ..., noise_scale: _Optional[float] = ..., epsilon: _Optional[_Union[Rational, _Mapping]] = ..., insecure_noise: _Optional[bool] = ..., repeats: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
     __slots__ = ("study_id", "sequence", "theta")

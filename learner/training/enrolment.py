@@ -142,4 +142,5 @@ def _public_facts(enrollment: Enrollment) -> dict[str, object]:
         "noise_scale": enrollment.noise_scale,
         "epsilon": str(enrollment.epsilon),
         "insecure_noise": enrollment.insecure_noise,
+        "repeats": enrollment.repeats,
     }

@@ -1,15 +1,15 @@
-"""The durable trace of a run: every response is here before its owner is asked again.
+"""The durable trace of a run: every response is here before its owner forgets it.
 
 After a crash the learner replays the journal, arrives at the same state bit for bit,
 and asks the next question again under the same number: no owner is charged twice.
 
-Nobody waits for the disk: a thread writes what was appended while the next owner is asked. What a
-crash may lose is therefore a tail of ticks, and the owners hold all of it:
+Nobody waits for the disk: a thread writes what was appended, many ticks at once, while owners are
+asked. What a crash may lose is therefore a tail of ticks, and the owners hold all of it:
 
 * Ticks are written in their order, so what is lost is what came last (``append``).
-* An owner is asked a new number only when the answer to the one before is durable (``settle``).
-  So each owner has at most one answer in the tail, and it is the last that it gave, which it
-  repeats for the same number and theta without a charge.
+* An owner repeats its last answers for the same numbers and thetas without a charge, as many as
+  its enrolment said. It is asked a new number only when all that it gave before but one fewer are
+  durable (``settle``). So each owner repeats all answers that it has in the tail.
 * What else is noted (a missed tick, a query left unanswered, a tick of the owners' own) is written
   after all ticks before it, and a tick that only some of its owners answered is waited for.
   So in the tail every tick was answered by all its owners, and none was missed.
@@ -24,10 +24,10 @@ for one that is not, as long as others may hold answers of later ticks (``runner
 * between question and answer, or answer and ``append``: the owner may have charged it; the tick
   is then the tail's last;
 * while the thread writes: a transaction is there or not; both are tails;
-* owner and learner at once: a strict owner has its last response on the disk. One that charges in
-  blocks may have lost it, and counts it as spent; then, and where an owner of the tail stays
-  away, the line goes on with the owner's next number (``line.py``). One answer is lost for each
-  owner that was asked after it, and nobody is charged twice.
+* owner and learner at once: a strict owner has its last responses on the disk. One that charges in
+  blocks may have lost them, and counts them as spent; then, and where an owner of the tail stays
+  away, the lines go on with the owners' next numbers (``line.py``). What each of them gave in the
+  tail after that is lost, at most as many as it repeats, and nobody is charged twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,9 @@ from common.files import lock_file
 
 __all__ = ["Journal", "TickEntry"]
 
+
+# A tick is on the disk after so long, whether or not somebody needs it there.
+LAG_SECONDS = 0.1
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -114,13 +118,19 @@ class Journal:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             undone.callback(self._db.close)
             self._db.execute("PRAGMA journal_mode = WAL")
-            # An owner can repeat only its last response: losing two would end the study.
+            # An owner repeats only its last responses: what settled must be there.
             self._db.execute("PRAGMA synchronous = FULL")
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 256")
             self._db.executescript(_SCHEMA)
+            self._ended = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Whether the start before this one kept all that it was answered."""
+        return self._ended
 
     @cached_property
     def past(self) -> tuple[TickEntry, ...]:
@@ -143,13 +153,17 @@ class Journal:
         """Keep one tick; it is on the disk when :meth:`settle` returns."""
         self._tail.append(entry)
 
-    def settle(self, owners: Collection[int] | None = None) -> None:
-        """Wait until every tick that these owners answered is on the disk; of None, every tick.
+    def settle(self, repeats: Mapping[int, int] | None = None) -> None:
+        """Wait until these owners may be asked once more; of None, until every tick is durable.
+
+        Args:
+          repeats: Owner index -> how many of its last answers it gives again, at least 1. Fewer
+            of those that it gave may be anywhere but on the disk.
 
         Raises:
           InputError: It could not be written.
         """
-        self._tail.settle(owners)
+        self._tail.settle(repeats)
 
     def _write(self, entries: Sequence[TickEntry]) -> None:
         """Ticks in one transaction; they are on the disk when this returns."""
@@ -221,9 +235,19 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; what was appended is on the disk, unless it cannot be written."""
-        self._tail.end()
+        if self._tail.end():
+            self._note_end()
         self._db.close()
         os.close(self._lock)
+
+    def _note_end(self) -> None:
+        """Tell the next start that nothing is missing; without that it asks owners."""
+        with contextlib.suppress(sqlite3.DatabaseError):
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('ended', 'in order')")
+
+    def _take_end(self) -> bool:
+        """Whether that was told; it holds for one start."""
+        return self._db.execute("DELETE FROM meta WHERE key = 'ended'").rowcount > 0
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -239,15 +263,19 @@ class Journal:
 class _Tail:
     """Ticks that are not on the disk yet, and the thread that writes them.
 
-    SQLite's connection takes turns by itself; a transaction is open only while nobody else
-    writes, because who notes something else waits for it here.
+    It begins when an owner has half as many answers among them as it repeats, so that its next
+    questions need not wait, or after a moment. SQLite's connection takes turns by itself; a
+    transaction is open only while nobody else writes, because who notes something else waits here.
     """
 
     def __init__(self, write: Callable[[Sequence[TickEntry]], None]) -> None:
         self._write = write
         self._entries: list[TickEntry] = []
+        # By owner: answers among the entries, and how many it repeats, as far as that was told.
+        self._answers: Counter[int] = Counter()
+        self._repeats: dict[int, int] = {}
         self._failure: Exception | None = None
-        self._ending = False
+        self._urgent = self._ending = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
@@ -256,44 +284,57 @@ class _Tail:
         """Write a tick, some time soon."""
         with self._changed:
             self._entries.append(entry)
-            self._changed.notify_all()
+            self._answers.update(entry.responses.keys())
+            self._urgent = self._urgent or any(
+                2 * self._answers[owner] >= self._repeats.get(owner, 1) for owner in entry.responses
+            )
+            if self._urgent or len(self._entries) == 1:
+                self._changed.notify_all()
 
-    def settle(self, owners: Collection[int] | None) -> None:
-        """Wait until no tick of these owners is left; of None, no tick at all."""
+    def settle(self, repeats: Mapping[int, int] | None) -> None:
+        """Wait until each of these owners repeats more than is left of it; of None, for all."""
         with self._changed:
-            while self._entries and self._failure is None:
-                if owners is not None and not any(
-                    owner in entry.responses for entry in self._entries for owner in owners
-                ):
-                    return
+            self._repeats.update(repeats or {})
+            while self._failure is None and self._is_left(repeats):
+                self._urgent = True
+                self._changed.notify_all()
                 self._changed.wait()
             if self._failure is not None:
                 raise self._failure
 
-    def end(self) -> None:
-        """Write what is left, and end the thread."""
+    def end(self) -> bool:
+        """Write what is left, and end the thread; whether all of it is on the disk."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
         self._thread.join()
+        return self._failure is None
+
+    def _is_left(self, repeats: Mapping[int, int] | None) -> bool:
+        """Whether there is something to wait for."""
+        if repeats is None:
+            return bool(self._entries)
+        return any(self._answers[owner] >= most for owner, most in repeats.items())
 
     def _work(self) -> None:
         """Write whatever was appended, all of it at once, until the end or a failure."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._entries or self._ending)
-                written = len(self._entries)
+                self._changed.wait_for(lambda: self._urgent or self._ending, LAG_SECONDS)
+                written, self._urgent = self._entries[:], False
             if not written:
                 return
             try:
-                self._write(self._entries[:written])
+                self._write(written)
             except Exception as error:
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()
                 return
             with self._changed:
-                del self._entries[:written]
+                del self._entries[: len(written)]
+                self._answers.subtract(owner for entry in written for owner in entry.responses)
                 self._changed.notify_all()
 
 

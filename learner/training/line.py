@@ -137,6 +137,12 @@ class OwnerLine(_Contact):
         self._retries = retries
         self._agreed: Enrollment | None = None
         self._promise: Promise | None = None
+        self._repeats = 1
+
+    @property
+    def repeats(self) -> int:
+        """How many of its last answers the owner gives again, as it said last."""
+        return self._repeats
 
     @property
     def answered(self) -> int:
@@ -147,6 +153,13 @@ class OwnerLine(_Contact):
     def is_level(self) -> bool:
         """Whether the owner is known to have given no answer that is not held here."""
         return self._state is LineState.LEFT or self._numbers.is_level
+
+    @property
+    def may_hold_several(self) -> bool:
+        """Whether the owner may have given more than one answer that is not held here."""
+        charged = self._numbers.charged
+        known = charged is not None and charged <= self._numbers.answered + 1
+        return self._state is not LineState.LEFT and self._repeats > 1 and not known
 
     @property
     def promised(self) -> int:
@@ -167,7 +180,7 @@ class OwnerLine(_Contact):
         Raises:
           InputError: Another owner is there.
         """
-        self._agreed, self._numbers.in_doubt = agreed, True
+        self._agreed, self._repeats, self._numbers.in_doubt = agreed, agreed.repeats, True
         try:
             self._accept(self.owner.enroll(self._terms))
         except InputError:
@@ -207,8 +220,7 @@ class OwnerLine(_Contact):
             self._lost_sight(error)
             return None
         self._unanswered = None
-        self._numbers.answered = self._numbers.charged = query.sequence
-        self._numbers.in_doubt = False
+        self._numbers.took(query.sequence)
         return response
 
     def _query(self, theta: Vector) -> Query:
@@ -303,7 +315,7 @@ class OwnerLine(_Contact):
         self._promise = check_enrollment(
             enrollment, self._terms, name=name, held=self._numbers.answered, most=most
         )
-        self._agreed = agreed or enrollment
+        self._agreed, self._repeats = agreed or enrollment, enrollment.repeats
         self._numbers.charged = enrollment.answered
         return enrollment
 
@@ -365,6 +377,7 @@ class LocalLine(OwnerLine):
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""
+        self._repeats = enrollment.repeats
         return enrollment
 
     def _check(self, query: Query, response: Response) -> None:

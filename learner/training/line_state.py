@@ -132,6 +132,12 @@ class Numbers:
         """Whether the owner is known to have charged no other."""
         return self.charged is not None and self.charged <= self.answered
 
+    def took(self, number: int) -> None:
+        """The owner has answered this number; it may have charged others after it before."""
+        self.answered = number
+        self.charged = max(number, self.charged or 0)
+        self.in_doubt = self.in_doubt and not self.is_level
+
     def over(self) -> bool:
         """Whether none is left because some were lost; else the owner says so itself."""
         return self.lost > 0 and self.answered >= self.promised

@@ -16,6 +16,7 @@ from common.privacy import NoisePlan, plan_noise
 from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
 from owner.core import (
+    MOST_KEPT,
     Account,
     Shard,
     Step,
@@ -23,6 +24,7 @@ from owner.core import (
     exact_answer,
     next_step,
     release,
+    repeats,
     seeded_noise,
     theta_digest,
     warm,
@@ -93,6 +95,7 @@ class MemoryOwner:
             noise_scale=study.plan.noise_scale,
             epsilon=terms.epsilon,
             insecure_noise=True,
+            repeats=repeats(study.plan.response_bytes),
         )
 
     def answer(self, query: Query) -> Response:
@@ -101,9 +104,11 @@ class MemoryOwner:
         check_theta(
             query.theta, dimension=self._shard.num_features, theta_max=study.terms.theta_max
         )
-        digest = theta_digest(query.theta)
-        if next_step(study.account, sequence=query.sequence, digest=digest) is Step.REPLAY:
-            gradient = np.frombuffer(study.account.last_response, dtype="<f8")
+        digest, size = theta_digest(query.theta), study.plan.response_bytes
+        step = next_step(study.account, sequence=query.sequence, digest=digest, size=size)
+        if step is Step.REPLAY:
+            stored = study.account.response(query.sequence, size=size)
+            gradient = np.frombuffer(stored, dtype="<f8")
         else:
             exact = exact_answer(self._shard, query.theta, study.terms)
             gradient = release(exact, study.noise(), study.plan)
@@ -173,6 +178,7 @@ class LocalShard:
             noise_scale=0.0,
             epsilon=Fraction(0),
             insecure_noise=False,
+            repeats=MOST_KEPT,
         )
 
     def answer(self, query: Query) -> Response:

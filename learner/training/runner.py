@@ -1,14 +1,15 @@
 """The only loop: tick, ask, journal, apply. It does not know whether its owners are simulated.
 
 A response is handed to the journal before it is applied, and is on the disk before its owner is
-asked again; :mod:`learner.training.journal` says why that is enough.
+asked what would make it forget it; :mod:`learner.training.journal` says why that is enough.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -181,7 +182,9 @@ def run(
       UnreachableError: Nobody answered for too long.
     """
     state = algorithm.initial_state()
-    replay, k, tail = _Replay(journal), 0, _LostTail(lines, patience=pace.patience)
+    replay, k = _Replay(journal), 0
+    whole = journal is None or journal.ended_in_order
+    tail = _LostTail(lines, patience=pace.patience, is_over=whole)
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if replay.was_missed(position):
@@ -193,7 +196,7 @@ def run(
             else:
                 pace.wait_for(tick)
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
-                replay.settle(tick)  # an owner can repeat one answer: this before it gives another
+                replay.settle({owner: lines[owner].repeats for owner in tick.owners})
                 ask = tail.way_to_ask(tick)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
                 if not replay.keep(entry, tick):
@@ -242,26 +245,28 @@ class _LostTail:
     """Ticks that an earlier start may have applied, and not journalled any more.
 
     They are asked again as they were: whoever is not there is waited for. Each owner answered at
-    most one of them, so they are over where an owner comes for the second time, or once nobody
-    else says that it gave an answer that is not held here.
+    most as many of them as it repeats, so they are over where an owner comes more often, or once
+    nobody else says that it gave an answer that is not held here.
 
     Args:
       lines: The owners, by index.
-      patience: Seconds that all these ticks together may be waited for.
+      patience: Seconds that an owner of one of them may be waited for.
+      is_over: Whether there is none.
     """
 
-    def __init__(self, lines: Sequence[OwnerLine], *, patience: float) -> None:
+    def __init__(self, lines: Sequence[OwnerLine], *, patience: float, is_over: bool) -> None:
+        self._all = lines
         self._lines = [line for line in lines if line.promised]
         self._patience = patience
-        self._asked: set[int] = set()
-        self._over = False
+        self._asked: Counter[int] = Counter()
+        self._over = is_over
 
     def may_hold(self, tick: Tick) -> bool:
         """Whether this tick may be one of them, and others after it."""
         if not self._over:
-            self._over = not self._asked.isdisjoint(tick.owners) or all(
-                line.is_level for line in self._lines
-            )
+            self._over = any(
+                self._asked[owner] >= self._all[owner].repeats for owner in tick.owners
+            ) or all(line.is_level for line in self._lines)
             self._asked.update(tick.owners)
         return not self._over
 
@@ -275,7 +280,8 @@ class _LostTail:
         while (response := line.ask(theta)) is None:
             # Of a tick that is the only one left the owner keeps the answer until it is back.
             others = (other for other in self._lines if other is not line)
-            if not line.state.is_absent or all(other.is_level for other in others):
+            only = not line.may_hold_several and all(other.is_level for other in others)
+            if only or not line.state.is_absent:
                 break
             if time.monotonic() - began > self._patience:
                 log.warning("%s; the run goes on without it", line.status)
@@ -294,10 +300,10 @@ class _Replay:
         self._next = next(self._entries, None)
         self._missed_before = int((journal and journal.noted("missed_before")) or 0)
 
-    def settle(self, tick: Tick | None = None) -> None:
-        """Wait until the last answers of the tick's owners are durable; without one, of all."""
+    def settle(self, repeats: Mapping[int, int] | None = None) -> None:
+        """Wait until these owners can be asked: see :meth:`Journal.settle`."""
         if self._journal is not None:
-            self._journal.settle(None if tick is None else tick.owners)
+            self._journal.settle(repeats)
 
     def keep(self, entry: TickEntry, tick: Tick) -> bool:
         """Keep a tick; whether anybody has answered it.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
@@ -82,6 +83,9 @@ class DyingJournal(Journal):
         self.faults, self.share = faults, share
         super().__init__(path)
 
+    def _note_end(self) -> None:
+        """It never ends in order."""
+
     def die(self) -> None:
         if self.faults.random() < self.share:
             raise Crash
@@ -107,22 +111,24 @@ class LosingJournal(DyingJournal):
 
     def __init__(self, path: Path, faults: random.Random, share: float) -> None:
         self.late: list[TickEntry] = []
+        self.writing = threading.Lock()
         super().__init__(path, faults, share)
 
     def append(self, entry: TickEntry) -> None:
         self.die()
         self.late.append(entry)
 
-    def settle(self, owners: Collection[int] | None = None) -> None:
+    def settle(self, repeats: Mapping[int, int] | None = None) -> None:
         self.die()
-        due = [
-            index
-            for index, entry in enumerate(self.late)
-            if owners is None or not set(owners).isdisjoint(entry.responses)
-        ]
-        if due:
-            self._write(self.late[: due[-1] + 1])
-            del self.late[: due[-1] + 1]
+        with self.writing:
+            due = len(self.late) if repeats is None else 0
+            for owner, most in (repeats or {}).items():
+                answers = [i for i, entry in enumerate(self.late) if owner in entry.responses]
+                # One fewer than the owner repeats may stay behind.
+                due = max([due, *(i + 1 for i in answers[: max(0, len(answers) - most + 1)])])
+            if due:
+                self._write(self.late[:due])
+                del self.late[:due]
         self.die()
 
 

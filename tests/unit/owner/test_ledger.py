@@ -73,7 +73,7 @@ def test_charges_survive_a_reopening(path: Path) -> None:
     ledger = open_ledger(path)
     entry = ledger.study("s")
     assert entry is not None
-    assert (entry.account.answered, entry.account.last_digest) == (2, digest(2))
+    assert (entry.account.answered, entry.account.digests) == (2, (digest(1), digest(2)))
     assert entry.epsilon_spent == Fraction(2, 9)
     charge(ledger, 3)
     with pytest.raises(OrderError):

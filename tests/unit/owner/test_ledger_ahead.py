@@ -91,7 +91,7 @@ def test_what_a_killed_owner_charged_is_spent_and_never_answered(path: Path) -> 
         entry = ledger.study("s")
         assert entry is not None
         assert entry.account.answered == 64
-        assert (entry.account.last_digest, entry.account.last_response) == ("", b"")
+        assert (entry.account.digests[-1], entry.account.responses) == ("", b"")
         for number in (10, 11, 64, 66):
             with pytest.raises(OrderError):
                 charge(ledger, number)
@@ -111,7 +111,12 @@ def test_an_owner_that_ends_in_order_loses_nothing(path: Path) -> None:
         charge(ledger, *range(1, 71))
     entry = read_studies(path)[1][0]
     assert entry.account.answered == 70
-    assert (entry.account.last_digest, entry.account.last_response) == (f"{70:064x}", b"70")
+    # All of one length, as the responses of a study are: the last sixteen.
+    assert entry.account.responses == b"".join(b"%d" % number for number in range(55, 71))
+    with closing(opened(path)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        assert entry.account.digests == tuple(f"{number:064x}" for number in range(55, 71))
     for block in (64, 1, 7):
         with closing(opened(path, block=block)) as ledger:
             first = ledger.responses + 1

@@ -20,6 +20,7 @@ from owner.core import (
     mean_gradient,
     next_step,
     release,
+    repeats,
     seeded_noise,
 )
 
@@ -169,33 +170,53 @@ def test_theta_on_the_boxs_corner_is_accepted() -> None:
 def test_all_m_of_m_answers(promised: int) -> None:
     account = Account(promised=promised)
     for sequence in range(1, promised + 1):
-        assert next_step(account, sequence=sequence, digest="x") is Step.ANSWER
-        account = account.charged(digest="x", response=b"")
+        assert next_step(account, sequence=sequence, digest="x", size=1) is Step.ANSWER
+        account = account.charged(digest="x", response=b"r")
     with pytest.raises(BudgetSpentError, match=f"all {promised} promised"):
-        next_step(account, sequence=promised + 1, digest="x")
+        next_step(account, sequence=promised + 1, digest="x", size=1)
 
 
 def test_retry_is_replayed_and_another_theta_refused() -> None:
     account = Account(promised=5).charged(digest="first", response=b"bytes")
-    assert next_step(account, sequence=1, digest="first") is Step.REPLAY
+    assert next_step(account, sequence=1, digest="first", size=5) is Step.REPLAY
     with pytest.raises(OrderError, match="another theta"):
-        next_step(account, sequence=1, digest="second")
+        next_step(account, sequence=1, digest="second", size=5)
+
+
+@pytest.mark.parametrize(("coordinates", "count"), [(1, 16), (10, 16), (40, 4), (100, 1)])
+def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
+    coordinates: int, count: int
+) -> None:
+    size = 8 * coordinates
+    account = Account(promised=99)
+    for number in range(1, 41):
+        account = account.charged(digest=str(number), response=bytes([number]) * size)
+    assert repeats(size) == count
+    for number in range(1, 41):
+        if number <= 40 - count:
+            with pytest.raises(OrderError, match="the next one is 41"):
+                next_step(account, sequence=number, digest=str(number), size=size)
+            continue
+        assert next_step(account, sequence=number, digest=str(number), size=size) is Step.REPLAY
+        assert account.response(number, size=size) == bytes([number]) * size
+        with pytest.raises(OrderError, match="another theta"):
+            next_step(account, sequence=number, digest=str(number - 1), size=size)
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 4, 5, 10**9])
 def test_a_number_out_of_order_is_refused(sequence: int) -> None:
-    account = Account(promised=9, answered=2, last_digest="x")
+    account = Account(promised=9, answered=2, digests=("x",), responses=b"r")
     with pytest.raises(OrderError):
-        next_step(account, sequence=sequence, digest="x")
+        next_step(account, sequence=sequence, digest="x", size=1)
 
 
 def test_number_0_is_no_retry_of_nothing() -> None:
     with pytest.raises(OrderError, match="out of order"):
-        next_step(Account(promised=9), sequence=0, digest="")
+        next_step(Account(promised=9), sequence=0, digest="", size=1)
 
 
 @pytest.mark.parametrize("sequence", [1, 2])
 def test_a_closed_study_answers_and_replays_nothing(sequence: int) -> None:
-    account = Account(promised=9, answered=1, last_digest="x", closed=True)
+    account = Account(promised=9, answered=1, digests=("x",), responses=b"r", closed=True)
     with pytest.raises(OrderError, match="closed"):
-        next_step(account, sequence=sequence, digest="x")
+        next_step(account, sequence=sequence, digest="x", size=1)
