@@ -28,6 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import common  # noqa: F401  # isort: skip (gRPC takes its settings when it is imported)
 import grpc
 import numpy as np
 import pandas as pd

@@ -257,7 +257,7 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
         raise MalformedError(f"the query has not the {plan.dimension} coordinates agreed on")
     units = np.rint(np.ldexp(gradient, -plan.grid_exponent))
     # Neither can happen to records within their bounds; NaN would be cast to some number.
-    if not np.max(np.abs(units)) <= LARGEST_VALUE_UNITS:
+    if not np.abs(units).max() <= LARGEST_VALUE_UNITS:
         raise MalformedError("the query has no finite answer within the study's bounds")
     # Exact in 64 bits (NoisePlan bounds both); the rounding to a float comes after the noise.
     return np.ldexp((units.astype(np.int64) + noise).astype(np.float64), plan.grid_exponent)

@@ -16,6 +16,9 @@ from owner.sums import blocks
 
 __all__ = ["Part", "by_compiled_code", "in_blocks", "largest_slopes"]
 
+# Divided by the least norm it is still a number.
+LARGEST_CLIP = 1e200
+
 # (first record, behind the last one) -> the sum of their gradients, shape (p,).
 Part = Callable[[int, int], tuple[Vector]]
 
@@ -39,7 +42,8 @@ def in_blocks(
             slopes = loss.slopes(np.einsum("ni,i->n", x, theta), records.targets[chosen])
             if clip is not None:
                 largest = largest_slopes(norms[chosen], clip)
-                slopes = np.clip(slopes, -largest, largest)
+                # As np.clip, without what it calls before it clips.
+                slopes = np.minimum(np.maximum(slopes, -largest), largest)
             total += np.einsum("n,ni->i", slopes, x)
         return (total,)
 
@@ -73,8 +77,11 @@ def by_compiled_code(
 
 
 def largest_slopes(norms: Vector, clip: float) -> Vector:
-    """Slopes beyond these make a record's gradient longer than the clip, shape of norms."""
-    # A record of (nearly) zeros has a gradient of (nearly) zero: its slope may be anything.
-    with np.errstate(divide="ignore", over="ignore"):
-        largest: Vector = clip / norms
+    """Slopes beyond these make a record's gradient longer than the clip, shape of norms.
+
+    Args:
+      norms: The L1 norms of features, at least ``LEAST_NORM``.
+      clip: The longest gradient.
+    """
+    largest: Vector = min(clip, LARGEST_CLIP) / norms
     return largest

@@ -15,6 +15,9 @@ from owner.sums import MomentStream, blocks, moment_sums
 
 __all__ = ["AnyShard", "MomentShard", "Shard", "by_moments"]
 
+# A record of (nearly) zeros has a gradient of (nearly) zero, whatever its slope.
+LEAST_NORM = 1e-100
+
 
 def by_moments(terms: StudyTerms) -> bool:
     """Whether second moments are all that a study's answers need; that is public.
@@ -67,11 +70,11 @@ class Shard:
 
     @cached_property
     def feature_norms(self) -> Vector:
-        """L1 norm of each record's features, shape (n,)."""
+        """L1 norm of each record's features, at least ``LEAST_NORM``, shape (n,)."""
         norms = np.empty(len(self.records))
         for chosen, x in blocks(self.records.features, 0, len(norms)):
             norms[chosen] = np.abs(x).sum(axis=1)
-        return norms
+        return np.maximum(norms, LEAST_NORM, out=norms)
 
     @cached_property
     def _moments(self) -> tuple[Matrix, Vector]:
