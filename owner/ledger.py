@@ -16,7 +16,7 @@ from pathlib import Path
 from common.errors import BudgetSpentError, OrderError
 from common.privacy import in_short
 from common.terms import StudyTerms
-from owner.core import MOST_KEPT
+from owner.account import MOST_KEPT
 from owner.ledger_ahead import Charged, charge_more
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account

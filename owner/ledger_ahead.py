@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from owner.core import kept
+from owner.account import kept
 from owner.ledger_tables import (
     CHARGES_PER_BLOCK,
     RECORD_BYTES,

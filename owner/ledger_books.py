@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from common.privacy import exact_sum
-from owner.core import Account
+from owner.account import Account
 from owner.ledger_rows import StudyEntry
 from owner.ledger_tables import AccountRow, StudyRow
 

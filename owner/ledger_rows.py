@@ -15,7 +15,7 @@ from pathlib import Path
 from common.errors import InputError
 from common.privacy import exact_sum, in_short
 from common.terms import StudyTerms
-from owner.core import Account
+from owner.account import Account
 
 __all__ = [
     "UNREADABLE",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from owner.core import kept
+from owner.account import kept
 from owner.ledger_rows import text_digest
 
 __all__ = [

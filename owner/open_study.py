@@ -14,7 +14,8 @@ from common.losses import loss_of
 from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
-from owner.core import Account, warm
+from owner.account import Account
+from owner.core import warm
 from owner.ledger_rows import LedgerError, StudyEntry, promise_faults
 from owner.mechanism import AHEAD_BYTES, DrawnAhead, NoiseFactory
 from owner.policy import Policy, check_map, check_map_text, check_policy

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from common.errors import OrderError, PolicyError
 from common.terms import StudyTerms
-from owner.core import Account
+from owner.account import Account
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, in_words
 from owner.open_study import OpenStudy, StudyMaker

@@ -137,12 +137,11 @@ class OwnerLine(_Contact):
         self._retries = retries
         self._agreed: Enrollment | None = None
         self._promise: Promise | None = None
-        self._repeats = 1
 
     @property
-    def repeats(self) -> int:
-        """How many of its last answers the owner gives again, as it said last."""
-        return self._repeats
+    def numbers(self) -> Numbers:
+        """What is known of the owner's numbers."""
+        return self._numbers
 
     @property
     def answered(self) -> int:
@@ -153,13 +152,6 @@ class OwnerLine(_Contact):
     def is_level(self) -> bool:
         """Whether the owner is known to have given no answer that is not held here."""
         return self._state is LineState.LEFT or self._numbers.is_level
-
-    @property
-    def may_hold_several(self) -> bool:
-        """Whether the owner may have given more than one answer that is not held here."""
-        charged = self._numbers.charged
-        known = charged is not None and charged <= self._numbers.answered + 1
-        return self._state is not LineState.LEFT and self._repeats > 1 and not known
 
     @property
     def promised(self) -> int:
@@ -180,7 +172,7 @@ class OwnerLine(_Contact):
         Raises:
           InputError: Another owner is there.
         """
-        self._agreed, self._repeats, self._numbers.in_doubt = agreed, agreed.repeats, True
+        self._agreed, self._numbers.repeats, self._numbers.in_doubt = agreed, agreed.repeats, True
         try:
             self._accept(self.owner.enroll(self._terms))
         except InputError:
@@ -225,9 +217,7 @@ class OwnerLine(_Contact):
 
     def _query(self, theta: Vector) -> Query:
         """The next number, asked at theta."""
-        return Query(
-            study_id=self._terms.study_id, sequence=self._numbers.answered + 1, theta=theta
-        )
+        return Query(study_id=self._terms.study_id, sequence=self._numbers.next, theta=theta)
 
     def _numbered(self, query: Query, theta: Vector) -> tuple[Query, Response] | None:
         """The answer to a query, or to the next number if that is spent; None if both are."""
@@ -315,8 +305,8 @@ class OwnerLine(_Contact):
         self._promise = check_enrollment(
             enrollment, self._terms, name=name, held=self._numbers.answered, most=most
         )
-        self._agreed, self._repeats = agreed or enrollment, enrollment.repeats
-        self._numbers.charged = enrollment.answered
+        self._agreed = agreed or enrollment
+        self._numbers.charged, self._numbers.repeats = enrollment.answered, enrollment.repeats
         return enrollment
 
 
@@ -377,7 +367,7 @@ class LocalLine(OwnerLine):
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""
-        self._repeats = enrollment.repeats
+        self._numbers.repeats = enrollment.repeats
         return enrollment
 
     def _check(self, query: Query, response: Response) -> None:

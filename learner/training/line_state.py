@@ -119,6 +119,7 @@ class Numbers:
       charged: The last that the owner has charged, as it said; None before it was heard.
       lost: How many were lost in this start.
       in_doubt: Whether owner or learner may have been killed since the last answer.
+      repeats: How many of its last answers the owner gives again, as it said last.
     """
 
     answered: int
@@ -126,11 +127,23 @@ class Numbers:
     charged: int | None = None
     lost: int = 0
     in_doubt: bool = False
+    repeats: int = 1
 
     @property
     def is_level(self) -> bool:
         """Whether the owner is known to have charged no other."""
         return self.charged is not None and self.charged <= self.answered
+
+    @property
+    def next(self) -> int:
+        """The number to ask for."""
+        return self.answered + 1
+
+    @property
+    def may_be_several(self) -> bool:
+        """Whether the owner may have given more than one answer that is not held here."""
+        known = self.charged is not None and self.charged <= self.next
+        return self.repeats > 1 and not known
 
     def took(self, number: int) -> None:
         """The owner has answered this number; it may have charged others after it before."""

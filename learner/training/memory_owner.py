@@ -15,18 +15,20 @@ from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
-from owner.core import (
+from owner.account import (
     MOST_KEPT,
     Account,
-    Shard,
     Step,
+    next_step,
+    repeats,
+    theta_digest,
+)
+from owner.core import (
+    Shard,
     check_theta,
     exact_answer,
-    next_step,
     release,
-    repeats,
     seeded_noise,
-    theta_digest,
     warm,
 )
 

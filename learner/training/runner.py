@@ -182,9 +182,7 @@ def run(
       UnreachableError: Nobody answered for too long.
     """
     state = algorithm.initial_state()
-    replay, k = _Replay(journal), 0
-    whole = journal is None or journal.ended_in_order
-    tail = _LostTail(lines, patience=pace.patience, is_over=whole)
+    replay, k, tail = _Replay(journal), 0, _LostTail(lines, journal, patience=pace.patience)
     with ThreadPoolExecutor(max_workers=len(lines)) as executor:
         for position, tick in enumerate(ticks):
             if replay.was_missed(position):
@@ -196,7 +194,7 @@ def run(
             else:
                 pace.wait_for(tick)
                 theta, asked = algorithm.query_point(state, tick), time.monotonic()
-                replay.settle({owner: lines[owner].repeats for owner in tick.owners})
+                replay.settle({owner: lines[owner].numbers.repeats for owner in tick.owners})
                 ask = tail.way_to_ask(tick)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
                 if not replay.keep(entry, tick):
@@ -250,22 +248,24 @@ class _LostTail:
 
     Args:
       lines: The owners, by index.
+      journal: The run's durable trace; None where nothing is journalled.
       patience: Seconds that an owner of one of them may be waited for.
-      is_over: Whether there is none.
     """
 
-    def __init__(self, lines: Sequence[OwnerLine], *, patience: float, is_over: bool) -> None:
+    def __init__(
+        self, lines: Sequence[OwnerLine], journal: Journal | None, *, patience: float
+    ) -> None:
         self._all = lines
         self._lines = [line for line in lines if line.promised]
         self._patience = patience
         self._asked: Counter[int] = Counter()
-        self._over = is_over
+        self._over = journal is None or journal.ended_in_order
 
     def may_hold(self, tick: Tick) -> bool:
         """Whether this tick may be one of them, and others after it."""
         if not self._over:
             self._over = any(
-                self._asked[owner] >= self._all[owner].repeats for owner in tick.owners
+                self._asked[owner] >= self._all[owner].numbers.repeats for owner in tick.owners
             ) or all(line.is_level for line in self._lines)
             self._asked.update(tick.owners)
         return not self._over
@@ -280,7 +280,7 @@ class _LostTail:
         while (response := line.ask(theta)) is None:
             # Of a tick that is the only one left the owner keeps the answer until it is back.
             others = (other for other in self._lines if other is not line)
-            only = not line.may_hold_several and all(other.is_level for other in others)
+            only = not line.numbers.may_be_several and all(other.is_level for other in others)
             if only or not line.state.is_absent:
                 break
             if time.monotonic() - began > self._patience:

@@ -10,17 +10,19 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import LOSSES, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
-from owner.core import (
+from owner.account import (
     Account,
-    Shard,
     Step,
+    next_step,
+    repeats,
+)
+from owner.core import (
+    Shard,
     check_theta,
     exact_answer,
     mean_curvature,
     mean_gradient,
-    next_step,
     release,
-    repeats,
     seeded_noise,
 )
 
