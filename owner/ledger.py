@@ -32,6 +32,7 @@ from owner.ledger_tables import (
     insert_text,
     last_digests,
     update_account,
+    write_meta,
 )
 
 __all__ = ["Ledger"]
@@ -142,15 +143,23 @@ class Ledger(_HeldFile):
             raise self._changed()
         return book.after(row, checksum)
 
-    def _given_back(self, charged: Charged) -> AccountRow:
-        """An account without what was charged ahead and not given.
+    def _settle(self, book: Book, closed: str | None = None) -> None:
+        """Write a study's account without what was charged ahead and not given.
 
-        The marks go back first: a crash in between leaves a ledger that is ahead of them. Where
-        they do not, all that was charged stays spent.
+        Of a study that is closed without a response only its row stays, and no text that was its
+        alone.
         """
-        if charged.left and not self._files.lower_mark(self._books.generation - charged.left):
-            return charged.row
-        return charged.settled
+        with self._transaction():
+            account = self._account(book)
+            meta = self._books.with_taken_back(account.left)
+            if account.left:
+                write_meta(self._db, meta)
+            settled = self._write(book, account, replace(account.settled, closed=closed))
+            for text in () if settled.texts else self._books.unneeded_after(book):
+                self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+        self._charged.pop(book.study.study_id, None)
+        self._books.meta = meta
+        self._keep(settled)
 
     def _text(self, digest: str) -> str:
         """The text of a digest."""
@@ -262,31 +271,17 @@ class Ledger(_HeldFile):
         self._charged[study_id] = charged.gave(record, response) if begun else charged
 
     def close_study(self, study_id: str) -> None:
-        """Close a study; what it did not use returns to the lifetime budget.
-
-        Of a study without a response only its row stays, and no text that was its alone.
-        """
+        """Close a study; what it did not use returns to the lifetime budget."""
         book = self._books.studies.get(study_id)
-        if book is None or book.closed:
-            return
-        with self._transaction():
-            account = self._account(book)
-            row = replace(self._given_back(account), closed=now())
-            closed = self._write(book, account, row)
-            if not closed.texts:
-                for text in self._books.unneeded_after(book):
-                    self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
-        self._charged.pop(study_id, None)
-        self._keep(closed)
+        if book is not None and not book.closed:
+            self._settle(book, now())
 
     def close(self) -> None:
         """Write down what was given of blocks, and release the file."""
-        for study_id, charged in self._charged.items():
-            if charged.begun:
-                # What cannot be written stays spent.
-                with contextlib.suppress(LedgerError), self._transaction():
-                    row = self._given_back(charged)
-                    self._books.keep(self._write(self._books.studies[study_id], charged, row))
+        for study_id in [name for name, charged in self._charged.items() if charged.begun]:
+            # What cannot be written stays spent.
+            with contextlib.suppress(LedgerError):
+                self._settle(self._books.studies[study_id])
         # From here on nothing may be given of what was taken back.
         self._over = True
         self._charged.clear()

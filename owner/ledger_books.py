@@ -13,7 +13,7 @@ from fractions import Fraction
 from common.privacy import exact_sum
 from owner.account import Account
 from owner.ledger_rows import StudyEntry
-from owner.ledger_tables import AccountRow, StudyRow
+from owner.ledger_tables import TAKEN_BACK, AccountRow, StudyRow
 
 __all__ = ["Book", "Books"]
 
@@ -117,14 +117,15 @@ class Book:
 class Books:
     """All studies, oldest first, and sums over them.
 
-    ``generation`` counts studies opened, responses charged and studies closed. None of the three
-    ever goes back in any study, so a ledger of the same generation is the same ledger.
+    ``generation`` counts studies opened, responses charged and studies closed, and once more each
+    response that was charged ahead and taken back. So it never goes back, and a ledger of the same
+    generation is the same ledger.
     """
 
     meta: dict[str, str]
     studies: dict[str, Book] = field(default_factory=dict)
     last_checksum: bytes = b""
-    generation: int = 0
+    changes: int = 0
     responses: int = 0
     held: Fraction = Fraction(0)
     needed: Counter[str] = field(default_factory=Counter)
@@ -146,16 +147,28 @@ class Books:
         """Every study's book, oldest first."""
         return iter(self.studies.values())
 
+    @property
+    def generation(self) -> int:
+        """How many changes the ledger has come through."""
+        return self.changes + int(self.meta.get(TAKEN_BACK, "0"))
+
+    def with_taken_back(self, count: int) -> dict[str, str]:
+        """The meta data once so many more responses were taken back."""
+        if not count:
+            return self.meta
+        # One more: what is taken back is a change itself.
+        return self.meta | {TAKEN_BACK: str(int(self.meta.get(TAKEN_BACK, "0")) + count + 1)}
+
     def keep(self, book: Book) -> None:
         """Note what a study is after a change that is on the disk."""
         before = self.studies.get(book.study.study_id)
         if before is None:
             self.last_checksum = book.study_checksum
-            self.generation += book.generation
+            self.changes += book.generation
             self.held += book.held
             self.needed.update(book.texts)
         else:
-            self.generation += book.generation - before.generation
+            self.changes += book.generation - before.generation
             self.responses += book.answered - before.answered
             # While a study is open nothing of what it holds and needs changes.
             if book.closed:

@@ -16,6 +16,7 @@ from owner.ledger_tables import (
     RECORD_BYTES,
     SCHEMA,
     SCHEMA_VERSION,
+    TAKEN_BACK,
     AccountRow,
     StudyRow,
     block_checksum,
@@ -123,7 +124,7 @@ def _meta(db: sqlite3.Connection, found: Found) -> dict[str, str]:
         if before != checksum:
             found(f"the note {key!r} is not what was written")
         meta[key] = value
-    if set(meta) != META_KEYS:
+    if set(meta) - {TAKEN_BACK} != META_KEYS or not meta.get(TAKEN_BACK, "0").isdecimal():
         found("a note about the ledger is missing")
     return meta
 

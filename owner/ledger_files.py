@@ -178,11 +178,6 @@ class LedgerFiles:
                     self._do_without_attributes()
                     return
 
-    def lower_mark(self, generation: int) -> bool:
-        """Note a generation before the last one; whether every file says so now."""
-        self.write_mark(generation)
-        return read_mark(self._path).generation <= generation
-
     def close(self) -> None:
         """Release the files; after SQLite has."""
         for handle in self._handles.values():

@@ -62,7 +62,8 @@ def start_ledger(
                 upgrade(db, path)
                 books = sound(db, path)
                 check_mark(books, mark, path)
-            write_meta(db, books.meta | {"last_opened": now()})
+            books.meta |= {"last_opened": now()}
+            write_meta(db, books.meta)
     except BaseException:
         db.close()
         raise

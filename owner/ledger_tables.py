@@ -24,6 +24,7 @@ __all__ = [
     "RECORD_BYTES",
     "SCHEMA",
     "SCHEMA_VERSION",
+    "TAKEN_BACK",
     "AccountRow",
     "StudyRow",
     "ahead_records",
@@ -47,6 +48,9 @@ __all__ = [
 
 SCHEMA_VERSION = "3"
 META_KEYS = {"schema_version", "owner", "shard_fingerprint", "created", "last_opened"}
+# Only where something was: how many responses that were charged ahead were taken back, and how
+# often.
+TAKEN_BACK = "taken_back"
 
 # An account, its newest charges and the last responses of a small model fit one page, so that a
 # charge changes one page; older charges stand in blocks of a page each, which are checked as fast

@@ -26,10 +26,10 @@ def opened(path: Path, *, block: int = 64) -> Ledger:
     return Ledger(path, owner="a", fingerprint="shard", block=block)
 
 
-def enroll(ledger: Ledger) -> None:
+def enroll(ledger: Ledger, study: str = "s") -> None:
     ledger.open_study(
         StudyTerms(
-            study_id="s",
+            study_id=study,
             loss="squared",
             theta_max=1.0,
             feature_map="{}",
@@ -40,14 +40,14 @@ def enroll(ledger: Ledger) -> None:
         learner="l",
         noise_scale=1.0,
         insecure_noise=False,
-        lifetime=Fraction(1),
+        lifetime=Fraction(2),
     )
 
 
-def charge(ledger: Ledger, *numbers: int) -> None:
+def charge(ledger: Ledger, *numbers: int, study: str = "s") -> None:
     for number in numbers:
         ledger.charge(
-            study_id="s", sequence=number, digest=f"{number:064x}", response=b"%d" % number
+            study_id=study, sequence=number, digest=f"{number:064x}", response=b"%d" % number
         )
 
 
@@ -148,6 +148,29 @@ def test_what_was_given_since_cannot_be_undone_by_an_older_copy(path: Path) -> N
         Path(f"{left}-wal").unlink()
         with pytest.raises(LedgerError, match="has lost responses"):
             opened(left)
+
+
+@pytest.mark.parametrize("ends", ["stops", "closes"])
+def test_what_was_taken_back_hides_no_charge_from_an_older_copy(path: Path, ends: str) -> None:
+    """A copy with a whole block charged has come no farther than a ledger that took it back."""
+    older = path.with_name("older")
+    older.mkdir()
+    files = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm")]
+    ledger = opened(path)
+    enroll(ledger, "one")
+    enroll(ledger, "two")
+    charge(ledger, 1, study="one")
+    for file in files:
+        shutil.copy2(file, older)
+    charge(ledger, *range(1, 31), study="two")
+    if ends == "closes":
+        ledger.close_study("one")
+    ledger.close()
+    for file in files:
+        shutil.copy2(older / Path(file).name, file)
+    # The second study's thirty numbers would be answered again, for other models.
+    with pytest.raises(LedgerError, match="has lost responses"):
+        opened(path)
 
 
 def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path: Path) -> None:
