@@ -4,7 +4,7 @@ Their mean gradient at the optimum of all, :math:`v_g`, says how much group g di
 fitness :math:`q_g = v_g^\top H^{-1} v_g` is what a model of the group alone would lose, twice.
 But a group of :math:`m` public records differs by chance too, by :math:`t/m` in the mean with
 :math:`t = \mathrm{tr}(H^{-1}\,\mathrm{Cov}\,\nabla\ell)`. Where nothing but the order of the table
-is known, what its parts differ by beyond chance is told as a drift, and as a random walk.
+is known, it tells how records drift along it (:mod:`learner.simulated.drift`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from common.arrays import Flags, Labels, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
 from learner.simulated.components import Components, components, covariance_within
+from learner.simulated.drift import Drift, drift_of, drifts_of_residuals
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
 
 __all__ = ["NOTABLE_DRIFT", "PublicGroups", "consecutive_parts", "drift", "second_moments"]
 
 
-# Parts of the public table that are compared to find a drift, and by how many deviations of
-# chance they must differ.
-WALK_PARTS = 10
-DEVIATIONS = 4.0
+# Records drift along their table if that is as probable as this.
+SURE = 0.95
 # A model loses this share of its fitness from one end of the public table to the other.
 NOTABLE_DRIFT = 0.02
 FOLDS = 5
@@ -207,12 +206,18 @@ class PublicGroups:
         return covariance_within(self.records.features, self.groups)
 
     @cached_property
-    def walk(self) -> Matrix | None:
-        """Covariance of the random walk of whitened gradients for one row, shape (d, d).
+    def score_drifts(self) -> list[Drift]:
+        """How whitened gradients drift where nothing but the order is known, if it tells."""
+        if self.labels is not None:
+            return []
+        return drifts_of_residuals(self.scores, self.records.features, self.whitening)
 
-        None where the parts of the table differ no more than by chance.
-        """
-        return _walk_of(self.scores, self.records.features.shape[1])
+    @cached_property
+    def feature_drift(self) -> Drift | None:
+        """The same of the features themselves: records of another time or place are others."""
+        if self.labels is not None:
+            return None
+        return drift_of(self.standardised, self.records.features.shape[1])
 
     @cached_property
     def standardised(self) -> Matrix:
@@ -225,38 +230,8 @@ class PublicGroups:
     @property
     def drifts(self) -> bool:
         """Whether nothing but the order is known, and it tells that records change along it."""
-        return self.labels is None and not (self.walk is None and self.feature_walk is None)
-
-    @cached_property
-    def feature_walk(self) -> Matrix | None:
-        """The same of the features themselves: records of another time or place are others."""
-        return _walk_of(self.standardised, self.records.features.shape[1])
-
-
-def _walk_of(values: Matrix, num_features: int) -> Matrix | None:
-    """Covariance of the random walk of these values for one row, shape (d, d).
-
-    None where the parts of the table differ no more than by chance.
-    """
-    n = len(values)
-    m = n // WALK_PARTS
-    if m < 2 * num_features:
-        return None
-    means = values[: m * WALK_PARTS].reshape(WALK_PARTS, m, -1).mean(axis=1)
-    chance = 2.0 * values.T @ values / n / m
-    # Neighbours: the increments of a walk are independent, longer differences are not.
-    steps = np.diff(means, axis=0)
-    total = steps.T @ steps - len(steps) * chance
-    rows = len(steps) * m * (2.0 / 3.0)  # means over parts are smoother than the walk
-    beyond = float(np.trace(total))
-    # Deviation of the sum of squared differences of neighbours where nothing drifts.
-    deviation = float(np.sqrt(2 * (6 * len(steps) - 2) * np.sum((chance / 2) ** 2)))
-    if beyond < DEVIATIONS * deviation:
-        return None
-    eigenvalues, vectors = np.linalg.eigh(total)
-    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    covariance: Matrix = positive * (beyond / np.trace(positive) / rows)
-    return covariance
+        known = [self.feature_drift, *self.score_drifts]
+        return any(each.steady < 1.0 - SURE for each in known if each is not None)
 
 
 def second_moments(records: Records) -> Matrix:

@@ -15,13 +15,12 @@ records with random weights, as much as they tell, and records of everyone else'
 group is not known is nowhere near any, but differs as much as groups do: a group at random plays
 it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too.
 
-**Without groups** all that is known is the order of the public table. Where its parts differ more
-than by chance, what they differ by grows with their distance like a random walk, say. It goes on
-through the owners' records, which lie before the public ones in the order of the study. How far is
-not known: nothing farther apart was seen than the public table is long. A walk goes farther and
-farther; in every other world it *returns* to its mean over as many records.
-Owner i's best model is then off by a step :math:`\delta_i` of it: its targets are shifted by
-:math:`x^\top\delta_i` (squared loss only; for classes a drift is only warned of).
+**Without groups** all that is known is the order of the public table, and how records drift along
+it (:mod:`learner.simulated.drift`). The owners' records lie before the public ones in the order of
+the study, and have drifted, in each world as far as the table leaves it possible. Owner i's best
+model is then off by a step :math:`\delta_i`: its targets are shifted by :math:`x^\top\delta_i`
+(squared loss only; for classes a drift of the model is only warned of), and its own Gram matrix is
+that of n_i consecutive records. The features of all owners together have moved, for every loss.
 
 Where neither labels nor a drift tell that owners differ, parts of one table differ by chance only.
 A choice that must also hold for owners that differ *assumes* a difference: each owner's mean
@@ -67,8 +66,6 @@ ASSUMED_SHIFT, ASSUMED_STEP = 1.0, 0.2
 FARTHEST, FARTHEST_SHIFT = 3.0, 2.0
 # Rows drawn from all for one owner at most, and the least that an own row weighs.
 MOST_OTHERS, LEAST_WEIGHT = 400, 1e-12
-# Steps of the walk through each table.
-WALK_STEPS = 24
 
 
 def _sketch(second: Matrix) -> Records:
@@ -84,7 +81,6 @@ def surrogate_world(
     *,
     known: Sequence[int | None] = (),
     assumed: float = 0.0,
-    returns: bool = False,
     played: int = PLAYED_RECORDS,
     rng: np.random.Generator,
 ) -> World:
@@ -96,7 +92,6 @@ def surrogate_world(
       known: The group that each owner is known to be, None where it is not known.
       assumed: How much owners differ from the public records and from each other where nothing
         tells by how much: from 0 for not at all to 1 for as much as is assumed at most.
-      returns: Whether a drift returns to its mean within as many records as are public.
       played: Records that answer for one owner where answers need records.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
@@ -104,33 +99,32 @@ def surrogate_world(
       InputError: There are too few public records.
     """
     drawn = public.redrawn(rng=rng)
-    moves = public.feature_walk if public.labels is None else None
-    if moves is not None:
-        away = _path(public, moves, num_records, returns=returns, rng=rng).T @ num_records
-        drawn = drawn * _moved(public.standardised, away / num_records.sum())
-    elif assumed and not public.drifts:
-        drawn = drawn * _assumed(public, assumed, rng=rng)
     weights = num_records / num_records.sum()
+    if public.feature_drift is not None:
+        away = weights @ public.feature_drift.path(num_records, rng=rng)
+        drawn = drawn * _moved(public.standardised, away)
+    if assumed and not public.drifts:
+        drawn = drawn * _assumed(public, assumed, rng=rng)
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
-    walk = public.walk if public.labels is None and public.problem.loss.is_quadratic else None
     # Where the order tells how owners differ, parts would count the same difference twice.
-    dealt = _deal(public, padded, rng=rng) if walk is None else [UNKNOWN] * len(padded)
+    by_order = bool(public.score_drifts) and public.problem.loss.is_quadratic
+    dealt = [UNKNOWN] * len(padded) if by_order else _deal(public, padded, rng=rng)
     centre = drawn / drawn.sum()
     parts = [
         _own_part(public, n_i, g, centre, sure=is_sure, rng=rng)
         for n_i, g, is_sure in zip(num_records, dealt, sure, strict=True)
     ]
-    shifts = np.zeros((len(num_records), public.records.features.shape[1]))
-    if walk is not None:
-        shifts = _walk(public, walk, num_records, returns=returns, rng=rng)
     mixture = Mixture(
         public=public,
         centre=centre,
         rows=[rows for rows, _ in parts],
         own=[own for _, own in parts],
-        kin=[_kin(public, n_i, g, rng=rng) for n_i, g in zip(num_records, dealt, strict=True)],
-        shifts=shifts,
+        kin=[
+            _consecutive(public, n_i, rng=rng) if by_order else _kin(public, n_i, g, rng=rng)
+            for n_i, g in zip(num_records, dealt, strict=True)
+        ],
+        shifts=_shifts(public, num_records, by_order=by_order, rng=rng),
     )
     differences = None
     if assumed and public.labels is None and not public.drifts:
@@ -184,6 +178,13 @@ def _kin(public: PublicGroups, n_i: float, group: int, *, rng: np.random.Generat
         return np.empty(0, dtype=np.intp)
     rows = public.groups[group]
     return rng.choice(rows, size=int(n_i), replace=False) if n_i < rows.size else rows
+
+
+def _consecutive(public: PublicGroups, n_i: float, *, rng: np.random.Generator) -> Labels:
+    """As many consecutive rows as an owner has records, from anywhere in the table."""
+    n = len(public.records)
+    size = int(min(n_i, n))
+    return np.arange(size) + rng.integers(n - size + 1)
 
 
 def _own_part(
@@ -261,48 +262,14 @@ def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.G
     return differences
 
 
-def _walk(
-    public: PublicGroups,
-    covariance: Matrix,
-    num_records: Vector,
-    *,
-    returns: bool,
-    rng: np.random.Generator,
+def _shifts(
+    public: PublicGroups, num_records: Vector, *, by_order: bool, rng: np.random.Generator
 ) -> Matrix:
-    """What each owner's best model is off by where the drift goes on, shape (N, p)."""
-    path = _path(public, covariance, num_records, returns=returns, rng=rng)
-    shifts: Matrix = -path @ public.whitening.T
+    """What each owner's best model is off by as the order tells, shape (N, p)."""
+    shifts = np.zeros((num_records.size, public.records.features.shape[1]))
+    for drift in public.score_drifts if by_order else []:
+        shifts -= drift.path(num_records, rng=rng) @ public.whitening.T
     return shifts
-
-
-def _path(
-    public: PublicGroups,
-    covariance: Matrix,
-    num_records: Vector,
-    *,
-    returns: bool,
-    rng: np.random.Generator,
-) -> Matrix:
-    """How far each owner's mean is from the public one where the drift goes on, shape (N, d)."""
-    n = float(len(public.records))
-    sizes = np.append(num_records, n)
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    # From the public table, the last one, back through the owners' tables.
-    rows = np.repeat(sizes / WALK_STEPS, WALK_STEPS)
-    drawn = rng.standard_normal((rows.size, len(values)))
-    if returns:
-        path = drawn[::-1] @ root.T * np.sqrt(n / 2.0)
-        kept = np.exp(-rows[::-1] / n)
-        for k in range(1, kept.size):
-            path[k] = kept[k] * path[k - 1] + np.sqrt(1.0 - kept[k] ** 2) * path[k]
-        path = path[::-1]
-    else:
-        steps = drawn * np.sqrt(rows)[:, None] @ root.T
-        path = np.cumsum(steps[::-1], axis=0)[::-1]
-    means = path.reshape(sizes.size, WALK_STEPS, -1).mean(axis=1)
-    away: Matrix = means[:-1] - means[-1]
-    return away
 
 
 def _world_of(

@@ -25,8 +25,6 @@ __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
 
 RUNS, WORLDS = 96, 12
-# A drift goes on in one of so many worlds, and returns to its mean in the others.
-RETURNING = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,10 +99,7 @@ def deal(
       worlds: How often public records are redrawn, and groups dealt to owners anew.
       rng: Where the deal comes from; seed it with nothing private.
     """
-    return [
-        surrogate_world(public, num_records, known=known, returns=place % RETURNING > 0, rng=rng)
-        for place in range(worlds)
-    ]
+    return [surrogate_world(public, num_records, known=known, rng=rng) for _ in range(worlds)]
 
 
 def forecast(
