@@ -6,15 +6,17 @@ vary by I within parts, the mean of part k is, but for a constant that is not kn
 .. math:: y_k = \frac1m \int_k P(s)\,ds + e_k, \qquad e_k \sim \mathrm{N}(0, I/m), \qquad
           \mathrm{Cov}(P_j(s), P_j(t)) = V_j\,e^{-|s-t|/\ell}
 
-with Ornstein-Uhlenbeck processes :math:`P_j`, each with a variance of its own. What parts differ by
-is :math:`S_j = V_j\,\mathrm{tr}(R_\ell)/(K-1)` in the mean, :math:`R_\ell` the covariance of parts
-of a process of variance 1, less their mean. A priori there is no drift with probability 1/2; else a
-level S is log-uniform, and each :math:`S_j` is log-normal around it, a decade wide. The length
-:math:`\ell` is log-uniform from half a part to the whole study: a longer one looks the same there.
-The posterior is on a grid. A path through the owners' records, which lie before the table, is drawn
-with :math:`\ell` and :math:`V_j` of the posterior, and given the means that were seen: a path of
-the process is drawn, with parts seen through chance, and what these differ from the real ones by is
-taken off as the best linear prediction has it (kriging).
+with Ornstein-Uhlenbeck processes :math:`P_j`, each with a variance and a length of its own. What
+parts differ by is :math:`S_j = V_j\,\mathrm{tr}(R_\ell)/(K-1)` in the mean, :math:`R_\ell` the
+covariance of parts of a process of variance 1, less their mean. A priori there is no drift with
+probability 1/2; else a level S is log-uniform, and each :math:`S_j` is log-normal around it, a
+decade wide. Lengths are log-uniform from half a part on. The posterior is on a grid.
+
+A path through the owners' records, which lie before the table, is drawn with :math:`\ell_j` and
+:math:`V_j` of the posterior, lengths at most the whole study's, since longer ones look the same
+there; and given the means that were seen: a path of the process is drawn, with parts seen through
+chance, and what these differ from the real ones by is taken off as the best linear prediction has
+it (kriging).
 
 **What a model absorbs.** Where features change along the table, a model that is fitted to it takes
 up the drift of the target that follows them. Of a course of the parts' mean features whose share of
@@ -33,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Matrix, Vector
+from common.arrays import Flags, Labels, Matrix, Vector
 
 __all__ = ["Drift", "drift_of", "drifts_of_residuals"]
 
@@ -81,7 +83,7 @@ class Drift:
     @property
     def steady(self) -> float:
         """The probability that nothing drifts."""
-        return float(self.posterior[:, 0].sum())
+        return float(self.posterior[0])
 
     @cached_property
     def lengths(self) -> Vector:
@@ -120,16 +122,15 @@ class Drift:
         return np.stack(tables)
 
     @cached_property
-    def posterior(self) -> Matrix:
-        """Probabilities of lengths and of the level of all directions, (LENGTHS, LEVELS + 1)."""
-        most = self.likelihood.max(axis=1, keepdims=True)
-        mixed = np.einsum("us,lsj->luj", self.prior, np.exp(self.likelihood - most))
+    def posterior(self) -> Vector:
+        """Probabilities of the level of all directions, shape (LEVELS + 1,)."""
+        most = self.likelihood.max(axis=(0, 1))
+        each = np.exp(self.likelihood - most).mean(axis=0)
         with np.errstate(divide="ignore"):  # a level that the table rules out
-            total = (np.log(mixed) + most).sum(axis=2)
-        total[:, 0] += np.log(STEADY)
-        total[:, 1:] += np.log((1.0 - STEADY) / LEVELS)
+            total = np.log(self.prior @ each).sum(axis=1)
+        total += np.log([STEADY, *[(1.0 - STEADY) / LEVELS] * LEVELS])
         total = np.exp(total - total.max())
-        probabilities: Matrix = total / total.sum()
+        probabilities: Vector = total / total.sum()
         return probabilities
 
     def path(self, num_records: Vector, *, rng: np.random.Generator) -> Matrix:
@@ -139,35 +140,47 @@ class Drift:
           num_records: The owners' n_i, in their order before the table, shape (N,).
           rng: Where the world comes from.
         """
-        place, levels = self._drawn(float(num_records.sum()), rng=rng)
-        if not levels.any():
-            return np.zeros((num_records.size, self.root.shape[1]))
+        places, levels = self._drawn(float(num_records.sum()), rng=rng)
+        away = np.zeros((num_records.size, levels.size))
+        for place in np.unique(places[levels > 0]).tolist():
+            alike = (places == place) & (levels > 0)
+            away[:, alike] = self._away(place, levels[alike], alike, num_records, rng=rng)
+        return np.asarray(away @ self.root)
+
+    def _away(
+        self,
+        place: int,
+        levels: Vector,
+        which: Flags,
+        num_records: Vector,
+        *,
+        rng: np.random.Generator,
+    ) -> Matrix:
+        """The same in the directions of one length, shape (N, directions)."""
         modes, length, m = self.modes[place], self.lengths[place], self.rows
         V, K = levels / modes.size, len(self.means)
         sizes = np.append(num_records, np.full(K, m)) / length
         own, parts = np.split(np.sqrt(V) * _process(sizes, V.size, rng=rng), [num_records.size])
         seen = self.left @ parts + rng.standard_normal(parts.shape) / np.sqrt(m)
-        missed = modes.vectors.T @ (self.means - seen)
+        missed = modes.vectors.T @ (self.means[:, which] - seen)
         missed *= V / (np.outer(modes.variances, V) + 1.0 / m)
         # Covariances of the owners' means less the table's with what the parts show.
         gaps = np.append(np.cumsum(num_records[:0:-1])[::-1], 0.0)[:, None] + np.arange(K) * m
         shared = np.outer(_faded(sizes[: own.shape[0]]), _faded(sizes[-K:]))
         with_parts = np.exp(-gaps / length) * shared - modes.covariance.mean(axis=0)
-        away = own - parts.mean(axis=0) + with_parts @ self.left @ modes.vectors @ missed
-        return np.asarray(away @ self.root)
+        away: Matrix = own - parts.mean(axis=0) + with_parts @ self.left @ modes.vectors @ missed
+        return away
 
-    def _drawn(self, num_private: float, *, rng: np.random.Generator) -> tuple[int, Vector]:
-        """The place of a length, and a level for each direction, shape (k,)."""
+    def _drawn(self, num_private: float, *, rng: np.random.Generator) -> tuple[Labels, Vector]:
+        """The place of a length, and a level, for each direction, shapes (k,)."""
         whole = self.rows * len(self.means) + num_private
-        weights = self.posterior * (self.lengths <= whole)[:, None]
-        place, common = divmod(
-            int(rng.choice(weights.size, p=weights.ravel() / weights.sum())), LEVELS + 1
-        )
-        likelihood = self.likelihood[place]
-        each = self.prior[common][:, None] * np.exp(likelihood - likelihood.max(axis=0))
-        edges = np.cumsum(each / each.sum(axis=0), axis=0)
-        picks = (rng.random(edges.shape[1]) > edges[:-1]).sum(axis=0)
-        return place, self.levels[picks]
+        short = self.likelihood[self.lengths <= whole]
+        common = rng.choice(LEVELS + 1, p=self.posterior)
+        each = self.prior[common][:, None] * np.exp(short - short.max(axis=(0, 1)))
+        edges = np.cumsum(each.reshape(len(short) * (LEVELS + 1), -1), axis=0)
+        picks = (rng.random(edges.shape[1]) * edges[-1] > edges[:-1]).sum(axis=0)
+        places, levels = np.divmod(picks, LEVELS + 1)
+        return places, self.levels[levels]
 
 
 def drift_of(

