@@ -154,7 +154,7 @@ def test_a_forecast_repeats_with_its_seed():
 def test_the_public_model_is_forecast_as_it_is_for_real_owners():
     """It is a model of so many records of one table as the owners': off by chance alone.
 
-    In the middle one of the tables: some look by chance as if they drifted, and theirs is worse.
+    No order of a table rules a drift out, so it is told somewhat worse: by less than twice.
     """
     public, real = [], []
     for seed in range(15):
@@ -165,7 +165,7 @@ def test_the_public_model_is_forecast_as_it_is_for_real_owners():
         evaluation = World.of(SHARDS, PROBLEM).evaluation
         real.append(evaluation.relative_fitness(drawn.theta_optimal[None])[0])
         assert np.array_equal(told.gains, told.expected < np.minimum(told.alone, told.public))
-    assert np.median(public) == pytest.approx(np.median(real), rel=0.4)
+    assert 0.7 < np.mean(public) / np.mean(real) < 2.0
 
 
 def test_worlds_side_by_side_are_the_worlds_one_by_one():
