@@ -80,7 +80,7 @@ def surrogate_world(
     num_records: Vector,
     *,
     known: Sequence[int | None] = (),
-    assumed: float | None = None,
+    assumed: float = 0.0,
     played: int = PLAYED_RECORDS,
     rng: np.random.Generator,
 ) -> World:
@@ -91,8 +91,7 @@ def surrogate_world(
       num_records: Each owner's n_i, shape (N,).
       known: The group that each owner is known to be, None where it is not known.
       assumed: How much owners differ from the public records and from each other where nothing
-        tells by how much: from 0 for not at all to 1 for as much as is assumed at most; None for
-        no more than the table tells, a drift that is not certain among it.
+        tells by how much: from 0 for not at all to 1 for as much as is assumed at most.
       played: Records that answer for one owner where answers need records.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
@@ -101,17 +100,15 @@ def surrogate_world(
     """
     drawn = public.redrawn(rng=rng)
     weights = num_records / num_records.sum()
-    # Where no drift is certain, what is assumed stands for it.
-    may_drift = public.drifts or assumed is None
-    if may_drift and public.feature_drift is not None:
+    if public.drifts and public.feature_drift is not None:
         away = weights @ public.feature_drift.path(num_records, rng=rng)
         drawn = drawn * _moved(public.standardised, away)
-    if assumed and not may_drift:
+    if assumed and not public.drifts:
         drawn = drawn * _assumed(public, assumed, rng=rng)
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
     # Where the order tells how owners differ, parts would count the same difference twice.
-    by_order = may_drift and bool(public.score_drifts) and public.problem.loss.is_quadratic
+    by_order = public.drifts and bool(public.score_drifts) and public.problem.loss.is_quadratic
     dealt = [UNKNOWN] * len(padded) if by_order else _deal(public, padded, rng=rng)
     centre = drawn / drawn.sum()
     parts = [
@@ -130,7 +127,7 @@ def surrogate_world(
         shifts=_shifts(public, num_records, by_order=by_order, rng=rng),
     )
     differences = None
-    if assumed and public.labels is None and not may_drift:
+    if assumed and public.labels is None and not public.drifts:
         differences = _draw_differences(public, weights, rng=rng)
     return _world_of(mixture, weights, differences, played=played, rng=rng)
 
