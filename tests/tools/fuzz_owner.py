@@ -163,7 +163,7 @@ def wrong_query(rng: random.Random) -> Made:
         return "AnswerOnce", query(4, np.zeros(size)), f"theta has {size} coordinates"
     if kind == 2:
         sequence = rng.choice([0, 1, 2, 3, 5, 6, 11, 2**31, 2**63, 2**64 - 1])
-        words = "given for another theta" if sequence == 3 else "out of order"
+        words = "given for another theta" if 1 <= sequence <= 3 else "out of order"
         return "AnswerOnce", query(sequence, theta), words
     if kind == 3:
         study = rng.choice(["", "Open", "open ", "x" * 10_000, "\0", "öpen", "../open"])
