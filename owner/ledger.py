@@ -149,14 +149,20 @@ class Ledger(_HeldFile):
         Of a study that is closed without a response only its row stays, and no text that was its
         alone.
         """
-        with self._transaction():
-            account = self._account(book)
-            meta = self._books.with_taken_back(account.left)
-            if account.left:
-                write_meta(self._db, meta)
-            settled = self._write(book, account, replace(account.settled, closed=closed))
-            for text in () if settled.texts else self._books.unneeded_after(book):
-                self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+        try:
+            with self._transaction():
+                account = self._account(book)
+                meta = self._books.with_taken_back(account.left)
+                if account.left:
+                    write_meta(self._db, meta)
+                settled = self._write(book, account, replace(account.settled, closed=closed))
+                for text in () if settled.texts else self._books.unneeded_after(book):
+                    self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+        except BaseException:
+            # A commit that failed may stand in the log: what it takes back must not be given.
+            charged = self._charged.get(book.study.study_id)
+            self._unsound = self._unsound or (charged is not None and charged.left > 0)
+            raise
         self._charged.pop(book.study.study_id, None)
         self._books.meta = meta
         self._keep(settled)
@@ -174,7 +180,10 @@ class Ledger(_HeldFile):
         with explained(self._path):
             self._check_usable()
             account = self._account(book).settled
-            return book.entry(account, self._text, last_digests(self._db, account, MOST_KEPT))
+            digests = last_digests(self._db, account, MOST_KEPT)
+        if digests is None:
+            raise self._changed()
+        return book.entry(account, self._text, digests)
 
     def study(self, study_id: str) -> StudyEntry | None:
         """One study, or None."""

@@ -226,20 +226,35 @@ def charges_of(records: bytes) -> Iterator[tuple[str, str]]:
         yield "" if theta == AHEAD else theta.hex(), as_time(milliseconds)
 
 
-def last_digests(db: sqlite3.Connection, row: AccountRow, count: int) -> tuple[str, ...]:
+def last_digests(db: sqlite3.Connection, row: AccountRow, count: int) -> tuple[str, ...] | None:
     """SHA-256 of the last thetas, the newest at the end; "" for a query nobody knows.
 
     Args:
       db: The ledger.
       row: The study's account.
       count: How many, at most a block.
+
+    Returns:
+      None if the last block is not what the account was written with.
     """
     records = row.recent
     if len(records) < count * RECORD_BYTES and row.blocks:
-        block = "SELECT records FROM charges WHERE position = ?"
-        records = db.execute(block, (row.position - 1,)).fetchone()[0] + records
+        block, before = _last_block(db, row)
+        if block_checksum(before, row.position - 1, block) != row.blocks_checksum:
+            return None
+        records = block + records
     parts = (theta for theta, _ in RECORD.iter_unpack(records[-count * RECORD_BYTES :]))
     return tuple("" if theta == AHEAD else theta.hex() for theta in parts)
+
+
+def _last_block(db: sqlite3.Connection, row: AccountRow) -> tuple[bytes, bytes]:
+    """An account's last full block of charges, and the checksum of the one before."""
+    rows = db.execute(
+        "SELECT records, checksum FROM charges WHERE position BETWEEN ? AND ? ORDER BY position",
+        (max(row.position - 2, row.number * BLOCKS), row.position - 1),
+    ).fetchall()
+    before = rows[-2][1] if len(rows) > 1 else b""
+    return (rows[-1][0] if rows else b""), before
 
 
 def as_milliseconds(time: str) -> int:

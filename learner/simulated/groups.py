@@ -9,7 +9,7 @@ is known, it tells how records drift along it (:mod:`learner.simulated.drift`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -217,15 +217,22 @@ class PublicGroups:
         """The same of the features themselves: records of another time or place are others."""
         if self.labels is not None:
             return None
-        return drift_of(self.standardised, self.records.features.shape[1])
+        # Not of whitened features: in their own principal directions chance looks like a drift.
+        features = self.records.features
+        found = drift_of(features - features.mean(axis=0), features.shape[1])
+        scaled = self.whitening / self.scale
+        return None if found is None else replace(found, root=found.root @ scaled)
 
     @cached_property
     def standardised(self) -> Matrix:
         """Features in coordinates where their second moments are I, less their means, (n, d)."""
-        whitened = self.records.features @ self.whitening
-        size = np.sqrt(float(np.mean(whitened**2)) or 1.0)
-        centred: Matrix = (whitened - whitened.mean(axis=0)) / size
-        return centred
+        scaled = self.records.features @ self.whitening / self.scale
+        return np.asarray(scaled - scaled.mean(axis=0))
+
+    @cached_property
+    def scale(self) -> float:
+        """The root of the mean square of whitened features."""
+        return float(np.sqrt(np.mean((self.records.features @ self.whitening) ** 2))) or 1.0
 
     @property
     def drifts(self) -> bool:

@@ -123,14 +123,18 @@ class Journal:
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 256")
             self._db.executescript(_SCHEMA)
-            self._ended = self._take_end()
+            self._is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
 
     @property
-    def ended_in_order(self) -> bool:
-        """Whether the start before this one kept all that it was answered."""
-        return self._ended
+    def is_whole(self) -> bool:
+        """Whether nothing is missing that earlier starts were answered."""
+        return self._is_whole
+
+    def complete(self) -> None:
+        """What earlier starts were answered is here now, or is not asked for any more."""
+        self._is_whole = True
 
     @cached_property
     def past(self) -> tuple[TickEntry, ...]:
@@ -235,7 +239,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; what was appended is on the disk, unless it cannot be written."""
-        if self._tail.end():
+        if self._tail.end() and self._is_whole:
             self._note_end()
         self._db.close()
         os.close(self._lock)
@@ -314,7 +318,7 @@ class _Tail:
         """Whether there is something to wait for."""
         if repeats is None:
             return bool(self._entries)
-        return any(self._answers[owner] >= most for owner, most in repeats.items())
+        return any(self._answers[owner] >= max(most, 1) for owner, most in repeats.items())
 
     def _work(self) -> None:
         """Write whatever was appended, all of it at once, until the end or a failure."""

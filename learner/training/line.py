@@ -172,7 +172,8 @@ class OwnerLine(_Contact):
         Raises:
           InputError: Another owner is there.
         """
-        self._agreed, self._numbers.repeats, self._numbers.in_doubt = agreed, agreed.repeats, True
+        self._agreed, self._numbers.in_doubt = agreed, True
+        self._numbers.repeat(agreed.repeats)
         try:
             self._accept(self.owner.enroll(self._terms))
         except InputError:
@@ -293,8 +294,7 @@ class OwnerLine(_Contact):
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Compare what the owner says with what was asked, what was agreed and what we hold."""
-        name = self.owner.name
-        agreed = self._agreed
+        name, agreed = self.owner.name, self._agreed
         if agreed is not None and replace(enrollment, answered=agreed.answered) != agreed:
             raise RefusedError(
                 f"owner {name} came back with other records or another noise than it agreed to; "
@@ -306,7 +306,7 @@ class OwnerLine(_Contact):
             enrollment, self._terms, name=name, held=self._numbers.answered, most=most
         )
         self._agreed = agreed or enrollment
-        self._numbers.charged, self._numbers.repeats = enrollment.answered, enrollment.repeats
+        self._numbers.repeat(enrollment.repeats, charged=enrollment.answered)
         return enrollment
 
 
@@ -367,7 +367,7 @@ class LocalLine(OwnerLine):
 
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Nothing to compare: asking it again costs nothing and gives the same."""
-        self._numbers.repeats = enrollment.repeats
+        self._numbers.repeat(enrollment.repeats)
         return enrollment
 
     def _check(self, query: Query, response: Response) -> None:

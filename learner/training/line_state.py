@@ -23,6 +23,9 @@ from types import MappingProxyType
 
 __all__ = ["LineAction", "LineEvent", "LineState", "Numbers", "after"]
 
+# No owner repeats more of its answers.
+MOST_REPEATS = 16
+
 
 class LineState(Enum):
     """What is known of an owner.
@@ -120,6 +123,7 @@ class Numbers:
       lost: How many were lost in this start.
       in_doubt: Whether owner or learner may have been killed since the last answer.
       repeats: How many of its last answers the owner gives again, as it said last.
+      most_repeats: The most that it ever said.
     """
 
     answered: int
@@ -128,11 +132,18 @@ class Numbers:
     lost: int = 0
     in_doubt: bool = False
     repeats: int = 1
+    most_repeats: int = 1
 
     @property
     def is_level(self) -> bool:
         """Whether the owner is known to have charged no other."""
         return self.charged is not None and self.charged <= self.answered
+
+    def repeat(self, count: int, *, charged: int | None = None) -> None:
+        """The owner said how many of its last answers it gives again, and how many it charged."""
+        self.charged = self.charged if charged is None else charged
+        self.repeats = min(count, MOST_REPEATS)
+        self.most_repeats = max(self.repeats, self.most_repeats)
 
     @property
     def next(self) -> int:
@@ -143,7 +154,7 @@ class Numbers:
     def may_be_several(self) -> bool:
         """Whether the owner may have given more than one answer that is not held here."""
         known = self.charged is not None and self.charged <= self.next
-        return self.repeats > 1 and not known
+        return self.most_repeats > 1 and not known
 
     def took(self, number: int) -> None:
         """The owner has answered this number; it may have charged others after it before."""

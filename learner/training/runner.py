@@ -258,17 +258,20 @@ class _LostTail:
         self._all = lines
         self._lines = [line for line in lines if line.promised]
         self._patience = patience
+        self._journal = journal
         self._asked: Counter[int] = Counter()
-        self._over = journal is None or journal.ended_in_order
 
     def may_hold(self, tick: Tick) -> bool:
         """Whether this tick may be one of them, and others after it."""
-        if not self._over:
-            self._over = any(
-                self._asked[owner] >= self._all[owner].numbers.repeats for owner in tick.owners
-            ) or all(line.is_level for line in self._lines)
-            self._asked.update(tick.owners)
-        return not self._over
+        if self._journal is None or self._journal.is_whole:
+            return False
+        numbers = ((owner, self._all[owner].numbers) for owner in tick.owners)
+        if any(self._asked[owner] >= own.most_repeats for owner, own in numbers) or all(
+            line.is_level for line in self._lines
+        ):
+            self._journal.complete()
+        self._asked.update(tick.owners)
+        return not self._journal.is_whole
 
     def way_to_ask(self, tick: Tick) -> Callable[[OwnerLine, Vector], Response | None]:
         """How the tick's owners are asked."""
@@ -284,11 +287,23 @@ class _LostTail:
             if only or not line.state.is_absent:
                 break
             if time.monotonic() - began > self._patience:
-                log.warning("%s; the run goes on without it", line.status)
-                self._over = True
+                self._give_up(line)
                 break
             time.sleep(IDLE_SECONDS)
         return response
+
+    def _give_up(self, line: OwnerLine) -> None:
+        """Go on without an owner, if there is another.
+
+        Raises:
+          UnreachableError: There is none; nothing is lost, the run can be resumed.
+        """
+        if not any(other.state.can_be_asked for other in self._lines):
+            names = ", ".join(other.status for other in self._lines if other.status)
+            raise UnreachableError(f"no owner answered for {self._patience:g} seconds ({names})")
+        log.warning("%s; the run goes on without it", line.status)
+        if self._journal is not None:
+            self._journal.complete()
 
 
 class _Replay:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
@@ -133,12 +134,13 @@ class LosingJournal(DyingJournal):
 
 
 def start(
-    owners: list[FaultyOwner],
+    owners: Sequence[MemoryOwner],
     terms: StudyTerms,
     journal: Journal,
     agreed: list[Enrollment],
     *,
     rounds: bool,
+    patience: float = 60.0,
 ) -> list[Applied]:
     """One start of the learner, as ``learner.training.study.train`` does it."""
     rows: list[Applied] = []
@@ -190,7 +192,7 @@ def start(
             lines,
             journal=journal,
             horizon=terms.horizon,
-            pace=Pace(time_scale=0.0, patience=60.0),
+            pace=Pace(time_scale=0.0, patience=patience),
             on_applied=rows.append,
         )
         assert [line.left for line in lines] == [None] * 3
@@ -354,6 +356,94 @@ def test_a_number_is_asked_for_one_theta_only(
     assert line.left is None
     assert response is not None
     assert response.sequence == line.answered == 1
+
+
+class Gate(MemoryOwner):
+    """An owner that can be away."""
+
+    is_away = False
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        if self.is_away:
+            raise UnreachableError("away")
+        return super().enroll(terms)
+
+    def answer(self, query: Query) -> Response:
+        if self.is_away:
+            raise UnreachableError("away")
+        return super().answer(query)
+
+
+@pytest.fixture
+def killed_late(
+    make_terms: Callable[..., StudyTerms],
+    feature_map: FeatureMap,
+    table_maker: Callable[..., pd.DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[list[Gate], Callable[[float], list[Applied]]]:
+    """Owners of which many answers were lost with the learner; and another start, with patience."""
+    monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.002)
+    monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.005)
+    terms = make_terms(horizon=60, responses=60)
+    records = feature_map.apply(table_maker(50, seed=1), where="test")
+    owners = [Gate(name, records, seed=1) for name in NAMES]
+    agreed = [owner.enroll(terms) for owner in owners]
+    path = tmp_path / "journal.sqlite"
+
+    class Dies(LosingJournal):
+        def append(self, entry: TickEntry) -> None:
+            super().append(entry)
+            if entry.position == 37:
+                raise Crash
+
+    with closing(Dies(path, random.Random(0), 0.0)) as journal, pytest.raises(Crash):
+        start(owners, terms, journal, agreed, rounds=False)
+    assert len(journal.late) > 20
+
+    def again(patience: float) -> list[Applied]:
+        with closing(Journal(path)) as journal:
+            return start(owners, terms, journal, agreed, rounds=False, patience=patience)
+
+    return owners, again
+
+
+def check_nothing_lost(owners: list[Gate], rows: list[Applied]) -> None:
+    """The learner holds every answer that was charged."""
+    assert len(rows) == 60
+    for index, owner in enumerate(owners):
+        (study,) = owner._studies.values()
+        assert sum(index in row.entry.responses for row in rows) == study.account.answered
+
+
+def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
+    killed_late: tuple[list[Gate], Callable[[float], list[Applied]]],
+) -> None:
+    owners, again = killed_late
+    owners[0].is_away = True
+    # Its operator gives up while it waits.
+    interrupt = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        again(60.0)
+    interrupt.join()
+    back = threading.Timer(0.3, lambda: setattr(owners[0], "is_away", False))
+    back.start()
+    check_nothing_lost(owners, again(60.0))
+
+
+def test_a_start_that_finds_nobody_loses_nothing(
+    killed_late: tuple[list[Gate], Callable[[float], list[Applied]]],
+) -> None:
+    owners, again = killed_late
+    for owner in owners:
+        owner.is_away = True
+    with pytest.raises(UnreachableError, match=r"no owner answered for 0\.3 seconds"):
+        again(0.3)
+    for owner in owners:
+        owner.is_away = False
+    check_nothing_lost(owners, again(60.0))
 
 
 # --- real processes ---------------------------------------------------------------------------

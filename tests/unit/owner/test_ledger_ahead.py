@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
@@ -180,6 +181,43 @@ def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path: Path) -> None:
         path.rename(path.with_name("elsewhere"))
         with pytest.raises(LedgerError, match="moved or replaced"):
             charge(ledger, 2)
+
+
+def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite undoes a commit whose sync fails; after a kill its log may bring it back."""
+    ledger = opened(path)
+    enroll(ledger)
+    charge(ledger, *range(1, 11))
+
+    @contextmanager
+    def failing(db: sqlite3.Connection) -> Iterator[None]:
+        yield
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("owner.ledger.transaction", failing)
+        with pytest.raises(LedgerError, match="disk I/O error"):
+            ledger.close_study("s")
+    with pytest.raises(LedgerError, match="an earlier failure could not be undone"):
+        charge(ledger, 11)
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE charges SET records = zeroblob(2560)", "DELETE FROM charges"]
+)
+def test_older_charges_that_were_changed_in_use_are_not_believed(path: Path, change: str) -> None:
+    with closing(opened(path, block=1)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, 131))
+        assert ledger.study("s") is not None
+        with sqlite3.connect(path) as db:
+            db.execute(change)
+        db.close()
+        with pytest.raises(LedgerError, match="changed while in use"):
+            ledger.study("s")
 
 
 def test_nothing_is_given_of_a_block_after_the_end(path: Path) -> None:

@@ -185,6 +185,18 @@ def test_an_ordered_table_that_drifts_is_noticed_and_goes_on():
     assert np.median(far) > 10 * np.median(near)
 
 
+@pytest.mark.parametrize(("n", "p"), [(2000, 4), (2000, 30), (240, 20)])
+def test_many_features_are_not_taken_for_a_drift(n, p):
+    """Chance differs by direction, and most in those that are looked for in the same records."""
+    told = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.uniform(-1, 1, (n, p - 1)), np.ones(n)])
+        records = Records(features=x, targets=x[:, 0] + rng.normal(0, 0.5, n))
+        told.append(PublicGroups(problem=problem_of(), records=records, labels=None).drifts)
+    assert np.mean(told) < 0.2
+
+
 def test_an_owner_of_an_ordered_table_has_consecutive_records():
     """Its own Gram matrix is that of a stretch of the table: of a date it sees next to nothing."""
     rng = np.random.default_rng(6)
