@@ -31,7 +31,7 @@ TICKS_FROM_ZERO = "ticks from zero"
 # forecasts of classes were 2 to 5 times too bad, and from that model up to 3 times too good.
 CLEARLY = 4.0
 # Ways within this of the best one are level: worlds made of public records know no better.
-LEVEL = 1.5
+LEVEL = 1.25
 # Relative fitness that is no different from 0.
 TINY = 1e-12
 WAYS: dict[str, dict[str, Any]] = {
@@ -82,9 +82,9 @@ def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> s
     >>> ticks, newton = np.array([0.1, 0.1, 0.1]), np.array([0.05, 0.06, 0.9])
     >>> best_way({"ticks": ticks, "newton": newton}, trusts_public_model=True)
     'newton'
-    >>> best_way({"ticks": ticks, "newton": 1.4 * ticks}, trusts_public_model=True)
+    >>> best_way({"ticks": ticks, "newton": 1.2 * ticks}, trusts_public_model=True)
     'newton'
-    >>> best_way({"ticks": ticks, "newton": 1.6 * ticks}, trusts_public_model=True)
+    >>> best_way({"ticks": ticks, "newton": 1.3 * ticks}, trusts_public_model=True)
     'ticks'
     >>> best_way({"ticks": ticks, "ticks from zero": 3 * ticks}, trusts_public_model=False)
     'ticks from zero'

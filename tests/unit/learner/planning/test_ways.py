@@ -22,7 +22,7 @@ def test_one_world_that_is_far_off_decides_nothing():
 
 def test_ways_are_compared_world_by_world():
     # Worse in the middle of its own worlds, but best or next to it in each.
-    assert best(ticks=[1.0, 5.0, 6.0], newton=[2.0, 4.9, 9.6]) == "ticks"
+    assert best(ticks=[1.0, 5.0, 6.0], newton=[2.0, 4.9, 9.0]) == "ticks"
 
 
 def test_how_hard_a_world_is_for_all_ways_changes_nothing():
@@ -57,7 +57,7 @@ def test_ticks_from_zero_are_believed_where_public_records_are_few_of_a_class():
     forecasts = {"ticks": SHARED, TICKS_FROM_ZERO: 4.5 * SHARED}
     assert best_way(forecasts, trusts_public_model=False) == TICKS_FROM_ZERO
     assert best_way(forecasts, trusts_public_model=True) == "ticks"
-    forecasts[TICKS_FROM_ZERO] = 6.5 * SHARED
+    forecasts[TICKS_FROM_ZERO] = 5.5 * SHARED
     assert best_way(forecasts, trusts_public_model=False) == "ticks"
 
 
