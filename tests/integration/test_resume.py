@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import sqlite3
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -419,15 +419,20 @@ def check_nothing_lost(owners: list[Gate], rows: list[Applied]) -> None:
 
 def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
     killed_late: tuple[list[Gate], Callable[[float], list[Applied]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     owners, again = killed_late
     owners[0].is_away = True
+
+    def give_up(seconds: float) -> None:
+        raise KeyboardInterrupt
+
     # Its operator gives up while it waits.
-    interrupt = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        again(60.0)
-    interrupt.join()
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=give_up)
+    with monkeypatch.context() as patched:
+        patched.setattr(learner.training.runner, "time", clock)
+        with pytest.raises(KeyboardInterrupt):
+            again(60.0)
     back = threading.Timer(0.3, lambda: setattr(owners[0], "is_away", False))
     back.start()
     check_nothing_lost(owners, again(60.0))
