@@ -132,12 +132,13 @@ def forecast(
     factor = 1.0
     if not public.problem.loss.is_quadratic:
         factor, honest = public.honest
-        # Whoever begins at the public model knows no more of other records than it does.
+        # Whoever begins at the public model knows no more of other records than it does: where
+        # worlds have drifted less far from it than other records are, that much is missing.
         begins_there = getattr(proposal.algorithm, "start", None) is not None
         begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
-        beyond = honest - factor * free
-        psi = factor * psi + (beyond[:, None] if begins_there else 0.0)
-        free = np.full_like(free, honest)
+        missing = np.maximum(honest - factor * free, 0.0)
+        psi = factor * psi + (missing[:, None] if begins_there else 0.0)
+        free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
         relative_fitness_public=np.maximum(free, 0.0),

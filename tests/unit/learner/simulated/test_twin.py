@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.losses import Regulariser, Squared
+from common.losses import Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.moments import SecondMoments
@@ -163,6 +163,32 @@ def test_the_public_model_is_forecast_as_it_is_for_real_owners():
         real.append(evaluation.relative_fitness(drawn.theta_optimal[None])[0])
         assert np.array_equal(told.gains, told.expected < np.minimum(told.alone, told.public))
     assert np.mean(public) == pytest.approx(np.mean(real), rel=0.4)
+
+
+def drifting_classes(size):
+    """Two classes, of records whose features move along the table."""
+    rng = np.random.default_rng(3)
+    place = np.cumsum(rng.normal(size=(size, P)), axis=0) / np.sqrt(size)
+    x = 0.3 * rng.uniform(-1, 1, (size, P)) + 0.3 * place
+    margins = 4.0 * x @ [0.5, -1.0, 0.8] + 0.5 * np.sum(x**2, axis=1)
+    return Records(features=x, targets=np.sign(margins + rng.logistic(size=size)))
+
+
+def test_what_a_model_of_classes_does_not_know_is_missing_once():
+    """Nothing of it is missing in worlds that have drifted farther away than other records are."""
+    problem = replace(PROBLEM, loss=Logistic())
+    public = PublicGroups(problem=problem, records=drifting_classes(600), labels=None)
+    worlds = deal(public, SIZES, worlds=8, rng=np.random.default_rng(4))
+    theta = public.theta_optimal[None]
+    factor, honest = public.honest
+    there = [factor * world.evaluation.relative_fitness(theta)[0] for world in worlds]
+    assert min(there) < honest < max(there) / 3
+    start = {"start": public.theta_optimal, "rho": 200**2 * 1e-8}
+    study = proposal(noise=0.0, algorithm=replace(algorithm("last"), **start))
+    told = forecast(study, public, worlds, rng=np.random.default_rng(5))
+    assert told.relative_fitness_public == pytest.approx(np.maximum(there, honest))
+    # It hardly moves, so it is as good as the model that it begins at.
+    assert told.by_world == pytest.approx(told.relative_fitness_public, rel=0.05)
 
 
 def test_worlds_side_by_side_are_the_worlds_one_by_one():
