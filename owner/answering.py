@@ -17,17 +17,8 @@ from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.wire import PROGRAM_VERSION
 from owner.access import Access
-from owner.account import (
-    Step,
-    next_step,
-    repeats,
-    theta_digest,
-)
-from owner.core import (
-    check_theta,
-    exact_answer,
-    release,
-)
+from owner.account import Step, next_step, repeats, theta_digest
+from owner.core import check_theta, exact_answer, release
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime

@@ -38,9 +38,9 @@ __all__ = [
     "warm",
 ]
 
-# Cells that a study reads, all responses together, before compiled code pays: it saves 0.6 ns of
-# each and takes 0.9 s and 120 MB to load. ``python benchmarks/gradient.py`` prints both times.
-COMPILED_CELLS = 2 * 10**9
+# Cells that a study reads, all responses together, before compiled code pays: it saves 0.1 to
+# 0.3 ns of each and takes 0.9 s and 120 MB to load: ``python benchmarks/gradient.py``.
+COMPILED_CELLS = 5 * 10**9
 
 
 def mean_gradient(
@@ -85,7 +85,7 @@ def mean_gradient(
 
 def _gradient_by_moments(shard: AnyShard, theta: Vector) -> Vector:
     """The mean gradient of squared loss without a clip, shape (p,)."""
-    exact: Vector = 2.0 * (np.einsum("ij,j->i", shard.gram, theta) - shard.cross)
+    exact: Vector = 2.0 * (shard.gram @ theta - shard.cross)
     return exact
 
 
@@ -107,7 +107,7 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
     def part(start: int, stop: int) -> tuple[Matrix]:
         total = np.zeros((p, p))
         for chosen, x in blocks(shard.records.features, start, stop):
-            margins, y = np.einsum("ni,i->n", x, theta), shard.records.targets[chosen]
+            margins, y = x @ theta, shard.records.targets[chosen]
             curvatures = loss.curvatures(margins, y)
             if clip is not None:
                 kept = np.abs(loss.slopes(margins, y)) <= largest_slopes(norms[chosen], clip)
@@ -115,8 +115,7 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
             total += (x * curvatures[:, None]).T @ x
         return (total,)
 
-    with one_blas_thread():
-        (total,) = in_order(part, len(shard.records), p, threads=shard.threads)
+    (total,) = in_order(part, len(shard.records), p, threads=shard.threads)
     mean: Matrix = total / len(shard.records)
     return mean
 
@@ -126,6 +125,7 @@ def _norms(shard: Shard, clip: float | None) -> Vector:
     return shard.feature_norms if clip is not None else np.zeros(0)
 
 
+@one_blas_thread()
 def exact_answer(shard: AnyShard, theta: Vector, terms: StudyTerms) -> Vector:
     """What the study's response is before its noise, by the release that its terms name.
 
@@ -171,8 +171,8 @@ def _validation(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     x, y = shard.records.features, shard.records.targets
     reference = np.array(terms.reference) if terms.reference else None
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = np.einsum("ni,i->n", x, theta)
-        others = None if reference is None else np.einsum("ni,i->n", x, reference)
+        margins = x @ theta
+        others = None if reference is None else x @ reference
     return tally(margins, y, others, loss=loss_of(terms), terms=terms)
 
 

@@ -26,7 +26,7 @@ Part = Callable[[int, int], tuple[Vector]]
 def in_blocks(
     records: Records, norms: Vector, theta: Vector, *, loss: Loss, clip: float | None
 ) -> Part:
-    """The sums by numpy, block by block.
+    """The sums by products of blocks, which the caller keeps to one thread of linear algebra.
 
     Args:
       records: The records.
@@ -39,12 +39,12 @@ def in_blocks(
     def part(start: int, stop: int) -> tuple[Vector]:
         total = np.zeros(len(theta))
         for chosen, x in blocks(records.features, start, stop):
-            slopes = loss.slopes(np.einsum("ni,i->n", x, theta), records.targets[chosen])
+            slopes = loss.slopes(x @ theta, records.targets[chosen])
             if clip is not None:
                 largest = largest_slopes(norms[chosen], clip)
                 # As np.clip, without what it calls before it clips.
                 slopes = np.minimum(np.maximum(slopes, -largest), largest)
-            total += np.einsum("n,ni->i", slopes, x)
+            total += slopes @ x
         return (total,)
 
     return part

@@ -6,8 +6,9 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from common.blas import one_blas_thread
 from common.errors import OrderError, PolicyError
 from common.terms import StudyTerms
 from owner.account import Account
@@ -97,6 +98,9 @@ class Studies:
         self._ledger = ledger
         self._maker = maker
         self._open = OpenStudies()
+        # All answers want it; to begin and end it for each would take longer than a small one.
+        self._limit = ExitStack()
+        self._limit.enter_context(one_blas_thread())
 
     def is_ready(self, study_id: str) -> bool:
         """Whether a study is held ready; asked without the lock, it may be otherwise at once."""
@@ -128,6 +132,7 @@ class Studies:
             dropped = self._open.clear()
             self._ledger.close()
         stop_all(dropped)
+        self._limit.close()
 
     def is_new(self, terms: StudyTerms, learner: str) -> bool:
         """Whether nobody has enrolled the study; the caller holds the lock.

@@ -15,14 +15,7 @@ from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms
-from owner.account import (
-    MOST_KEPT,
-    Account,
-    Step,
-    next_step,
-    repeats,
-    theta_digest,
-)
+from owner.account import MOST_KEPT, Account, Step, next_step, repeats, theta_digest
 from owner.core import (
     Shard,
     check_theta,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from common.arrays import Vector
+from common.blas import one_blas_thread
 from common.features import FeatureMap
 from common.terms import Enrollment, OwnerDescription, Query
 from learner.algorithms.clocks import Tick
@@ -135,6 +136,7 @@ def train(
     )
 
 
+@one_blas_thread()
 def _run(
     plan: Plan,
     lines: Sequence[OwnerLine],
