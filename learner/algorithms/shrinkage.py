@@ -18,8 +18,9 @@ is post-processing of what was released, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
 # Eigenvalues of the owners' curvature against the public one.
 LARGEST_RATIO = 4.0
+# Steps that are half as long again as they should be leave half of the way, on its other side.
+MUCH = 0.5
 # Directions in which the public records hardly say anything are left where they are.
 SMALLEST_CURVATURE = 1e-9
 # Variances from the least to this many doublings of it are thought possible.
@@ -40,7 +43,7 @@ DOUBLINGS = 40
 # The odds of each, 2 to minus this, and how much each value counts against them.
 ODDS, COUNTED = 1.5, 0.75
 SMALLEST_VARIANCE = 1e-12
-TINY = 1e-300
+TINY, SHORT = 1e-300, 1e-100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -191,6 +194,41 @@ class Blend:
                 # The model of the box that loses least against one outside of it.
                 theta[one] = np.clip(nearest(self.curvature @ theta[one]), -theta_max, theta_max)
         return theta
+
+    def taught(
+        self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
+    ) -> Blend:
+        r"""The blend once gradients at several models have told how they change on the way.
+
+        From one model to the next, s away, they change by y, where the blend M says Ms. Noise may
+        have hidden that the owners' curvature is far from the public one; then each step is too
+        long, and the next one longer still. So where :math:`s'y` is much more than :math:`s'Ms`,
+        what M lacks, :math:`u = y - Ms`, is kept as far as it is expected to be real, and M is
+        changed as little as a symmetric matrix can be to have it:
+
+        .. math:: M + \frac{us' + su'}{s's} - \frac{s'u}{(s's)^2}\,ss'
+
+        Args:
+          gradients: As for :meth:`at_public`.
+
+        References: Powell (1970), A new algorithm for unconstrained optimization.
+        """
+        basis, vectors = self.basis, self.vectors
+        matrix = (vectors * self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
+        for (theta, gradient, variance), (other, then, another) in pairwise(gradients):
+            way = _times(basis.T @ self.curvature, other - theta)
+            length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
+            step, noise = way / length, (variance + another) * np.sum(basis**2, axis=0)
+            told = _times(matrix, step)
+            lacks = _times(basis.T, then - gradient) / length - told
+            lacks *= _kept(lacks, noise / length**2, floor=self.around.curvature_spread)
+            along = np.sum(lacks * step, axis=-1, keepdims=True)
+            is_much = along > MUCH * np.sum(told * step, axis=-1, keepdims=True)
+            half = is_much * (lacks - 0.5 * along * step)
+            change = half[..., :, None] * step[..., None, :]
+            matrix = matrix + change + change.swapaxes(-1, -2)
+        values, vectors = np.linalg.eigh(matrix)
+        return replace(self, values=np.maximum(values, 1.0 / LARGEST_RATIO), vectors=vectors)
 
     def at_public(
         self,

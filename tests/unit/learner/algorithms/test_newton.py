@@ -1,5 +1,7 @@
 """Newton's steps in rounds: who is asked where, whose answer counts for which, what they mend."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.clocks import Tick
 from learner.algorithms.newton import NewtonStep, Round
+from learner.algorithms.shrinkage import Around
 from learner.planning.split import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -125,3 +128,42 @@ def test_many_studies_at_once_are_each_by_itself():
         alone = [Round(theta=first, total=many[0].total[run], variance=1e-4)]
         alone.append(Round(theta=many[1].theta[run], total=many[1].total[run], variance=1e-4))
         assert newton.solve(alone) == pytest.approx(models[run], rel=1e-9)
+
+
+def test_rounds_learn_on_their_way_that_steps_are_too_long():
+    """Noise hides that owners' curvature is 3.5 times the public one: steps go 2.5 times too far.
+
+    Left to itself, the model would be farther off after each round than before.
+    """
+    around = Around(
+        theta=np.zeros(P),
+        curvature=2.0 * np.eye(P),
+        offset=np.zeros(P),
+        spread=1.0,
+        curvature_spread=0.01,
+    )
+    newton = replace(newton_of(problem_of(), records_of(0), rounds=3), around=around)
+    curvature, best = np.diag([7.0, 2.0, 2.0]), np.array([[1.2, 0.5, -0.3], [-0.9, 0.2, 0.8]])
+    thetas, rounds, off = np.zeros_like(best), [], []
+    for _ in range(4):
+        hidden = np.broadcast_to(0.2 * around.curvature, (2, P, P))
+        total = pack_moments(hidden, (thetas - best) @ curvature)
+        rounds.append(Round(theta=thetas, total=total, variance=1e-3))
+        thetas = newton.solve(rounds)
+        off.append(np.linalg.norm(thetas - best, axis=1))
+        # Many studies at once are what each is by itself.
+        for study in range(2):
+            own = [
+                replace(told, theta=told.theta[study], total=told.total[study]) for told in rounds
+            ]
+            assert np.array_equal(newton.solve(own), thetas[study])
+    assert np.all(off[0] > 1.5 * np.linalg.norm(best, axis=1))
+    assert np.all(off[-1] < 0.1 * np.linalg.norm(best, axis=1))
+
+
+def test_rounds_that_did_not_move_teach_nothing():
+    newton = newton_of(problem_of(), records_of(0), rounds=2)
+    theta = newton.around.theta
+    told = answer(problem_of(), records_of(1), theta)
+    rounds = [Round(theta=theta, total=told + shift, variance=1e-3) for shift in (0.0, 0.05)]
+    assert np.all(np.isfinite(newton.solve(rounds)))
