@@ -6,8 +6,9 @@ step :math:`-\hat H^{-1} \hat g` would lead to their best model if it were not f
 variance is public, so what it does can be taken back, as far as it is expected to:
 
 1. In the coordinates where the public curvature is I, :math:`E = \hat H - I` is what owners differ
-   by and noise. Each entry is kept as far as it is expected to be real, and the eigenvalues stay
-   within a factor of 4.
+   by and noise. Each entry is kept as far as it is expected to be real, and no eigenvalue is less
+   than a quarter. Where owners were asked at several models, what their gradients change by from
+   one to the next tells what noise has hidden.
 2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
    kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance.
 
@@ -32,8 +33,9 @@ from learner.algorithms.box_least_squares import box_solver
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
-# Eigenvalues of the owners' curvature against the public one.
-LARGEST_RATIO = 4.0
+# The least eigenvalue of the owners' curvature against the public one: less makes steps too long,
+# more makes them shorter.
+SMALLEST_RATIO = 0.25
 # Steps that are half as long again as they should be leave half of the way, on its other side.
 MUCH = 0.5
 # Directions in which the public records hardly say anything are left where they are.
@@ -164,7 +166,7 @@ class Blend:
             around=around,
             curvature=public,
             basis=basis,
-            values=np.clip(values, 1.0 / LARGEST_RATIO, LARGEST_RATIO) + hidden,
+            values=np.maximum(values, SMALLEST_RATIO) + hidden,
             vectors=vectors,
             doubt=np.mean(kept * variances, axis=(-1, -2)),
         )
@@ -228,7 +230,7 @@ class Blend:
             change = half[..., :, None] * step[..., None, :]
             matrix = matrix + change + change.swapaxes(-1, -2)
         values, vectors = np.linalg.eigh(matrix)
-        return replace(self, values=np.maximum(values, 1.0 / LARGEST_RATIO), vectors=vectors)
+        return replace(self, values=np.maximum(values, SMALLEST_RATIO), vectors=vectors)
 
     def at_public(
         self,
