@@ -190,12 +190,19 @@ class Blend:
         along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
         theta = around.theta + _times(basis, _times(axes, along))
         inside = np.all(np.abs(theta) <= theta_max, axis=-1)
-        if not inside.all():
-            nearest = box_solver(self.curvature, theta_max=theta_max, is_outside=True)
-            for one in map(tuple, np.argwhere(~inside)):
-                # The model of the box that loses least against one outside of it.
-                theta[one] = np.clip(nearest(self.curvature @ theta[one]), -theta_max, theta_max)
+        for one in map(tuple, np.argwhere(~inside)):
+            # The model of the box that loses least against one outside of it.
+            matrix = self._curvature(one)
+            nearest = box_solver(matrix, theta_max=theta_max, is_outside=True)
+            theta[one] = np.clip(nearest(matrix @ theta[one]), -theta_max, theta_max)
         return theta
+
+    def _curvature(self, study: tuple[int, ...]) -> Matrix:
+        """The blend of one of the studies in the models' own coordinates, shape (p, p)."""
+        values, vectors = self.values[study], self.vectors[study]
+        lens, differs = self.curvature @ self.basis, (vectors * (values - 1.0)) @ vectors.T
+        own: Matrix = self.curvature + lens @ differs @ lens.T
+        return own
 
     def taught(
         self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
