@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from common.arrays import Vector
-from common.blas import one_blas_thread
 from common.features import FeatureMap
 from common.terms import Enrollment, OwnerDescription, Query
 from learner.algorithms.clocks import Tick
@@ -136,7 +135,6 @@ def train(
     )
 
 
-@one_blas_thread()
 def _run(
     plan: Plan,
     lines: Sequence[OwnerLine],
