@@ -170,7 +170,7 @@ def summary(
       ways: The rows that are summed up; those that were not measured are left out.
       epsilons: The columns of the families' tables.
     """
-    rows = []
+    rows: list[list[str]] = []
     for way in ways:
         for name, over in [*((f"{e:g}", [e]) for e in epsilons), ("all", epsilons)]:
             compared = Compared.of(families, way, over)
@@ -184,7 +184,8 @@ def summary(
         "way / (better trusted centre)",
         *(f"more than {margin:g} times worse than that best" for margin in MARGINS),
     ]
-    return markdown(head, rows)
+    filled = [place for place, _ in enumerate(head) if any(row[place] for row in rows)]
+    return markdown([head[k] for k in filled], [[row[k] for k in filled] for row in rows])
 
 
 @dataclass(frozen=True, eq=False)
