@@ -176,7 +176,7 @@ class NewtonStep:
             share**2 * one for share, (_, _, one) in zip(shares.tolist(), gradients, strict=True)
         )
         blend = Blend.of(self.around, curvature, variance / scale**2, regulariser=self.regulariser)
-        blend = blend.taught(gradients) if len(gradients) > 1 else blend
+        blend = blend.taught(gradients)
         bend = 0.0 if self.is_quadratic else BEND
         gradient, noise = blend.at_public(gradients, bend=bend)
         return blend.model(gradient, noise, theta_max=self.theta_max)

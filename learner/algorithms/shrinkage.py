@@ -222,6 +222,8 @@ class Blend:
 
         References: Powell (1970), A new algorithm for unconstrained optimization.
         """
+        if len(gradients) == 1:
+            return self
         basis, vectors = self.basis, self.vectors
         matrix = (vectors * self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
         for (theta, gradient, variance), (other, then, another) in pairwise(gradients):

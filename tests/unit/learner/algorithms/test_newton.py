@@ -48,6 +48,19 @@ def newton_of(problem, public, *, rounds, scales=0.0):
     )
 
 
+def newton_around_zero(*, theta_max=4.0):
+    """Its public model is 0, with a curvature of 2 in every direction."""
+    around = Around(
+        theta=np.zeros(P),
+        curvature=2.0 * np.eye(P),
+        offset=np.zeros(P),
+        spread=1.0,
+        curvature_spread=0.01,
+    )
+    newton = newton_of(problem_of(), records_of(0), rounds=3)
+    return replace(newton, around=around, theta_max=theta_max)
+
+
 def answer(problem, records, theta):
     x, n = records.features, len(records)
     each = problem.curvatures(theta, records, None)
@@ -116,24 +129,19 @@ def test_rounds_mend_what_a_wrong_curvature_has_missed(name, seed):
         fitness.append(problem.fitness(theta, union))
     best = problem.fitness(problem.optimum(union), union)
     assert fitness[0] - best > 3 * (fitness[2] - best)
+    # One of them comes as near as that a round later.
+    third = 3 if (name, seed) == ("logistic", 7) else 2
+    assert fitness[third] / best - 1 < 5e-3
     assert fitness[4] / best - 1 < 1e-3
 
 
 def test_a_model_outside_of_the_box_is_brought_in_as_the_owners_have_it():
     """Of the two the edge is nearest in their curvature, not in that of the public records."""
     steep = np.array([[8.0, 6.0, 0.0], [6.0, 8.0, 0.0], [0.0, 0.0, 2.0]])
-    problem = replace(problem_of(), theta_max=0.5)
-    around = Around(
-        theta=np.zeros(P),
-        curvature=2.0 * np.eye(P),
-        offset=np.zeros(P),
-        spread=1.0,
-        curvature_spread=0.01,
-    )
-    newton = replace(newton_of(problem, records_of(0), rounds=1), around=around)
+    newton = newton_around_zero(theta_max=0.5)
     best = np.array([1.0, -0.2, 0.1])
     total = pack_moments(0.2 * steep, -steep @ best)
-    theta = newton.solve([Round(theta=around.theta, total=total, variance=0.0)])
+    theta = newton.solve([Round(theta=newton.around.theta, total=total, variance=0.0)])
     assert theta == pytest.approx(box_least_squares(steep, steep @ best, theta_max=0.5), abs=1e-3)
     assert abs(theta[1] - best[1]) > 0.3
 
@@ -159,18 +167,11 @@ def test_rounds_learn_on_their_way_that_steps_are_too_long():
 
     Left to itself, the model would be farther off after each round than before.
     """
-    around = Around(
-        theta=np.zeros(P),
-        curvature=2.0 * np.eye(P),
-        offset=np.zeros(P),
-        spread=1.0,
-        curvature_spread=0.01,
-    )
-    newton = replace(newton_of(problem_of(), records_of(0), rounds=3), around=around)
+    newton = newton_around_zero()
     curvature, best = np.diag([7.0, 2.0, 2.0]), np.array([[1.2, 0.5, -0.3], [-0.9, 0.2, 0.8]])
     thetas, rounds, off = np.zeros_like(best), [], []
     for _ in range(4):
-        hidden = np.broadcast_to(0.2 * around.curvature, (2, P, P))
+        hidden = np.broadcast_to(0.2 * newton.around.curvature, (2, P, P))
         total = pack_moments(hidden, (thetas - best) @ curvature)
         rounds.append(Round(theta=thetas, total=total, variance=1e-3))
         thetas = newton.solve(rounds)
