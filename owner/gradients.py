@@ -26,7 +26,7 @@ Part = Callable[[int, int], tuple[Vector]]
 def in_blocks(
     records: Records, norms: Vector, theta: Vector, *, loss: Loss, clip: float | None
 ) -> Part:
-    """The sums by products of blocks, which the caller keeps to one thread of linear algebra.
+    """The sums by products of blocks.
 
     Args:
       records: The records.

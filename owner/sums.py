@@ -79,10 +79,13 @@ def blocks(features: NDArray[np.floating], start: int, stop: int) -> Iterator[tu
         yield chosen, features[chosen].astype(np.float64, copy=False)
 
 
+@one_blas_thread()
 def in_order(
     part: Callable[[int, int], Sum], num_records: int, num_features: int, *, threads: int
 ) -> Sum:
     """The sums of all stretches, whose bits do not depend on the number of threads.
+
+    Products within are computed by one thread of linear algebra each.
 
     Args:
       part: (first record, behind the last one) -> the stretch's own sums, which it gives away.
@@ -132,8 +135,7 @@ def moment_sums(
             cross += targets[chosen] @ x
         return gram, cross
 
-    with one_blas_thread():
-        return in_order(part, len(targets), p, threads=threads)
+    return in_order(part, len(targets), p, threads=threads)
 
 
 class MomentStream:

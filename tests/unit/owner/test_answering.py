@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from common.errors import (
     BudgetSpentError,
@@ -27,8 +28,9 @@ from common.errors import (
 )
 from common.features import FeatureMap
 from common.privacy import NoisePlan, plan_noise
-from common.terms import Query, StudyTerms
+from common.terms import Query, Records, StudyTerms
 from owner.answering import DataOwner
+from owner.core import EXACT, Shard, exact_answer
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
 from owner.studies import OPEN_STUDIES
@@ -70,6 +72,24 @@ def test_all_m_of_m_answers(
     _, (entry,) = read_studies(fast_folder / "ledger.sqlite")
     assert (entry.account.answered, entry.epsilon_spent) == (promised, epsilon)
     assert verify_ledger(fast_folder / "ledger.sqlite") == []
+
+
+def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
+    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2):
+        owner = open_owner()
+        assert threads() == {1}
+        owner.stop()
+        assert threads() == {2}
+        # Where nobody holds it, each answer does.
+        monkeypatch.setitem(EXACT, "gradient", lambda shard, theta, terms: threads())
+        shard = Shard(Records(features=np.ones((2, 1)), targets=np.zeros(2)))
+        assert exact_answer(shard, np.zeros(1), make_terms()) == {1}
+        assert threads() == {2}
 
 
 def test_charged_before_released(

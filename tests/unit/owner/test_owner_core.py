@@ -10,12 +10,7 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import LOSSES, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
-from owner.account import (
-    Account,
-    Step,
-    next_step,
-    repeats,
-)
+from owner.account import Account, Step, next_step, repeats
 from owner.core import (
     Shard,
     check_theta,

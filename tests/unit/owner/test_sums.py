@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from common.losses import LOSSES, Squared
 from common.terms import Records
 from owner.core import Shard, mean_curvature, mean_gradient
-from owner.sums import BLOCK_CELLS, STRETCHES, block_records, moment_sums, stretches
+from owner.sums import BLOCK_CELLS, STRETCHES, block_records, in_order, moment_sums, stretches
 
 P = 7
 # Blocks of more than one stretch, the last of them not full.
@@ -99,3 +99,16 @@ def test_sums_of_many_blocks_are_those_of_the_whole() -> None:
     np.testing.assert_allclose(told, loss.mean_gradient(THETA, x, y), rtol=1e-10)
     curvature = mean_curvature(Shard(RECORDS), THETA, loss=Squared(), clip=None)
     np.testing.assert_allclose(curvature, 2.0 * x.T @ x / N, rtol=1e-11, atol=1e-9)
+
+
+def test_stretches_are_added_by_one_thread_of_linear_algebra_each() -> None:
+    seen = set()
+
+    def part(start: int, stop: int) -> tuple[np.ndarray]:
+        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+        seen.update(pool["num_threads"] for pool in pools)
+        return (np.ones(1),)
+
+    with threadpool_limits(2):
+        in_order(part, N, P, threads=1)
+    assert seen == {1}
