@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from common.arrays import Vector
 from common.errors import BudgetSpentError, OrderError
 
-__all__ = ["MOST_KEPT", "Account", "Step", "kept", "next_step", "repeats", "theta_digest"]
+__all__ = ["MOST_KEPT", "Account", "Kept", "Step", "next_step", "repeats", "theta_digest"]
 
-# Responses that are kept to be given again: as many as fit a page of the ledger beside the newest
-# charges, the last one however long it is.
-KEPT_BYTES, MOST_KEPT = 1280, 16
+# Responses that are kept to be given again, the last one however long it is. An account is written
+# once for many charges, so they may take more than one page of the ledger.
+KEPT_BYTES, MOST_KEPT = 2**18, 16
 
 
 def theta_digest(theta: Vector) -> str:
@@ -36,20 +36,54 @@ def repeats(size: int) -> int:
     Args:
       size: Bytes of one response.
 
-    >>> repeats(8 * 10), repeats(8 * 1000)
-    (16, 1)
+    >>> repeats(8 * 10), repeats(8 * 10_000), repeats(8 * 100_000)
+    (16, 3, 1)
     """
     return max(1, min(MOST_KEPT, KEPT_BYTES // max(size, 1)))
 
 
-def kept(before: bytes, response: bytes) -> bytes:
-    """The last responses, one after another, once there is one more of the same length.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The last responses of a study, all of one length, for who asks again.
 
-    >>> kept(b"ab", b"cd")
-    b'abcd'
+    Args:
+      older: Those that the ledger's account had, one after another.
+      newest: Those after them; kept apart, so that one more copies none.
+
+    >>> kept = Kept(b"ab").and_then(b"cd").and_then(b"ef")
+    >>> kept.joined, kept.response(1, size=2), kept.response(3, size=2)
+    (b'abcdef', b'cd', b'')
     """
-    size = len(response)
-    return (before + response)[-repeats(size) * size :]
+
+    older: bytes = b""
+    newest: tuple[bytes, ...] = ()
+
+    def and_then(self, response: bytes) -> Kept:
+        """With one more, and without those that need not be kept any more."""
+        newest = (*self.newest, response)[-repeats(len(response)) :]
+        return Kept(self.older, newest)
+
+    def response(self, back: int, *, size: int) -> bytes:
+        """One of the last, b"" where it is not kept.
+
+        Args:
+          back: How many came after it.
+          size: Bytes of one response.
+        """
+        if not 0 <= back < repeats(size):
+            return b""
+        if back < len(self.newest):
+            return self.newest[-1 - back]
+        end = len(self.older) - (back - len(self.newest)) * size
+        return self.older[end - size : end] if size <= end else b""
+
+    @property
+    def joined(self) -> bytes:
+        """All of them, one after another."""
+        if not self.newest:
+            return self.older
+        size = len(self.newest[-1])
+        return (self.older + b"".join(self.newest))[-repeats(size) * size :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +94,14 @@ class Account:
       promised: Responses of the whole study.
       answered: The last number that is spent.
       digests: SHA-256 of the last queries, the newest at the end; "" for one that nobody knows.
-      responses: The last responses, one after another, as :func:`kept` keeps them.
+      responses: The last responses.
       closed: Whether the study is over.
     """
 
     promised: int
     answered: int = 0
     digests: tuple[str, ...] = ()
-    responses: bytes = b""
+    responses: Kept = field(default_factory=Kept)
     closed: bool = False
 
     def charged(self, *, digest: str, response: bytes) -> Account:
@@ -76,7 +110,7 @@ class Account:
             promised=self.promised,
             answered=self.answered + 1,
             digests=(*self.digests, digest)[-MOST_KEPT:],
-            responses=kept(self.responses, response),
+            responses=self.responses.and_then(response),
             closed=self.closed,
         )
 
@@ -92,8 +126,7 @@ class Account:
         >>> account.charged(digest="b", response=b"34").response(1, size=2)
         b'12'
         """
-        end = len(self.responses) - (self.answered - sequence) * size
-        return self.responses[end - size : end] if size <= end else b""
+        return self.responses.response(self.answered - sequence, size=size)
 
 
 def next_step(account: Account, *, sequence: int, digest: str, size: int) -> Step:

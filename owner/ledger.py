@@ -16,11 +16,12 @@ from pathlib import Path
 from common.errors import BudgetSpentError, OrderError
 from common.privacy import in_short
 from common.terms import StudyTerms
-from owner.account import MOST_KEPT
-from owner.ledger_ahead import Charged, charge_more
+from owner.account import MOST_KEPT, Kept
+from owner.ledger_ahead import Charged, charge_block, charge_next
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
 from owner.ledger_files import LedgerFiles
+from owner.ledger_given import given_at_once
 from owner.ledger_rows import LedgerError, StudyEntry, explained, terms_to_text, text_digest
 from owner.ledger_start import now, start_ledger, transaction
 from owner.ledger_tables import (
@@ -53,8 +54,8 @@ class _HeldFile:
                 path, self._files.mark, owner=owner, fingerprint=fingerprint
             )
             opened.callback(self._db.close)
-            self._files.adopt()
-            self._files.write_mark(self._books.generation)
+            self._log = self._files.adopt()
+            self._files.write_mark(self._books.mark)
             self._opened = opened.pop_all()
 
     @contextlib.contextmanager
@@ -74,7 +75,7 @@ class _HeldFile:
     def _keep(self, book: Book) -> None:
         """Note a change that is on the disk, also beside it."""
         self._books.keep(book)
-        self._files.write_mark(self._books.generation)
+        self._files.write_mark(self._books.mark)
 
     def _check_usable(self) -> None:
         """Refuse a connection or files that may not be those of the next start."""
@@ -103,7 +104,8 @@ class Ledger(_HeldFile):
       path: Its file.
       owner: The owner's name, for a new ledger.
       fingerprint: Of the records that the budget belongs to.
-      block: How many responses are charged at once, 1 to 64.
+      block: How many responses are charged at once and noted nowhere, 2 to 64; 1 to have each
+        response on the disk before it leaves.
 
     Guarantees:
       * ``charge`` returns only when the charge is on the disk; with ``block = 1`` also the
@@ -122,6 +124,15 @@ class Ledger(_HeldFile):
         super().__init__(path, owner=owner, fingerprint=fingerprint)
         self._block = block
         self._charged: dict[str, Charged] = {}
+        # SQLite's count of what others wrote, when all was last looked at.
+        self._version = -1
+        try:
+            for book in list(self._books):
+                if book.account_checksum in self._books.given:
+                    self._settle(book)
+        except BaseException:
+            self._opened.close()
+            raise
 
     def _account(self, book: Book) -> Charged:
         """A study's account, if the disk still says what this process knows."""
@@ -131,17 +142,18 @@ class Ledger(_HeldFile):
         if values is not None:
             row, checksum, whole = read_account(values, book.study_checksum)
             if whole and checksum == book.account_checksum:
-                return self._charged.get(book.study.study_id) or Charged(row, checksum)
+                found = Charged.of(row, checksum, self._books.given.get(checksum))
+                return self._charged.get(book.study.study_id, found)
         raise self._changed()
 
-    def _write(self, book: Book, before: Charged, row: AccountRow) -> Book:
+    def _write(self, book: Book, before: Charged, row: AccountRow) -> bytes:
         """Write a study's account, within a transaction, if the disk says what we know."""
         checksum = update_account(
             self._db, row, book.study_checksum, before=before.row, checksum=before.checksum
         )
         if checksum is None:
             raise self._changed()
-        return book.after(row, checksum)
+        return checksum
 
     def _settle(self, book: Book, closed: str | None = None) -> None:
         """Write a study's account without what was charged ahead and not given.
@@ -149,19 +161,25 @@ class Ledger(_HeldFile):
         Of a study that is closed without a response only its row stays, and no text that was its
         alone.
         """
+        charged, is_written = self._charged.get(book.study.study_id), False
         try:
             with self._transaction():
-                account = self._account(book)
-                meta = self._books.with_taken_back(account.left)
-                if account.left:
+                account, meta = self._account(book), self._books.meta
+                if account.begun:
+                    meta = self._books.with_taken_back(account.left)
                     write_meta(self._db, meta)
-                settled = self._write(book, account, replace(account.settled, closed=closed))
+                row = account.settled
+                if closed:
+                    # It is asked no more, so nothing is repeated.
+                    row = replace(row, closed=closed, responses=b"")
+                settled = book.after(Charged(row, self._write(book, account, row)))
                 for text in () if settled.texts else self._books.unneeded_after(book):
                     self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+                is_written = True
         except BaseException:
-            # A commit that failed may stand in the log: what it takes back must not be given.
-            charged = self._charged.get(book.study.study_id)
-            self._unsound = self._unsound or (charged is not None and charged.left > 0)
+            # A commit that failed may stand in SQLite's log: what it takes back must not be given.
+            is_ahead = charged is not None and charged.left > 0
+            self._unsound = self._unsound or (is_written and is_ahead)
             raise
         self._charged.pop(book.study.study_id, None)
         self._books.meta = meta
@@ -248,8 +266,8 @@ class Ledger(_HeldFile):
             insert_text(self._db, terms_to_text(terms))
             insert_text(self._db, terms.feature_map)
             checksum = insert_study(self._db, study, self._books.last_checksum)
-            book = Book.of(study, checksum, account, insert_account(self._db, account, checksum))
-        self._keep(book)
+            opened = Charged(account, insert_account(self._db, account, checksum))
+        self._keep(Book.of(study, checksum, opened))
 
     def charge(self, *, study_id: str, sequence: int, digest: str, response: bytes) -> None:
         """Charge one response and keep it for a retry; the charge is synced to the disk.
@@ -265,19 +283,71 @@ class Ledger(_HeldFile):
             raise OrderError(f"sequence number {sequence} is not the next one of this study")
         record = charge_record(digest, time.time_ns() // 10**6)
         if charged is not None and charged.left:
-            # Charged before; but the next start must find that.
-            with explained(self._path):
-                self._check_usable()
-            self._charged[study_id] = charged.gave(record, response)
-            return
+            self._give(book, charged, record, response)
+        elif self._block == 1:
+            self._charge_next(study_id, record, response)
+        else:
+            self._charge_block(book, record)
+            self._give(book, self._charged[study_id], record, response)
+
+    def _give(self, book: Book, charged: Charged, record: bytes, response: bytes) -> None:
+        """Give the next response that was charged before, which the next start must find."""
+        study_id = book.study.study_id
+        with explained(self._path):
+            self._check_usable()
+            if self._block == 1:
+                self._check_unchanged(book)
+                try:
+                    self._log.give(charged.checksum, record, response)
+                except BaseException:
+                    # Whether it is there, only the disk can tell.
+                    self._unsound = True
+                    raise
+        self._charged[study_id] = charged = charged.gave(record, response)
+        if self._block == 1:
+            self._keep(book.after(charged))
+
+    def _check_unchanged(self, book: Book) -> None:
+        """Look at a study's account again, if anybody else has written since."""
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._account(book)
+            self._version = version
+
+    def _charge_next(self, study_id: str, record: bytes, response: bytes) -> None:
+        """Charge the next response, and some after it that will be noted in the log."""
+        size = len(response)
+        count = given_at_once(size)
+        if not self._log.has_room(count, size):
+            self._settle_all()
+            self._log.restart()
+        book = self._books.studies[study_id]
         with self._transaction():
-            before = charged or self._account(book)
+            before = self._charged.get(study_id) or self._account(book)
+            row, begun = charge_next(self._db, before.settled, record, response, count=count)
+            checksum = self._write(book, before, row)
+            if begun:
+                self._log.begin(checksum, begun, size)
+        charged = Charged(row, checksum, begun, responses=Kept(row.responses))
+        self._charged[study_id] = charged
+        self._keep(book.after(charged))
+
+    def _charge_block(self, book: Book, record: bytes) -> None:
+        """Charge a block of responses that will be noted nowhere."""
+        study_id = book.study.study_id
+        with self._transaction():
+            before = self._charged.get(study_id) or self._account(book)
             settled = before.settled
-            row, begun = charge_more(self._db, settled, record, response, block=self._block)
-            book = self._write(book, before, row)
-        self._keep(book)
-        charged = Charged(row, book.account_checksum, begun, responses=settled.responses)
-        self._charged[study_id] = charged.gave(record, response) if begun else charged
+            row, begun = charge_block(self._db, settled, record, count=self._block)
+            checksum = self._write(book, before, row)
+        self._charged[study_id] = Charged(row, checksum, begun, responses=Kept(settled.responses))
+        # What was charged is spent, as nobody else can tell what was given of it.
+        self._keep(book.after(Charged(row, checksum)))
+
+    def _settle_all(self) -> None:
+        """Write down what was given of all blocks."""
+        for study_id in [name for name, charged in self._charged.items() if charged.begun]:
+            self._settle(self._books.studies[study_id])
 
     def close_study(self, study_id: str) -> None:
         """Close a study; what it did not use returns to the lifetime budget."""
@@ -286,11 +356,11 @@ class Ledger(_HeldFile):
             self._settle(book, now())
 
     def close(self) -> None:
-        """Write down what was given of blocks, and release the file."""
-        for study_id in [name for name, charged in self._charged.items() if charged.begun]:
-            # What cannot be written stays spent.
-            with contextlib.suppress(LedgerError):
-                self._settle(self._books.studies[study_id])
+        """Write down what was given of blocks, and release the files."""
+        # What cannot be written stays as it is: in the log, or spent.
+        with contextlib.suppress(LedgerError), explained(self._path):
+            self._settle_all()
+            self._files.drop_log()
         # From here on nothing may be given of what was taken back.
         self._over = True
         self._charged.clear()

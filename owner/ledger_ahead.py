@@ -1,38 +1,41 @@
-"""Charges made ahead of their responses: what a process knows of an account beyond its row.
+"""Charges made ahead of their responses: what is known of an account beyond its row.
 
-An owner may charge a block of responses at once, before the first of them leaves; the others then
-leave without a write. On the disk each is a charge of no known query. Whoever finds such charges
-at the end of an account after a crash cannot tell which of them were answered: all are spent, and
-none of their numbers is ever answered again, so no number is answered for two models. A process
-that ends in order writes down what it gave, and takes the rest of the block back.
+An owner charges a block of responses at once, before the first of them leaves. On the disk each is
+a charge of no known query. Which of them were given stands in a log beside the ledger, each there
+before it leaves; or, where the owner chose `ledger.block` above 1, nowhere. Whoever finds charges
+after a crash of which no log tells cannot know which were answered: all are spent, and none of
+their numbers is ever answered again, so no number is answered for two models. A process that ends
+in order, and one that finds a log, writes down what was given and takes the rest of the block back.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from owner.account import kept
+from owner.account import Kept
+from owner.ledger_given import Given
 from owner.ledger_tables import (
     CHARGES_PER_BLOCK,
     RECORD_BYTES,
     AccountRow,
     ahead_records,
+    ends_ahead,
     with_room,
 )
 
-__all__ = ["Charged", "charge_more"]
+__all__ = ["Charged", "charge_block", "charge_next"]
 
 
 @dataclass(frozen=True)
 class Charged:
-    """One study's account in this process.
+    """One study's account, as far as it is known.
 
     Args:
-      row: The account as it stands on the disk.
+      row: The account as it stands in the ledger.
       checksum: The row's checksum.
-      begun: How many of the row's last charges this process made ahead; 0 for those of others.
-      records: The charges' records of those that were given since, which are not on the disk.
+      begun: How many of the row's last charges were made ahead, and are known to be given or not.
+      records: The charges' records of those that were given since, which are not in the row.
       responses: The last that were given, of this block and before.
     """
 
@@ -40,7 +43,17 @@ class Charged:
     checksum: bytes
     begun: int = 0
     records: bytes = b""
-    responses: bytes = b""
+    responses: Kept = field(default_factory=Kept)
+
+    @classmethod
+    def of(cls, row: AccountRow, checksum: bytes, given: Given | None) -> Charged:
+        """An account as a process left it, with what the log says of it."""
+        if given is None:
+            return cls(row, checksum)
+        responses = Kept(row.responses)
+        for response in given.responses:
+            responses = responses.and_then(response)
+        return cls(row, checksum, given.charged, given.records, responses)
 
     @property
     def given(self) -> int:
@@ -50,44 +63,66 @@ class Charged:
     @property
     def left(self) -> int:
         """How many responses are charged that nobody was given."""
-        return self.begun - len(self.records) // RECORD_BYTES
+        return self.begun - self.noted
+
+    @property
+    def noted(self) -> int:
+        """How many of those that were charged ahead were given."""
+        return len(self.records) // RECORD_BYTES
 
     def gave(self, record: bytes, response: bytes) -> Charged:
         """One more of the responses that were charged ahead."""
-        records, responses = self.records + record, kept(self.responses, response)
+        records, responses = self.records + record, self.responses.and_then(response)
         return Charged(self.row, self.checksum, self.begun, records, responses)
 
     @property
     def settled(self) -> AccountRow:
         """The account with what was given in place of what was charged ahead."""
         if not self.begun:
-            return self.row
+            # The responses are of the numbers before those that nobody knows.
+            lost = ends_ahead(self.row)
+            return self.row.with_last(self.row.answered, b"", self.row.recent) if lost else self.row
         known = self.row.recent[: -self.begun * RECORD_BYTES]
-        return self.row.with_last(self.given, self.responses, known + self.records)
+        return self.row.with_last(self.given, self.responses.joined, known + self.records)
 
 
-def charge_more(
-    db: sqlite3.Connection, row: AccountRow, record: bytes, response: bytes, *, block: int
+def charge_next(
+    db: sqlite3.Connection, row: AccountRow, record: bytes, response: bytes, *, count: int
 ) -> tuple[AccountRow, int]:
-    """An account after the charge of the next response, and of as many as a block has.
+    """An account after the charge of the next response, and of some after it that will be noted.
 
     Args:
       db: The ledger, within a transaction.
       row: The account, settled.
       record: The charge's record of the next response.
       response: That response.
-      block: How many responses to charge at once.
+      count: How many to charge at once.
 
     Returns:
-      The account, and how many of its last charges are ahead of their queries: 0 if the charge
-      and its response stand in it.
+      The account, in which the next charge and its response stand, and how many charges after it
+      are ahead of their queries.
     """
-    row = with_room(db, row)
-    room = CHARGES_PER_BLOCK - len(row.recent) // RECORD_BYTES
-    count = min(block, room, row.promised - row.answered)
-    if block == 1:
-        recent = row.recent + record
-        return row.with_last(row.answered + 1, kept(row.responses, response), recent), 0
+    row, count = _room(db, row, count)
+    recent = row.recent + record + ahead_records(record, count - 1)
+    responses = Kept(row.responses).and_then(response).joined
+    return row.with_last(row.answered + count, responses, recent), count - 1
+
+
+def charge_block(
+    db: sqlite3.Connection, row: AccountRow, record: bytes, *, count: int
+) -> tuple[AccountRow, int]:
+    """An account after the charge of a block whose responses will be noted nowhere.
+
+    Args and Returns: as of :func:`charge_next`; all charges are ahead of their queries.
+    """
+    row, count = _room(db, row, count)
     # After a crash no response of the block is repeated, so none has to be kept.
     recent = row.recent + ahead_records(record, count)
     return row.with_last(row.answered + count, b"", recent), count
+
+
+def _room(db: sqlite3.Connection, row: AccountRow, count: int) -> tuple[AccountRow, int]:
+    """An account with room for a charge, and for how many there is room and promise."""
+    row = with_room(db, row)
+    room = CHARGES_PER_BLOCK - len(row.recent) // RECORD_BYTES
+    return row, min(count, room, row.promised - row.answered)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from common.privacy import exact_sum
-from owner.account import Account
+from owner.account import Account, Kept
+from owner.ledger_ahead import Charged
+from owner.ledger_files import Mark
+from owner.ledger_given import Given
 from owner.ledger_rows import StudyEntry
 from owner.ledger_tables import TAKEN_BACK, AccountRow, StudyRow
 
@@ -20,42 +23,46 @@ __all__ = ["Book", "Books"]
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """One study: its row, what its account said last, and both rows' checksums."""
+    """One study: its row, what its account came to, and both rows' checksums.
+
+    Args:
+      study: The study's row.
+      study_checksum: Its checksum.
+      epsilon: What all promised responses together spend.
+      promised: How many.
+      answered: The last number that is spent: given, or of a block of which nobody can tell.
+      left: How many are charged beyond it, and known not to be given.
+      noted: How many of those charged with them were given.
+      closed: Whether the study is over.
+      account_checksum: The checksum of the account that stands in the ledger.
+    """
 
     study: StudyRow
     study_checksum: bytes
     epsilon: Fraction
     promised: int
     answered: int
+    left: int
+    noted: int
     closed: bool
     account_checksum: bytes
 
     @classmethod
-    def of(
-        cls, study: StudyRow, study_checksum: bytes, account: AccountRow, account_checksum: bytes
-    ) -> Book:
-        """The book of two rows."""
-        return cls(
-            study,
-            study_checksum,
-            Fraction(study.epsilon),
-            account.promised,
-            account.answered,
-            account.closed is not None,
-            account_checksum,
-        )
+    def of(cls, study: StudyRow, study_checksum: bytes, account: Charged) -> Book:
+        """The book of a study and its account."""
+        epsilon, row = Fraction(study.epsilon), account.row
+        known = account.given, account.left, account.noted, row.closed is not None
+        return cls(study, study_checksum, epsilon, row.promised, *known, account.checksum)
 
-    def after(self, account: AccountRow, checksum: bytes) -> Book:
-        """The book once the study's account is this row."""
-        return Book(
-            self.study,
-            self.study_checksum,
-            self.epsilon,
-            self.promised,
-            account.answered,
-            account.closed is not None,
-            checksum,
-        )
+    def after(self, account: Charged) -> Book:
+        """The book once the study's account is this one."""
+        known = account.given, account.left, account.noted, account.row.closed is not None
+        start = self.study, self.study_checksum, self.epsilon, self.promised
+        return Book(*start, *known, account.checksum)
+
+    def spent_to_the_end(self) -> Book:
+        """The book where nobody can tell what was given of the account's last charges."""
+        return replace(self, answered=self.answered + self.left, left=0, noted=0)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -77,7 +84,7 @@ class Book:
     @property
     def generation(self) -> int:
         """How many changes of the ledger the study is."""
-        return 1 + self.answered + self.closed
+        return 1 + self.answered + self.left + self.closed
 
     def entry(
         self,
@@ -107,7 +114,7 @@ class Book:
                 promised=account.promised,
                 answered=account.answered,
                 digests=digests,
-                responses=account.responses,
+                responses=Kept(account.responses),
                 closed=account.closed is not None,
             ),
         )
@@ -117,30 +124,35 @@ class Book:
 class Books:
     """All studies, oldest first, and sums over them.
 
+    ``given`` is what the log tells of charges ahead, by the checksum of the account that has them.
     ``generation`` counts studies opened, responses charged and studies closed, and once more each
     response that was charged ahead and taken back. So it never goes back, and a ledger of the same
-    generation is the same ledger.
+    generation is the same ledger; of two logs of it the one is newer that has ``noted`` more.
     """
 
     meta: dict[str, str]
     studies: dict[str, Book] = field(default_factory=dict)
     last_checksum: bytes = b""
     changes: int = 0
+    noted: int = 0
     responses: int = 0
     held: Fraction = Fraction(0)
     needed: Counter[str] = field(default_factory=Counter)
+    given: dict[bytes, Given] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, meta: dict[str, str], books: list[Book]) -> Books:
+    def of(cls, meta: dict[str, str], books: list[Book], given: dict[bytes, Given]) -> Books:
         """The books of all studies, in the order in which they were opened."""
         return cls(
             meta,
             {book.study.study_id: book for book in books},
             books[-1].study_checksum if books else b"",
             sum(book.generation for book in books),
+            sum(book.noted for book in books),
             sum(book.answered for book in books),
             exact_sum(book.held for book in books),
             Counter(text for book in books for text in book.texts),
+            given,
         )
 
     def __iter__(self) -> Iterator[Book]:
@@ -152,11 +164,18 @@ class Books:
         """How many changes the ledger has come through."""
         return self.changes + int(self.meta.get(TAKEN_BACK, "0"))
 
+    @property
+    def mark(self) -> Mark:
+        """How far the ledger and its log have come."""
+        return Mark(self.generation, self.noted)
+
+    def without_log(self) -> Books:
+        """The books where the log tells nothing: what it may have noted is spent."""
+        return Books.of(self.meta, [book.spent_to_the_end() for book in self], {})
+
     def with_taken_back(self, count: int) -> dict[str, str]:
         """The meta data once so many more responses were taken back."""
-        if not count:
-            return self.meta
-        # One more: what is taken back is a change itself.
+        # One more: what is taken back is a change itself, and so is a log that is not needed.
         return self.meta | {TAKEN_BACK: str(int(self.meta.get(TAKEN_BACK, "0")) + count + 1)}
 
     def keep(self, book: Book) -> None:
@@ -169,6 +188,7 @@ class Books:
             self.needed.update(book.texts)
         else:
             self.changes += book.generation - before.generation
+            self.noted += book.noted - before.noted
             self.responses += book.answered - before.answered
             # While a study is open nothing of what it holds and needs changes.
             if book.closed:

@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_files import Mark
+from owner.ledger_given import Given, read_given
 from owner.ledger_rows import LedgerError, promise_faults, text_digest
 from owner.ledger_tables import (
     BLOCK_BYTES,
@@ -76,38 +78,44 @@ def check_mark(books: Books, mark: Mark, path: Path) -> None:
         )
 
 
-def sound(db: sqlite3.Connection, path: Path) -> Books:
+def sound(db: sqlite3.Connection, path: Path, mark: Mark) -> Books:
     """The books of a ledger without a fault.
 
     Raises:
       LedgerError: It is damaged; the sentence names the first fault.
     """
-    books, faults = examined(db, path)
+    books, faults = examined(db, path, mark)
     if faults:
         raise LedgerError(f"{path}: the ledger is damaged ({faults[0]}); restore it from a copy")
     return books
 
 
-def examined(db: sqlite3.Connection, path: Path) -> tuple[Books, list[str]]:
+def examined(db: sqlite3.Connection, path: Path, mark: Mark) -> tuple[Books, list[str]]:
     """A ledger's books and what is wrong with it, one sentence for each finding.
+
+    Of a log that is missing, damaged, or older than its mark nothing is believed: what it may have
+    noted is spent.
 
     Raises:
       LedgerError: The tables are of another version.
     """
     check_layout(db, path, SCHEMA)
+    # After the first look: what is given from now on is noted behind what the ledger knows.
+    given = read_given(path)
     faults = page_faults(db)
     meta = _meta(db, faults.append)
     studies = _studies(db, faults.append)
     blocks = _blocks(db, faults.append)
-    books = _accounts(db, studies, blocks, faults.append)
+    books = _accounts(db, studies, blocks, given, faults.append)
     faults += [f"charges of study number {number} have no account" for number in sorted(blocks)]
-    found = Books.of(meta, books)
+    found = Books.of(meta, books, given)
     texts = _texts(db, found, faults.append)
     for book in books:
         account = AccountRow(book.study.number, book.promised, book.answered)
         if book.study.terms in texts:
             faults += promise_faults(book.entry(account, texts.__getitem__))
-    return found, faults
+    is_older = found.mark < mark and found.generation == mark.generation
+    return found.without_log() if is_older else found, faults
 
 
 def page_faults(db: sqlite3.Connection) -> list[str]:
@@ -172,6 +180,7 @@ def _accounts(
     db: sqlite3.Connection,
     studies: dict[int, tuple[StudyRow, bytes]],
     blocks: dict[int, tuple[int, bytes]],
+    given: dict[bytes, Given],
     found: Found,
 ) -> list[Book]:
     """Every study's book, from its row and its account; takes the blocks that belong to one."""
@@ -185,7 +194,8 @@ def _accounts(
         if not whole:
             found(f"study {study.study_id}: its account is not what was written")
         _count(study.study_id, row, blocks.pop(row.number, (0, b"")), found)
-        books.append(Book.of(study, study_checksum, row, checksum))
+        account = Charged.of(row, checksum, given.get(checksum))
+        books.append(Book.of(study, study_checksum, account))
     for study, _ in missing.values():
         found(f"study {study.study_id}: its account is missing")
     return books

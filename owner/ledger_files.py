@@ -1,8 +1,9 @@
-"""The files of a ledger: held by one process, and each marked with how far the ledger has come.
+"""The files of a ledger: held by one process, and marked with how far the ledger has come.
 
-SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME.lock stands beside them.
-What was charged last may stand in one of them alone. So the ledger's generation is noted on each
-of the three, as an extended attribute, and in NAME.lock: whichever survives tells what was given.
+SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME-given and NAME.lock stand
+beside them. What was charged or given last may stand in one of them alone. So how far the ledger
+has come is noted on each of them as an extended attribute, and in NAME.lock: whichever survives
+tells what was given.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from pathlib import Path
 
 from common.files import lock_file
 from common.leaks import warn_of_readers
+from owner.ledger_given import GIVEN, GivenLog
 from owner.ledger_rows import LedgerError
 
 __all__ = ["EMPTIED", "LedgerFiles", "Mark", "read_mark"]
 
 log = logging.getLogger("copriv.owner")
 
-# SQLite's own, which take a mark as an attribute only; the lock's whole content is its mark.
-DATABASE = ("", "-wal", "-shm")
-SUFFIXES = (*DATABASE, ".lock")
+# These take a mark as an attribute only; the lock's whole content is its mark.
+MARKED = ("", "-wal", "-shm", GIVEN)
+SUFFIXES = (*MARKED, ".lock")
 ATTRIBUTE = "user.copriv.generation"
-MARK = re.compile(rb"generation ([ 0-9]{20}) ([0-9a-f]{8})\n")
+# How much its log had noted came to it later.
+MARK = re.compile(rb"generation ([ 0-9]{20}(?: [ 0-9]{8})?) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
 OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
 LONGEST_MARK = 64
@@ -37,11 +40,18 @@ READ_BYTES = 4 * 2**20
 EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Mark:
-    """How far the ledger had come, by the furthest of its marks; 0 where there is none."""
+    """How far the ledger had come, by the furthest of its marks; 0 where there is none.
+
+    Args:
+      generation: How many changes it had come through.
+      noted: How many responses of that generation stood in the log.
+      responses: How many were given, where version 2 counted them.
+    """
 
     generation: int = 0
+    noted: int = 0
     responses: int = 0
 
     def __bool__(self) -> bool:
@@ -55,12 +65,12 @@ def read_mark(path: Path) -> Mark:
     Raises:
       LedgerError: A mark is not what was written.
     """
-    generations, responses = [0], 0
-    for suffix in DATABASE:
+    marks, responses = [(0, 0)], 0
+    for suffix in MARKED:
         # No file, no attribute, or a file system that keeps none.
         with contextlib.suppress(OSError):
             text = os.getxattr(f"{path}{suffix}", ATTRIBUTE)
-            generations.append(_generation(text, path, suffix))
+            marks.append(_read_mark(text, path, suffix))
     with contextlib.suppress(FileNotFoundError):
         text = _start_of(Path(f"{path}.lock"))
         old = OLD_MARK.fullmatch(text)
@@ -68,8 +78,8 @@ def read_mark(path: Path) -> Mark:
             responses = int(old[1])
         # A lock that was just made is empty, and after a power failure it may be zeros.
         elif text.strip(b"\0"):
-            generations.append(_generation(text, path, ".lock"))
-    return Mark(max(generations), responses)
+            marks.append(_read_mark(text, path, ".lock"))
+    return Mark(*max(marks), responses)
 
 
 def _start_of(path: Path) -> bytes:
@@ -77,20 +87,24 @@ def _start_of(path: Path) -> bytes:
         return file.read(LONGEST_MARK)
 
 
-def _generation(text: bytes, path: Path, suffix: str) -> int:
-    """The number of a mark, if it is whole."""
+def _read_mark(text: bytes, path: Path, suffix: str) -> tuple[int, int]:
+    """The numbers of a mark, if it is whole."""
     found = MARK.fullmatch(text)
-    if found is None or _mark_text(int(found[1])) != text:
+    if found is None or _checksum(found[1]) != found[2]:
         raise LedgerError(
             f"{path}{suffix}: the mark of how far the ledger has come is damaged; restore the "
             "ledger with all its files from a copy"
         )
-    return int(found[1])
+    return int(found[1][:20]), int(found[1][20:] or b"0")
 
 
-def _mark_text(generation: int) -> bytes:
-    number = f"{generation:>20}"
-    return f"generation {number} {hashlib.sha256(number.encode()).hexdigest()[:8]}\n".encode()
+def _mark_text(mark: Mark) -> bytes:
+    numbers = b"%20d %8d" % (mark.generation, mark.noted)
+    return b"generation %b %b\n" % (numbers, _checksum(numbers))
+
+
+def _checksum(numbers: bytes) -> bytes:
+    return hashlib.sha256(numbers).hexdigest()[:8].encode()
 
 
 def _read_through(handle: int) -> None:
@@ -127,25 +141,32 @@ class LedgerFiles:
         try:
             self._hold(".lock")
             self.mark = read_mark(path)
-            if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
+            left = self.mark or not self._is_empty("-wal") or not self._is_empty(GIVEN)
+            if self._is_empty("") and left:
                 raise LedgerError(f"{path}: {EMPTIED}")
             self._hold("")
             _read_through(self._handles[""])
-            for suffix in ("-wal", "-shm"):
+            for suffix in ("-wal", "-shm", GIVEN):
                 with contextlib.suppress(FileNotFoundError):
                     self._hold(suffix, make=False)
         except BaseException:
             self.close()
             raise
 
-    def adopt(self) -> None:
-        """Hold and watch the files that SQLite has made by now as well."""
+    def adopt(self) -> GivenLog:
+        """Hold and watch the files that SQLite has made by now as well, and the log of charges."""
         for suffix in SUFFIXES:
             if suffix not in self._handles:
-                self._hold(suffix, make=False)
+                self._hold(suffix, make=suffix == GIVEN)
             # Made for its owner alone; a copy that was restored may not be.
             warn_of_readers(Path(f"{self._path}{suffix}"))
         self.check_in_place()
+        return GivenLog(self._handles[GIVEN])
+
+    def drop_log(self) -> None:
+        """Delete the log of charges, of which nothing is needed any more."""
+        self.check_in_place()
+        Path(self._names[GIVEN]).unlink()
 
     def check_in_place(self) -> None:
         """Refuse to go on with a file that the next start will not find, or not all of it."""
@@ -159,18 +180,18 @@ class LedgerFiles:
                 raise self._lost(suffix)
             self._sizes[suffix] = there.st_size
 
-    def write_mark(self, generation: int) -> None:
+    def write_mark(self, mark: Mark) -> None:
         """Note on every file how far the ledger has come.
 
         Not synced, and a failure does not matter: a mark that lags makes its check weaker, and
         what it tells of is on the disk already.
         """
-        text = _mark_text(generation)
+        text = _mark_text(mark)
         with contextlib.suppress(OSError):
             os.pwrite(self._handles[".lock"], text, 0)
         if not self._attributes:
             return
-        for suffix in DATABASE:
+        for suffix in MARKED:
             try:
                 os.setxattr(self._handles[suffix], ATTRIBUTE, text)
             except OSError as error:

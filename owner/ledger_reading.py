@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_checks import (
     check_mark,
@@ -42,7 +43,7 @@ def read_studies(path: Path) -> tuple[dict[str, str], list[StudyEntry]]:
       LedgerError: There is no ledger, or it cannot be read.
     """
     with _opened(path) as (db, mark):
-        books = sound(db, path)
+        books = sound(db, path, mark)
         check_mark(books, mark, path)
         return _told(books), _entries(db, books)
 
@@ -63,7 +64,7 @@ def read_history(path: Path) -> History:
       LedgerError: There is no ledger, or it cannot be read.
     """
     with _opened(path) as (db, mark):
-        books = sound(db, path)
+        books = sound(db, path, mark)
         check_mark(books, mark, path)
         texts = dict(db.execute("SELECT digest, text FROM texts"))
         studies = [
@@ -79,8 +80,8 @@ def read_fingerprint(path: Path) -> str:
     Raises:
       LedgerError: There is no ledger, or it cannot be read.
     """
-    with _opened(path) as (db, _):
-        return str(sound(db, path).meta["shard_fingerprint"])
+    with _opened(path) as (db, mark):
+        return str(sound(db, path, mark).meta["shard_fingerprint"])
 
 
 def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:
@@ -90,7 +91,7 @@ def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:
       LedgerError: It cannot be read, or it belongs to other records.
     """
     with _opened(path) as (db, mark):
-        books = sound(db, path)
+        books = sound(db, path, mark)
         check_shard(books.meta, path, fingerprint=fingerprint)
         check_mark(books, mark, path)
         return _entries(db, books)
@@ -103,7 +104,7 @@ def verify_ledger(path: Path) -> list[str]:
       LedgerError: There is no ledger, or it cannot be read.
     """
     with _opened(path) as (db, mark):
-        books, findings = examined(db, path)
+        books, findings = examined(db, path, mark)
         if not findings:
             check_mark(books, mark, path)
     return findings
@@ -161,11 +162,13 @@ def _told(books: Books) -> dict[str, str]:
 
 
 def _accounts(db: sqlite3.Connection, books: Books) -> Iterator[tuple[Book, AccountRow]]:
-    """Every study's book and account, oldest first."""
+    """Every study's book and account, with what was given of its charges, oldest first."""
     for book in books:
         number = book.study.number
-        values = db.execute("SELECT * FROM accounts WHERE number = ?", (number,)).fetchone()
-        yield book, AccountRow(*values[:-1])
+        *values, checksum = db.execute(
+            "SELECT * FROM accounts WHERE number = ?", (number,)
+        ).fetchone()
+        yield book, Charged.of(AccountRow(*values), checksum, books.given.get(checksum)).settled
 
 
 def _entries(db: sqlite3.Connection, books: Books) -> list[StudyEntry]:

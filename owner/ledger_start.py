@@ -12,6 +12,7 @@ from pathlib import Path
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
+from owner.ledger_given import GIVEN
 from owner.ledger_reading import check_version, snapshot
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import SCHEMA, SCHEMA_VERSION, as_time, create_tables, write_meta
@@ -60,7 +61,7 @@ def start_ledger(
             elif version == OLD_VERSION:
                 log.info("%s: the ledger is upgraded to schema version %s", path, SCHEMA_VERSION)
                 upgrade(db, path)
-                books = sound(db, path)
+                books = sound(db, path, mark)
                 check_mark(books, mark, path)
             books.meta |= {"last_opened": now()}
             write_meta(db, books.meta)
@@ -85,9 +86,16 @@ def _looked_at(path: Path, mark: Mark, fingerprint: str) -> tuple[str | None, Bo
             meta = dict(db.execute("SELECT key, value FROM meta"))
             check_shard(meta, path, fingerprint=fingerprint)
             return version, Books(meta)
-        books = sound(db, path)
+        books = sound(db, path, mark)
     check_shard(books.meta, path, fingerprint=fingerprint)
     check_mark(books, mark, path)
+    if books.mark < mark:
+        log.warning(
+            "%s%s: the log of what was given is missing, damaged or an old copy; what it may have "
+            "noted is spent",
+            path,
+            GIVEN,
+        )
     return version, books
 
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from owner.account import kept
 from owner.ledger_rows import text_digest
 
 __all__ = [
     "BLOCKS",
     "BLOCK_BYTES",
     "CHARGES_PER_BLOCK",
+    "CHECKSUM_BYTES",
     "META_KEYS",
     "RECORD_BYTES",
     "SCHEMA",
@@ -32,9 +32,9 @@ __all__ = [
     "as_time",
     "block_checksum",
     "charge_record",
-    "charged_account",
     "charges_of",
     "create_tables",
+    "ends_ahead",
     "insert_account",
     "insert_study",
     "insert_text",
@@ -220,6 +220,11 @@ def ahead_records(record: bytes, count: int) -> bytes:
     return (AHEAD + record[len(AHEAD) :]) * count
 
 
+def ends_ahead(row: AccountRow) -> bool:
+    """Whether the last charge of an account is ahead of its query."""
+    return row.recent[-RECORD_BYTES:].startswith(AHEAD)
+
+
 def charges_of(records: bytes) -> Iterator[tuple[str, str]]:
     """The digest of theta and the time of each charge of a block; "" for a query nobody knows."""
     for theta, milliseconds in RECORD.iter_unpack(records):
@@ -317,14 +322,6 @@ def with_room(db: sqlite3.Connection, row: AccountRow) -> AccountRow:
     checksum = block_checksum(row.blocks_checksum, row.position, row.recent)
     db.execute("INSERT INTO charges VALUES (?, ?, ?)", (row.position, row.recent, checksum))
     return replace(row, recent=b"", blocks_checksum=checksum)
-
-
-def charged_account(
-    db: sqlite3.Connection, row: AccountRow, record: bytes, response: bytes
-) -> AccountRow:
-    """An account after one more charge."""
-    row = with_room(db, row)
-    return row.with_last(row.answered + 1, kept(row.responses, response), row.recent + record)
 
 
 def update_account(

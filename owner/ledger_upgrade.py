@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.terms import StudyTerms
+from owner.ledger_ahead import charge_next
 from owner.ledger_checks import check_layout, page_faults
 from owner.ledger_rows import UNREADABLE, LedgerError, terms_to_text, text_digest
 from owner.ledger_tables import (
@@ -22,7 +23,6 @@ from owner.ledger_tables import (
     StudyRow,
     as_milliseconds,
     charge_record,
-    charged_account,
     create_tables,
     insert_account,
     insert_study,
@@ -130,7 +130,7 @@ def _move_charges(db: sqlite3.Connection, row: AccountRow, study_id: str) -> Acc
     )
     for theta, charged in charges:
         record = charge_record(theta, as_milliseconds(charged))
-        row = charged_account(db, row, record, b"")
+        row, _ = charge_next(db, row, record, b"", count=1)
     return row
 
 

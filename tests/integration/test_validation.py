@@ -136,7 +136,7 @@ def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
     assert resumed.returncode == 0, resumed.stderr
     assert spent(tmp_path, "owner-a") == [Fraction(9, 2), Fraction(1, 2)]
     _, studies = read_studies(tmp_path / "owner-a" / "ledger.sqlite")
-    assert studies[1].account.responses == heard[0].astype("<f8").tobytes()
+    assert studies[1].account.responses.joined == heard[0].astype("<f8").tobytes()
 
 
 def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(

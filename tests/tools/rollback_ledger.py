@@ -34,7 +34,7 @@ from learner.network.grpc_owner import GrpcOwner
 from owner.server import start_owner
 
 ROOT = Path(__file__).resolve().parents[2]
-SUFFIXES = ("", "-wal", "-shm", ".lock")
+SUFFIXES = ("", "-wal", "-shm", "-given", ".lock")
 SUBSETS = [
     subset for size in range(1, len(SUFFIXES)) for subset in itertools.combinations(SUFFIXES, size)
 ]

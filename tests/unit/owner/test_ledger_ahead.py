@@ -92,7 +92,7 @@ def test_what_a_killed_owner_charged_is_spent_and_never_answered(path: Path) -> 
         entry = ledger.study("s")
         assert entry is not None
         assert entry.account.answered == 64
-        assert (entry.account.digests[-1], entry.account.responses) == ("", b"")
+        assert (entry.account.digests[-1], entry.account.responses.joined) == ("", b"")
         for number in (10, 11, 64, 66):
             with pytest.raises(OrderError):
                 charge(ledger, number)
@@ -113,7 +113,7 @@ def test_an_owner_that_ends_in_order_loses_nothing(path: Path) -> None:
     entry = read_studies(path)[1][0]
     assert entry.account.answered == 70
     # All of one length, as the responses of a study are: the last sixteen.
-    assert entry.account.responses == b"".join(b"%d" % number for number in range(55, 71))
+    assert entry.account.responses.joined == b"".join(b"%d" % number for number in range(55, 71))
     with closing(opened(path)) as ledger:
         entry = ledger.study("s")
         assert entry is not None

@@ -93,7 +93,7 @@ def check_meaning(entries: list[Any]) -> None:
         assert entry.noise_scale == 0.1 + list(STUDIES).index(study)
         account = entry.account
         assert (account.promised, account.answered) == (promised, answered)
-        assert account.responses == b"last" * answered
+        assert account.responses.joined == b"last" * answered
         assert entry.closed == (TIME if closed else None)
         assert entry.agrees_with(terms(study))
         assert entry.epsilon_spent == Fraction(1, 3) * answered / promised

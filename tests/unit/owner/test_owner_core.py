@@ -10,7 +10,7 @@ from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import LOSSES, Squared
 from common.privacy import plan_noise
 from common.terms import Records, StudyTerms
-from owner.account import Account, Step, next_step, repeats
+from owner.account import Account, Kept, Step, next_step, repeats
 from owner.core import (
     Shard,
     check_theta,
@@ -180,7 +180,9 @@ def test_retry_is_replayed_and_another_theta_refused() -> None:
         next_step(account, sequence=1, digest="second", size=5)
 
 
-@pytest.mark.parametrize(("coordinates", "count"), [(1, 16), (10, 16), (40, 4), (100, 1)])
+@pytest.mark.parametrize(
+    ("coordinates", "count"), [(1, 16), (2048, 16), (2049, 15), (10_000, 3), (100_000, 1)]
+)
 def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
     coordinates: int, count: int
 ) -> None:
@@ -202,7 +204,7 @@ def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
 
 @pytest.mark.parametrize("sequence", [0, 1, 4, 5, 10**9])
 def test_a_number_out_of_order_is_refused(sequence: int) -> None:
-    account = Account(promised=9, answered=2, digests=("x",), responses=b"r")
+    account = Account(promised=9, answered=2, digests=("x",), responses=Kept(b"r"))
     with pytest.raises(OrderError):
         next_step(account, sequence=sequence, digest="x", size=1)
 
@@ -214,6 +216,6 @@ def test_number_0_is_no_retry_of_nothing() -> None:
 
 @pytest.mark.parametrize("sequence", [1, 2])
 def test_a_closed_study_answers_and_replays_nothing(sequence: int) -> None:
-    account = Account(promised=9, answered=1, digests=("x",), responses=b"r", closed=True)
+    account = Account(promised=9, answered=1, digests=("x",), responses=Kept(b"r"), closed=True)
     with pytest.raises(OrderError, match="closed"):
         next_step(account, sequence=sequence, digest="x", size=1)

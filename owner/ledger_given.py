@@ -1,0 +1,182 @@
+"""What was given of responses that are charged: a log beside the ledger, synced for each of them.
+
+A commit of SQLite takes twice as long as one sync of a file that is there. So an owner charges the
+next responses of a study at once, and notes each one with its query in NAME-given before it
+leaves. Whoever finds such charges after a crash reads there which of them were given; the others
+are taken back. Charges whose log is lost are spent, all of them.
+
+An entry is its length, a checksum that is chained to the entry before, and its content: the
+checksum of the account that was written with the charges, and how many there are, or the record
+and the response of the next one. The log is written over from its start, once nothing in it is
+needed any more; what is left behind its end belongs to another chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
+
+__all__ = ["GIVEN", "Given", "GivenLog", "given_at_once", "read_given"]
+
+# Stands after the ledger's own name.
+GIVEN = "-given"
+
+LENGTH, COUNT = struct.Struct(">I"), struct.Struct(">I")
+HEAD_BYTES = LENGTH.size + CHECKSUM_BYTES
+BEGIN_BYTES = CHECKSUM_BYTES + COUNT.size
+# A file that grows is synced twice as slowly, so it is made longer by so much at a time.
+STEP_BYTES, LARGEST_BYTES = 2**18, 2**22
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the log says of one account's charges.
+
+    Args:
+      charged: How many of the account's last charges were to be noted here.
+      records: The charges' records of those that were given.
+      responses: Their responses.
+    """
+
+    charged: int
+    records: bytes = b""
+    responses: tuple[bytes, ...] = ()
+
+    def and_then(self, record: bytes, response: bytes) -> Given:
+        """One more that was given."""
+        return Given(self.charged, self.records + record, (*self.responses, response))
+
+
+def given_at_once(size: int) -> int:
+    """How many responses are charged at once, so that the log has room for two such blocks.
+
+    Args:
+      size: Bytes of one response.
+
+    >>> given_at_once(8 * 10), given_at_once(8 * 10_000), given_at_once(8 * 1_000_000)
+    (64, 26, 1)
+    """
+    return max(1, min(CHARGES_PER_BLOCK, LARGEST_BYTES // 2 // _entry_bytes(size)))
+
+
+def read_given(path: Path) -> dict[bytes, Given]:
+    """What was given of the charges of each account, by the account's checksum.
+
+    Args:
+      path: The ledger. Where it has no log, or one that is damaged, less is known of it, and what
+        is not known is spent.
+    """
+    try:
+        with Path(f"{path}{GIVEN}").open("rb") as file:
+            content = file.read(LARGEST_BYTES)
+    except FileNotFoundError:
+        return {}
+    found: dict[bytes, Given] = {}
+    for entry in _entries(content):
+        account, said = entry[:CHECKSUM_BYTES], entry[CHECKSUM_BYTES:]
+        if len(entry) == BEGIN_BYTES:
+            found[account] = Given(*COUNT.unpack(said))
+        else:
+            record, response = said[:RECORD_BYTES], said[RECORD_BYTES:]
+            found[account] = found[account].and_then(record, response)
+    return found
+
+
+def _entry_bytes(size: int) -> int:
+    """Bytes of the entry of a response."""
+    return HEAD_BYTES + CHECKSUM_BYTES + RECORD_BYTES + size
+
+
+def _entries(content: bytes) -> Iterator[bytes]:
+    """The entries of a log, from its start to the first that is not chained to the one before."""
+    position, before = 0, b""
+    while position + HEAD_BYTES <= len(content):
+        begin = position + HEAD_BYTES
+        end = begin + LENGTH.unpack_from(content, position)[0]
+        before = _chained(before, content[begin:end])
+        if end > len(content) or before != content[position + LENGTH.size : begin]:
+            return
+        yield content[begin:end]
+        position = end
+
+
+def _chained(before: bytes, entry: bytes) -> bytes:
+    """The checksum of an entry."""
+    digest = hashlib.sha256(b"%b%d:" % (before, len(entry)))
+    digest.update(entry)
+    return digest.digest()[:CHECKSUM_BYTES]
+
+
+class GivenLog:
+    """The log of a ledger that this process holds.
+
+    Guarantees:
+      * What it was told is on the disk when a call returns.
+      * A file that has no room says so before anything is charged.
+
+    Args:
+      handle: The open file; nothing that stands in it is needed any more.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._length = os.fstat(handle).st_size
+        self.restart()
+
+    def restart(self) -> None:
+        """Write over all that it says from here on."""
+        self._end, self._before = 0, b""
+
+    def has_room(self, count: int, size: int) -> bool:
+        """Whether so many more responses of so many bytes have room."""
+        return self._end_after(count, size) <= LARGEST_BYTES
+
+    def begin(self, account: bytes, count: int, size: int) -> None:
+        """So many responses of so many bytes are to be charged, and will be noted here.
+
+        Args:
+          account: The checksum of the account that will be written with these charges.
+          count: How many charges.
+          size: Bytes of one response.
+        """
+        missing = self._end_after(count, size) - self._length
+        if missing > 0:
+            self._lengthen(-(-missing // STEP_BYTES) * STEP_BYTES)
+        self._append(account + COUNT.pack(count))
+
+    def give(self, account: bytes, record: bytes, response: bytes) -> None:
+        """Note the next of an account's charges and the response that is given for it."""
+        self._append(account + record + response)
+
+    def _end_after(self, count: int, size: int) -> int:
+        return self._end + HEAD_BYTES + BEGIN_BYTES + count * _entry_bytes(size)
+
+    def _lengthen(self, more: int) -> None:
+        _write(self._handle, bytes(more), self._length)
+        os.fsync(self._handle)
+        self._length += more
+
+    def _append(self, entry: bytes) -> None:
+        checksum = _chained(self._before, entry)
+        _write(self._handle, LENGTH.pack(len(entry)) + checksum + entry, self._end)
+        os.fdatasync(self._handle)
+        self._end += HEAD_BYTES + len(entry)
+        self._before = checksum
+
+
+def _write(handle: int, content: bytes, position: int) -> None:
+    """Write all of it.
+
+    Raises:
+      OSError: The disk has no room for it, or fails.
+    """
+    left = memoryview(content)
+    while left:
+        written = os.pwrite(handle, left, position)
+        left, position = left[written:], position + written

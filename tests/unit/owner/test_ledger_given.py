@@ -1,0 +1,401 @@
+"""The log of what was given: one sync a response, nothing lost by a kill, nothing given twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from common.errors import OrderError
+from common.terms import StudyTerms
+from owner import ledger_given
+from owner.ledger import Ledger
+from owner.ledger_given import GIVEN, Given, GivenLog, given_at_once, read_given
+from owner.ledger_reading import read_history, read_studies, verify_ledger
+from owner.ledger_rows import LedgerError
+from owner.ledger_tables import RECORD_BYTES, charges_of
+
+PROMISED = 200
+ACCOUNT, OTHER = b"a" * 16, b"b" * 16
+SIZE = 8
+
+
+def record(number: int) -> bytes:
+    return number.to_bytes(RECORD_BYTES, "big")
+
+
+def response(number: int) -> bytes:
+    return b"%08d" % number
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@contextmanager
+def opened_log(path: Path) -> Iterator[GivenLog]:
+    handle = os.open(f"{path}{GIVEN}", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield GivenLog(handle)
+    finally:
+        os.close(handle)
+
+
+def filled(log: GivenLog, account: bytes, numbers: range) -> Given:
+    """A log's block with these responses noted, and what it should say."""
+    log.begin(account, 64, SIZE)
+    for number in numbers:
+        log.give(account, record(number), response(number))
+    records = b"".join(map(record, numbers))
+    return Given(64, records, tuple(map(response, numbers)))
+
+
+# --- the log alone ------------------------------------------------------------------------------
+
+
+def test_a_log_says_what_it_was_told_of_each_account(path: Path) -> None:
+    assert read_given(path) == {}
+    with opened_log(path) as log:
+        assert read_given(path) == {}
+        first = filled(log, ACCOUNT, range(3))
+        second = filled(log, OTHER, range(5, 7))
+        assert read_given(path) == {ACCOUNT: first, OTHER: second}
+        log.give(ACCOUNT, record(3), response(3))
+        assert read_given(path)[ACCOUNT] == first.and_then(record(3), response(3))
+
+
+def test_a_log_that_is_written_over_says_nothing_of_before(path: Path) -> None:
+    with opened_log(path) as log:
+        filled(log, ACCOUNT, range(9))
+    # Each length of what is new, so also those that end where an older entry begins.
+    for count in range(9):
+        with opened_log(path) as log:
+            told = filled(log, OTHER, range(count))
+            assert read_given(path) == {OTHER: told}
+        with opened_log(path) as log:
+            told = filled(log, ACCOUNT, range(9))
+            assert read_given(path) == {ACCOUNT: told}
+
+
+def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -> None:
+    with opened_log(path) as log:
+        whole = filled(log, ACCOUNT, range(4))
+    file = Path(f"{path}{GIVEN}")
+    content = file.read_bytes().rstrip(b"\0")
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        for damaged in (content[:position], bytes(changed)):
+            file.write_bytes(damaged)
+            found = read_given(path).get(ACCOUNT, Given(64))
+            assert found.charged == 64
+            assert whole.records.startswith(found.records)
+            assert whole.responses[: len(found.responses)] == found.responses
+            assert len(found.responses) < 4
+
+
+@pytest.mark.parametrize("content", [b"\0" * 5000, b"\xff" * 5000, b"no log\n", os.urandom(5000)])
+def test_a_file_that_is_no_log_says_nothing(path: Path, content: bytes) -> None:
+    Path(f"{path}{GIVEN}").write_bytes(content)
+    assert read_given(path) == {}
+
+
+@pytest.mark.parametrize("size", [8, 80, 8000, 80_000, 600_000])
+def test_two_blocks_have_room_and_the_file_stays_small(path: Path, size: int) -> None:
+    count = given_at_once(size)
+    with opened_log(path) as log:
+        for block in range(2):
+            assert log.has_room(count, size)
+            log.begin(bytes([block]) * 16, count, size)
+            # The first of a block stands in the account.
+            for number in range(count - 1):
+                log.give(bytes([block]) * 16, record(number), b"r" * size)
+    found = read_given(path)
+    assert [len(given.responses) for given in found.values()] == [count - 1] * 2
+    assert Path(f"{path}{GIVEN}").stat().st_size <= ledger_given.LARGEST_BYTES
+
+
+def test_each_note_is_synced_and_no_note_makes_the_file_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    whole = os.fdatasync
+
+    def sync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_size)
+        whole(handle)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    with opened_log(path) as log:
+        filled(log, ACCOUNT, range(64))
+    assert len(synced) == 65
+    assert len(set(synced)) == 1
+
+
+# --- the ledger with it -------------------------------------------------------------------------
+
+
+def opened(path: Path) -> Ledger:
+    return Ledger(path, owner="a", fingerprint="shard")
+
+
+def enroll(ledger: Ledger, study: str = "s") -> None:
+    terms = StudyTerms(
+        study_id=study,
+        loss="squared",
+        theta_max=1.0,
+        feature_map="{}",
+        horizon=PROMISED,
+        responses=PROMISED,
+        epsilon=Fraction(1, 4),
+    )
+    ledger.open_study(
+        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
+    )
+
+
+def charge(ledger: Ledger, *numbers: int, study: str = "s") -> None:
+    for number in numbers:
+        ledger.charge(
+            study_id=study, sequence=number, digest=f"{number:064x}", response=response(number)
+        )
+
+
+def copied(path: Path, name: str) -> Path:
+    """A copy of a ledger with its files and their marks, as a kill at this moment leaves it."""
+    folder = path.parent / name
+    folder.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy2(file, folder / file.name)
+    return folder / path.name
+
+
+def digests(path: Path) -> list[str]:
+    return [digest for digest, _ in charges_of(read_history(path).studies[0][1])]
+
+
+@pytest.mark.parametrize("given", [1, 2, 63, 64, 65, 66, 130, 199, 200])
+def test_a_killed_owner_loses_nothing(path: Path, given: int) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, given + 1))
+        left = copied(path, "left")
+    # People see it as it is, and so does who starts on it.
+    assert read_studies(left)[1][0].account.answered == given
+    assert digests(left) == [f"{k:064x}" for k in range(1, given + 1)]
+    with closing(opened(left)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        account = entry.account
+        assert (account.answered, ledger.responses) == (given, given)
+        for number in range(max(1, given - 15), given + 1):
+            assert account.response(number, size=SIZE) == response(number)
+            assert account.digest(number) == f"{number:064x}"
+        assert ledger.epsilon_spent() == Fraction(given, 4 * PROMISED)
+        charge(ledger, *range(given + 1, PROMISED + 1))
+        with pytest.raises(OrderError):
+            charge(ledger, PROMISED + 1)
+    assert verify_ledger(left) == []
+    assert digests(left) == [f"{k:064x}" for k in range(1, PROMISED + 1)]
+
+
+def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path: Path) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        statements: list[str] = []
+        ledger._db.set_trace_callback(statements.append)
+        charge(ledger, *range(1, PROMISED + 1))
+        assert statements.count("COMMIT") == 4
+        assert Path(f"{path}{GIVEN}").exists()
+    assert not Path(f"{path}{GIVEN}").exists()
+    assert read_studies(path)[1][0].account.answered == PROMISED
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_a_kill_between_the_log_and_the_ledger_loses_nothing(
+    path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, 65))
+        left: list[Path] = []
+        begin, keep = GivenLog.begin, Ledger._keep
+
+        def begin_and_copy(log: GivenLog, account: bytes, count: int, size: int) -> None:
+            begin(log, account, count, size)
+            if moment == "before the commit":
+                left.append(copied(path, "left"))
+
+        def copy_and_keep(held: Ledger, book: object) -> None:
+            if moment == "after the commit":
+                left.append(copied(path, "left"))
+            keep(held, book)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(GivenLog, "begin", begin_and_copy)
+            patch.setattr(Ledger, "_keep", copy_and_keep)
+            charge(ledger, 65)
+    given = 64 if moment == "before the commit" else 65
+    with closing(opened(left[0])) as ledger:
+        assert ledger.responses == given
+        charge(ledger, given + 1)
+    assert digests(left[0]) == [f"{k:064x}" for k in range(1, given + 2)]
+
+
+def test_studies_share_a_log_that_is_written_over_when_it_is_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 6000)
+    monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
+    with closing(opened(path)) as ledger:
+        for study in ("s", "t"):
+            enroll(ledger, study)
+        for number in range(1, PROMISED + 1):
+            charge(ledger, number)
+            charge(ledger, number, study="t")
+            if number % 37 == 0:
+                left = copied(path, f"left-{number}")
+                assert [entry.account.answered for entry in read_studies(left)[1]] == [number] * 2
+                with closing(opened(left)) as again:
+                    charge(again, number + 1)
+                assert verify_ledger(left) == []
+        assert Path(f"{path}{GIVEN}").stat().st_size <= 6000
+    assert [entry.account.answered for entry in read_studies(path)[1]] == [PROMISED] * 2
+    assert digests(path) == [f"{k:064x}" for k in range(1, PROMISED + 1)]
+
+
+def lose(file: Path, older: Path) -> None:
+    del older
+    file.unlink()
+
+
+def cut(file: Path, older: Path) -> None:
+    del older
+    os.truncate(file, file.stat().st_size // 1000)
+
+
+def put_back(file: Path, older: Path) -> None:
+    shutil.copy2(older, file)
+
+
+@pytest.mark.parametrize("damage", [lose, cut, put_back])
+def test_a_log_that_is_lost_or_old_is_not_believed(
+    path: Path, damage: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it may have noted is spent: no number is given for a second query."""
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        enroll(ledger, "t")
+        charge(ledger, 1, 2, 3)
+        older = copied(path, "older")
+        charge(ledger, 4, 5, 6)
+        left = copied(path, "left")
+    damage(Path(f"{left}{GIVEN}"), Path(f"{older}{GIVEN}"))
+    assert read_studies(left)[1][0].account.answered == 64
+    with closing(opened(left)) as ledger:
+        assert "missing, damaged or an old copy; what it may have noted is spent" in caplog.text
+        entry = ledger.study("s")
+        assert entry is not None
+        assert (entry.account.answered, entry.account.responses.joined) == (64, b"")
+        for number in (4, 6, 7, 64):
+            with pytest.raises(OrderError):
+                charge(ledger, number)
+        charge(ledger, 65)
+        charge(ledger, 1, study="t")
+    assert verify_ledger(left) == []
+    assert digests(left) == [f"{1:064x}", *[""] * 63, f"{65:064x}"]
+
+
+def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path: Path) -> None:
+    """A block that counts as spent is not taken for the charges of a study that is gone."""
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, 1)
+        ledger._db.execute("PRAGMA wal_checkpoint").fetchall()
+        enroll(ledger, "t")
+        charge(ledger, 1, 2, study="t")
+        left = copied(path, "left")
+    for suffix in (GIVEN, "-wal"):
+        Path(f"{left}{suffix}").unlink()
+    with pytest.raises(LedgerError, match="has lost responses or studies"):
+        opened(left)
+
+
+def test_an_older_log_is_not_believed_after_its_block_was_written_down(path: Path) -> None:
+    """The ledger's own files as they were too: only the lock tells."""
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, *range(1, 11))
+        older = copied(path, "older")
+        charge(ledger, *range(11, 65))
+    lock = Path(f"{path}.lock").read_bytes()
+    for file in older.parent.glob(f"{older.name}*"):
+        shutil.copy2(file, path.parent / file.name)
+    Path(f"{path}.lock").write_bytes(lock)
+    with pytest.raises(LedgerError, match="has lost responses or studies"):
+        opened(path)
+
+
+def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    ledger = opened(path)
+    enroll(ledger)
+    charge(ledger, 1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(LedgerError, match=r"cannot be used \(.*Input/output error"):
+            charge(ledger, 3)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="an earlier failure could not be undone"):
+            charge(ledger, 3)
+    ledger.close()
+    # It was written, though not synced; whoever asks for it again gets what stands there.
+    with closing(opened(path)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        assert entry.account.response(3, size=SIZE) == response(3)
+        charge(ledger, 4)
+    assert verify_ledger(path) == []
+
+
+def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, content: bytes, position: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            for _ in range(2):
+                with pytest.raises(LedgerError, match="No space left on device"):
+                    charge(ledger, 1)
+            assert ledger.responses == 0
+        charge(ledger, 1, 2)
+    assert digests(path) == [f"{k:064x}" for k in (1, 2)]
+
+
+def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path: Path) -> None:
+    large = b"r" * ledger_given.LARGEST_BYTES
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        for number in (1, 2):
+            ledger.charge(study_id="s", sequence=number, digest="1" * 64, response=large)
+        assert Path(f"{path}{GIVEN}").stat().st_size == 0
+        left = copied(path, "left")
+    with closing(opened(left)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        assert entry.account.answered == 2
+        assert entry.account.response(2, size=len(large)) == large
