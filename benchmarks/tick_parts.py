@@ -36,9 +36,12 @@ PARTS = (
     ("owner: decode, who asks, order, box", "read", "gradient"),
     ("owner: exact gradient", "gradient", "exact"),
     ("owner: noise, release", "exact", "charge"),
-    ("owner: before the commit (strict: files, statement)", "charge", "commit"),
-    ("owner: commit", "commit", "committed"),
-    ("owner: after the commit (books, marks)", "committed", "charged"),
+    ("owner: before the note (files, who has written)", "charge", "note"),
+    ("owner: note, before its sync", "note", "sync"),
+    ("owner: sync", "sync", "synced"),
+    ("owner: after the note (books, marks)", "synced", "charged"),
+    ("owner: a block's charge, before the commit", "charge", "commit"),
+    ("owner: a block's charge, commit", "commit", "committed"),
     ("owner: the whole charge", "charge", "charged"),
     ("owner: response as bytes", "charged", "replied"),
     ("the way back", "replied", "answered"),
@@ -72,7 +75,7 @@ def watch(holder: Any, name: str, before: str = "", after: str = "") -> None:
 
 def serve(log: Path, arguments: list[str]) -> None:
     """An owner that writes down its steps once a file asks for them."""
-    from owner import answering, calls, cli, ledger  # noqa: PLC0415 (after the settings of gRPC)
+    from owner import answering, calls, cli, ledger, ledger_given  # noqa: PLC0415 (after gRPC's)
 
     read = calls.Calls._next
 
@@ -93,6 +96,8 @@ def serve(log: Path, arguments: list[str]) -> None:
     ledger.transaction = transaction
     watch(answering, "exact_answer", "gradient", "exact")
     watch(ledger.Ledger, "charge", "charge", "charged")
+    watch(ledger_given.GivenLog, "give", "note")
+    watch(os, "fdatasync", "sync", "synced")
     watch(calls.Calls, "_deliver", "replied")
 
     def write() -> None:

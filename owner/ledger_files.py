@@ -2,8 +2,8 @@
 
 SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME-given and NAME.lock stand
 beside them. What was charged or given last may stand in one of them alone. So how far the ledger
-has come is noted on each of them as an extended attribute, and in NAME.lock: whichever survives
-tells what was given.
+has come is noted on SQLite's as an extended attribute, in NAME.lock, and at the start of NAME-given
+with each change of the ledger: whichever survives tells what was given.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from pathlib import Path
 
 from common.files import lock_file
 from common.leaks import warn_of_readers
-from owner.ledger_given import GIVEN, GivenLog
+from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 
 __all__ = ["EMPTIED", "LedgerFiles", "Mark", "read_mark"]
 
 log = logging.getLogger("copriv.owner")
 
-# These take a mark as an attribute only; the lock's whole content is its mark.
-MARKED = ("", "-wal", "-shm", GIVEN)
-SUFFIXES = (*MARKED, ".lock")
+# SQLite's own, which take a mark as an attribute only; the content of the others begins with it.
+DATABASE = ("", "-wal", "-shm")
+SUFFIXES = (*DATABASE, GIVEN, ".lock")
 ATTRIBUTE = "user.copriv.generation"
 # How much its log had noted came to it later.
 MARK = re.compile(rb"generation ([ 0-9]{20}(?: [ 0-9]{8})?) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
 OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
-LONGEST_MARK = 64
 READ_BYTES = 4 * 2**20
 
 EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
@@ -66,25 +65,26 @@ def read_mark(path: Path) -> Mark:
       LedgerError: A mark is not what was written.
     """
     marks, responses = [(0, 0)], 0
-    for suffix in MARKED:
+    for suffix in DATABASE:
         # No file, no attribute, or a file system that keeps none.
         with contextlib.suppress(OSError):
             text = os.getxattr(f"{path}{suffix}", ATTRIBUTE)
             marks.append(_read_mark(text, path, suffix))
-    with contextlib.suppress(FileNotFoundError):
-        text = _start_of(Path(f"{path}.lock"))
-        old = OLD_MARK.fullmatch(text)
-        if old:
-            responses = int(old[1])
-        # A lock that was just made is empty, and after a power failure it may be zeros.
-        elif text.strip(b"\0"):
-            marks.append(_read_mark(text, path, ".lock"))
+    for suffix in (GIVEN, ".lock"):
+        with contextlib.suppress(FileNotFoundError):
+            # One that was just made is empty, and after a power failure it may be zeros.
+            text = _start_of(Path(f"{path}{suffix}")).strip(b"\0")
+            old = OLD_MARK.fullmatch(text)
+            if old:
+                responses = int(old[1])
+            elif text:
+                marks.append(_read_mark(text, path, suffix))
     return Mark(*max(marks), responses)
 
 
 def _start_of(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(LONGEST_MARK)
+        return file.read(MARK_BYTES)
 
 
 def _read_mark(text: bytes, path: Path, suffix: str) -> tuple[int, int]:
@@ -138,11 +138,11 @@ class LedgerFiles:
         self._inodes: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._attributes = True
+        self._generation = -1
         try:
             self._hold(".lock")
             self.mark = read_mark(path)
-            left = self.mark or not self._is_empty("-wal") or not self._is_empty(GIVEN)
-            if self._is_empty("") and left:
+            if self._is_empty("") and (self.mark or not self._is_empty("-wal")):
                 raise LedgerError(f"{path}: {EMPTIED}")
             self._hold("")
             _read_through(self._handles[""])
@@ -189,9 +189,13 @@ class LedgerFiles:
         text = _mark_text(mark)
         with contextlib.suppress(OSError):
             os.pwrite(self._handles[".lock"], text, 0)
+            # What comes within a generation stands in the log itself.
+            if mark.generation != self._generation:
+                os.pwrite(self._handles[GIVEN], text, 0)
+                self._generation = mark.generation
         if not self._attributes:
             return
-        for suffix in MARKED:
+        for suffix in DATABASE:
             try:
                 os.setxattr(self._handles[suffix], ATTRIBUTE, text)
             except OSError as error:

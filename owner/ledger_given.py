@@ -5,10 +5,11 @@ next responses of a study at once, and notes each one with its query in NAME-giv
 leaves. Whoever finds such charges after a crash reads there which of them were given; the others
 are taken back. Charges whose log is lost are spent, all of them.
 
-An entry is its length, a checksum that is chained to the entry before, and its content: the
-checksum of the account that was written with the charges, and how many there are, or the record
-and the response of the next one. The log is written over from its start, once nothing in it is
-needed any more; what is left behind its end belongs to another chain.
+It begins with a mark of how far the ledger has come (:mod:`owner.ledger_files`). Entries follow,
+each its length, a checksum that is chained to the entry before, and its content: the checksum of
+the account that was written with the charges, and how many there are, or the record and the
+response of the next one. The log is written over from its first entry, once nothing in it is needed
+any more; what is left behind its end belongs to another chain.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from pathlib import Path
 
 from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
 
-__all__ = ["GIVEN", "Given", "GivenLog", "given_at_once", "read_given"]
+__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "given_at_once", "read_given"]
 
 # Stands after the ledger's own name.
 GIVEN = "-given"
+# Room for the mark, before the entries.
+MARK_BYTES = 64
 
 LENGTH, COUNT = struct.Struct(">I"), struct.Struct(">I")
 HEAD_BYTES = LENGTH.size + CHECKSUM_BYTES
@@ -95,7 +98,7 @@ def _entry_bytes(size: int) -> int:
 
 def _entries(content: bytes) -> Iterator[bytes]:
     """The entries of a log, from its start to the first that is not chained to the one before."""
-    position, before = 0, b""
+    position, before = MARK_BYTES, b""
     while position + HEAD_BYTES <= len(content):
         begin = position + HEAD_BYTES
         end = begin + LENGTH.unpack_from(content, position)[0]
@@ -126,12 +129,13 @@ class GivenLog:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._length = os.fstat(handle).st_size
+        self._length = max(os.fstat(handle).st_size, MARK_BYTES)
+        os.truncate(handle, self._length)
         self.restart()
 
     def restart(self) -> None:
         """Write over all that it says from here on."""
-        self._end, self._before = 0, b""
+        self._end, self._before = MARK_BYTES, b""
 
     def has_room(self, count: int, size: int) -> bool:
         """Whether so many more responses of so many bytes have room."""
@@ -145,9 +149,7 @@ class GivenLog:
           count: How many charges.
           size: Bytes of one response.
         """
-        missing = self._end_after(count, size) - self._length
-        if missing > 0:
-            self._lengthen(-(-missing // STEP_BYTES) * STEP_BYTES)
+        self._lengthen(self._end_after(count, size))
         self._append(account + COUNT.pack(count))
 
     def give(self, account: bytes, record: bytes, response: bytes) -> None:
@@ -157,10 +159,13 @@ class GivenLog:
     def _end_after(self, count: int, size: int) -> int:
         return self._end + HEAD_BYTES + BEGIN_BYTES + count * _entry_bytes(size)
 
-    def _lengthen(self, more: int) -> None:
-        _write(self._handle, bytes(more), self._length)
-        os.fsync(self._handle)
-        self._length += more
+    def _lengthen(self, needed: int) -> None:
+        """Write zeros, so that so many bytes have their place on the disk."""
+        if needed > self._length:
+            length = -(-needed // STEP_BYTES) * STEP_BYTES
+            _write(self._handle, bytes(length - self._length), self._length)
+            os.fsync(self._handle)
+            self._length = length
 
     def _append(self, entry: bytes) -> None:
         checksum = _chained(self._before, entry)

@@ -36,8 +36,9 @@ def run_tool(name: str, *options: str) -> Any:
 def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None:
     told = run_tool("kill_owner.py", "--kills", "24")
     assert told["kills"] == 24
-    steps = {"before_charge", "in_transaction", "at_commit", "after_commit", "before_send"}
-    assert steps | {"after_send", "random"} == set(told["by_step"])
+    steps = {"before_charge", "in_transaction", "at_commit", "after_commit", "before_note"}
+    steps |= {"in_note", "after_note", "before_send", "after_send", "random"}
+    assert steps == set(told["by_step"])
     assert told["responses"] == told["charged"] == told["promised"]
     assert told["most_different_answers_to_one_number"] == 1
 

@@ -46,10 +46,15 @@ STEPS = (
     "in_transaction",
     "at_commit",
     "after_commit",
+    "before_note",
+    "in_note",
+    "after_note",
     "before_send",
     "after_send",
 )
 ONCE_A_BLOCK = ("in_transaction", "at_commit", "after_commit")
+# A block that an owner chose is noted nowhere.
+NOTES = ("before_note", "in_note", "after_note")
 RESPONSES = 150
 # A kill costs a block: a study must be worth some kills.
 BLOCKS = 40
@@ -95,8 +100,7 @@ class Lives:
 
     def die_at(self, step: str, *, busy: Callable[[], bool]) -> None:
         """One life that kills itself at a step of one of its first answers."""
-        rare = self.block > 1 and step in ONCE_A_BLOCK
-        pid = self.begin(step, self.choices.randint(1, 2 if rare else 20))
+        pid = self.begin(step, self.choices.randint(1, 2 if step in ONCE_A_BLOCK else 20))
         while not select.select([self.process.stdout], [], [], 0.05)[0]:
             if not busy():
                 # The learners finished before it came to that.
@@ -231,6 +235,7 @@ def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[
     """What came of so many kills."""
     runs: list[Run] = []
     responses = RESPONSES if lives.block == 1 else BLOCKS * lives.block
+    steps = [step for step in STEPS if lives.block == 1 or step not in NOTES]
     began = time.monotonic()
     # The first life only takes a port.
     pid = lives.begin()
@@ -249,8 +254,8 @@ def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[
 
         while lives.kills < kills and busy():
             turn = lives.kills
-            if turn % 2 == 0 and turn // 2 < 3 * len(STEPS):
-                lives.die_at(STEPS[turn // 2 % len(STEPS)], busy=busy)
+            if turn % 2 == 0 and turn // 2 < 3 * len(steps):
+                lives.die_at(steps[turn // 2 % len(steps)], busy=busy)
             else:
                 lives.die_at_random()
         pid = lives.begin()

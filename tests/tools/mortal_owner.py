@@ -19,6 +19,7 @@ from typing import Any
 from owner.answering import DataOwner
 from owner.calls import Calls, Context
 from owner.ledger import Ledger
+from owner.ledger_given import GivenLog
 from owner.server import start_owner
 
 
@@ -31,6 +32,8 @@ def arm(step: str, number: int) -> None:  # noqa: C901
             os.kill(os.getpid(), signal.SIGKILL)
 
     charge, answer, send = Ledger.charge, DataOwner.answer, Calls._send
+    committing = {Ledger._charge_next.__code__, Ledger._charge_block.__code__}
+    keep, give, sync = Ledger._keep, GivenLog.give, os.fdatasync
     statement = {"in_transaction": "UPDATE accounts", "at_commit": "COMMIT"}.get(step, "")
 
     def traced(sql: str) -> None:
@@ -46,10 +49,21 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         self._db.set_trace_callback(None)
 
     def killing_keep(self: Ledger, book: Any) -> None:
-        # The last thing of a charge: it is committed, its caller does not know yet.
-        if sys._getframe(1).f_code is charge.__code__:
+        # The last thing of a transaction: it is committed, its caller does not know yet.
+        if sys._getframe(1).f_code in committing:
             reached()
         keep(self, book)
+
+    def killing_give(self: GivenLog, *values: Any) -> None:
+        if step == "before_note":
+            reached()
+        give(self, *values)
+        if step == "after_note":
+            reached()
+
+    def killing_sync(handle: int) -> None:
+        reached()
+        sync(handle)
 
     def killing_answer(self: DataOwner, *arguments: Any, **values: Any) -> Any:
         response = answer(self, *arguments, **values)
@@ -71,8 +85,11 @@ def arm(step: str, number: int) -> None:  # noqa: C901
     if step in {"before_charge", "in_transaction", "at_commit"}:
         Ledger.charge = killing_charge  # type: ignore[method-assign]
     elif step == "after_commit":
-        keep = Ledger._keep
         Ledger._keep = killing_keep  # type: ignore[method-assign]
+    elif step in {"before_note", "after_note"}:
+        GivenLog.give = killing_give  # type: ignore[method-assign]
+    elif step == "in_note":
+        os.fdatasync = killing_sync
     elif step == "before_send":
         DataOwner.answer = killing_answer  # type: ignore[method-assign]
     elif step == "after_send":

@@ -403,7 +403,9 @@ def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("gone", [[".lock"], ["", ".lock"], ["", "-wal", ".lock"], ["-shm"], ["-given"]])
+@pytest.mark.parametrize(
+    "gone", [[".lock"], ["", ".lock"], ["", "-wal", ".lock"], ["-shm"], ["-given"]]
+)
 def test_files_that_are_gone_let_no_second_owner_in(
     path: Path, gone: list[str], copied: bool
 ) -> None:

@@ -15,7 +15,7 @@ from common.errors import OrderError
 from common.terms import StudyTerms
 from owner import ledger_given
 from owner.ledger import Ledger
-from owner.ledger_given import GIVEN, Given, GivenLog, given_at_once, read_given
+from owner.ledger_given import GIVEN, MARK_BYTES, Given, GivenLog, given_at_once, read_given
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import RECORD_BYTES, charges_of
@@ -88,10 +88,10 @@ def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -
         whole = filled(log, ACCOUNT, range(4))
     file = Path(f"{path}{GIVEN}")
     content = file.read_bytes().rstrip(b"\0")
-    for position in range(len(content)):
+    for position in range(MARK_BYTES, len(content)):
         changed = bytearray(content)
         changed[position] ^= 1
-        for damaged in (content[:position], bytes(changed)):
+        for damaged in (content[: max(position, MARK_BYTES)], bytes(changed)):
             file.write_bytes(damaged)
             found = read_given(path).get(ACCOUNT, Given(64))
             assert found.charged == 64
@@ -392,7 +392,7 @@ def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path: Path
         enroll(ledger)
         for number in (1, 2):
             ledger.charge(study_id="s", sequence=number, digest="1" * 64, response=large)
-        assert Path(f"{path}{GIVEN}").stat().st_size == 0
+        assert Path(f"{path}{GIVEN}").stat().st_size == MARK_BYTES
         left = copied(path, "left")
     with closing(opened(left)) as ledger:
         entry = ledger.study("s")
