@@ -296,7 +296,7 @@ class Ledger(_HeldFile):
         with explained(self._path):
             self._check_usable()
             if self._block == 1:
-                self._check_unchanged(book)
+                self._check_unchanged()
                 try:
                     self._log.give(charged.checksum, record, response)
                 except BaseException:
@@ -307,11 +307,12 @@ class Ledger(_HeldFile):
         if self._block == 1:
             self._keep(book.after(charged))
 
-    def _check_unchanged(self, book: Book) -> None:
-        """Look at a study's account again, if anybody else has written since."""
+    def _check_unchanged(self) -> None:
+        """Look again at the accounts that are charged ahead, if anybody else has written since."""
         (version,) = self._db.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._account(book)
+            for study_id in self._charged:
+                self._account(self._books.studies[study_id])
             self._version = version
 
     def _charge_next(self, study_id: str, record: bytes, response: bytes) -> None:

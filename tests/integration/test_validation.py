@@ -18,6 +18,7 @@ from common.errors import BudgetSpentError, MalformedError, OrderError, PolicyEr
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
+from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.server import RunningOwner
 
@@ -125,18 +126,21 @@ def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
     run, study = tmp_path / "run", start("shown")
     heard: list[Any] = []
 
-    def dies(journal: Any, index: int, answer: Any) -> None:
-        heard.append(answer.response)
-        raise MalformedError("died")
+    keep = validation._note
 
-    with monkeypatch.context() as patch:
-        patch.setattr("learner.training.validation._note", dies)
-        assert typed("copriv", "train", study, "--out", run).returncode != 0
+    def hears(journal: Any, index: int, answer: Any) -> None:
+        heard.append(answer.response)
+        if len(heard) == 1:
+            raise MalformedError("died")
+        keep(journal, index, answer)
+
+    monkeypatch.setattr(validation, "_note", hears)
+    assert typed("copriv", "train", study, "--out", run).returncode != 0
     resumed = typed("copriv", "train", "--resume", run)
     assert resumed.returncode == 0, resumed.stderr
     assert spent(tmp_path, "owner-a") == [Fraction(9, 2), Fraction(1, 2)]
-    _, studies = read_studies(tmp_path / "owner-a" / "ledger.sqlite")
-    assert studies[1].account.responses.joined == heard[0].astype("<f8").tobytes()
+    assert len(heard) > 1
+    assert any(np.array_equal(heard[0], again) for again in heard[1:])
 
 
 def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(

@@ -202,6 +202,18 @@ def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
             next_step(account, sequence=number, digest=str(number - 1), size=size)
 
 
+def test_what_is_kept_no_more_is_not_taken_for_what_is() -> None:
+    """Whether it came from the ledger's account or after it."""
+    kept = Kept(b"".join(b"%02d" % number for number in range(5)))
+    for number in range(5, 40):
+        kept = kept.and_then(b"%02d" % number)
+        first = max(0, number - 15)
+        for back in range(-2, 60):
+            is_kept = 0 <= back <= number - first
+            assert kept.response(back, size=2) == (b"%02d" % (number - back) if is_kept else b"")
+        assert kept.joined == b"".join(b"%02d" % held for held in range(first, number + 1))
+
+
 @pytest.mark.parametrize("sequence", [0, 1, 4, 5, 10**9])
 def test_a_number_out_of_order_is_refused(sequence: int) -> None:
     account = Account(promised=9, answered=2, digests=("x",), responses=Kept(b"r"))
