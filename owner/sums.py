@@ -94,6 +94,8 @@ def in_order(
       threads: How many stretches are added at the same time.
     """
     ranges = stretches(num_records, num_features)
+    if len(ranges) == 1:
+        return part(*ranges[0])
     if min(threads, len(ranges)) > 1:
         parts = list(_pool(threads).map(lambda limits: part(*limits), ranges))
     else:
