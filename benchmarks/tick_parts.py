@@ -75,7 +75,14 @@ def watch(holder: Any, name: str, before: str = "", after: str = "") -> None:
 
 def serve(log: Path, arguments: list[str]) -> None:
     """An owner that writes down its steps once a file asks for them."""
-    from owner import answering, calls, cli, ledger, ledger_given  # noqa: PLC0415 (after gRPC's)
+    from owner import (  # noqa: PLC0415 (after the settings of gRPC)
+        answering,
+        calls,
+        cli,
+        ledger,
+        ledger_given,
+        ledger_held,
+    )
 
     read = calls.Calls._next
 
@@ -91,9 +98,9 @@ def serve(log: Path, arguments: list[str]) -> None:
             note("commit")
         note("committed")
 
-    whole = ledger.transaction
+    whole = ledger_held.transaction
     calls.Calls._next = read_next  # type: ignore[method-assign]
-    ledger.transaction = transaction
+    ledger_held.transaction = transaction
     watch(answering, "exact_answer", "gradient", "exact")
     watch(ledger.Ledger, "charge", "charge", "charged")
     watch(ledger_given.GivenLog, "give", "note")

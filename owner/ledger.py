@@ -1,14 +1,16 @@
-"""The durable budget: what this shard has promised, spent and answered, in one SQLite file.
+"""The durable budget: what this shard has promised, spent and answered.
 
-Every charge and its response are committed together, synced to the disk, before the caller
-may send a byte. Amounts are exact rationals kept as text; counts are integers.
+Every charge and its response are on the disk before the caller may send a byte: the charge in one
+SQLite file, the response there or in a log beside it. Amounts are exact rationals kept as text;
+counts are integers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,10 +22,10 @@ from owner.account import MOST_KEPT, Kept
 from owner.ledger_ahead import Charged, charge_block, charge_next
 from owner.ledger_books import Book
 from owner.ledger_checks import read_account
-from owner.ledger_files import LedgerFiles
-from owner.ledger_given import given_at_once
+from owner.ledger_given import GIVEN, given_at_once
+from owner.ledger_held import HeldFile
 from owner.ledger_rows import LedgerError, StudyEntry, explained, terms_to_text, text_digest
-from owner.ledger_start import now, start_ledger, transaction
+from owner.ledger_start import now
 from owner.ledger_tables import (
     AccountRow,
     StudyRow,
@@ -38,66 +40,10 @@ from owner.ledger_tables import (
 
 __all__ = ["Ledger"]
 
-
-class _HeldFile:
-    """The file of a ledger that this process holds, and its transactions."""
-
-    def __init__(self, path: Path, *, owner: str, fingerprint: str) -> None:
-        # Two names of one file are one ledger.
-        self._path = path = path.resolve()
-        self._unsound = self._over = False
-        with explained(path), contextlib.ExitStack() as opened:
-            self._files = LedgerFiles(path)
-            # After the database: closing any handle of its files would drop SQLite's own locks.
-            opened.callback(self._files.close)
-            self._db, self._books = start_ledger(
-                path, self._files.mark, owner=owner, fingerprint=fingerprint
-            )
-            opened.callback(self._db.close)
-            self._log = self._files.adopt()
-            self._files.write_mark(self._books.mark)
-            self._opened = opened.pop_all()
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All or nothing, on the disk when it ends."""
-        with explained(self._path):
-            self._check_usable()
-            try:
-                with transaction(self._db):
-                    yield
-            except BaseException:
-                # If it is still open, this connection would read charges that are not durable, and
-                # a retry would be given a response that was never charged.
-                self._unsound = self._db.in_transaction
-                raise
-
-    def _keep(self, book: Book) -> None:
-        """Note a change that is on the disk, also beside it."""
-        self._books.keep(book)
-        self._files.write_mark(self._books.mark)
-
-    def _check_usable(self) -> None:
-        """Refuse a connection or files that may not be those of the next start."""
-        self._check_sound()
-        self._files.check_in_place()
-
-    def _check_sound(self) -> None:
-        if self._over:
-            raise LedgerError(f"{self._path}: the owner is stopping; ask again when it is back")
-        if self._unsound:
-            raise LedgerError(
-                f"{self._path}: an earlier failure could not be undone; start the owner again"
-            )
-
-    def _changed(self) -> LedgerError:
-        return LedgerError(
-            f"{self._path}: the ledger was changed while in use by something else than this owner; "
-            "restore it from a copy and start the owner again"
-        )
+log = logging.getLogger("copriv.owner")
 
 
-class Ledger(_HeldFile):
+class Ledger(HeldFile):
     """The open ledger of one shard; only one process at a time may hold it.
 
     Args:
@@ -127,12 +73,25 @@ class Ledger(_HeldFile):
         # SQLite's count of what others wrote, when all was last looked at.
         self._version = -1
         try:
-            for book in list(self._books):
-                if book.account_checksum in self._books.given:
-                    self._settle(book)
+            self._settle_before()
         except BaseException:
             self._opened.close()
             raise
+
+    def _settle_before(self) -> None:
+        """Write down what the log says that an earlier process gave, and need it no more.
+
+        Also where it is not believed: what counts as spent is not to depend on a log any more.
+        """
+        found = [(book, self._account(book)) for book in self._books if not book.closed]
+        if any(account.is_lost for _, account in found):
+            log.warning(
+                "%s%s: the log of what was given is missing, damaged or an old copy; what it may "
+                "have noted is spent",
+                self._path,
+                GIVEN,
+            )
+        self._settle([book for book, account in found if account.begun or account.is_lost])
 
     def _account(self, book: Book) -> Charged:
         """A study's account, if the disk still says what this process knows."""
@@ -155,35 +114,66 @@ class Ledger(_HeldFile):
             raise self._changed()
         return checksum
 
-    def _settle(self, book: Book, closed: str | None = None) -> None:
-        """Write a study's account without what was charged ahead and not given.
+    def _settle(self, books: Sequence[Book], closed: str | None = None) -> None:
+        """Write studies' accounts without what was charged ahead and not given.
 
         Of a study that is closed without a response only its row stays, and no text that was its
         alone.
         """
-        charged, is_written = self._charged.get(book.study.study_id), False
+        if not books:
+            return
+        known, is_written = self._ahead(), False
         try:
             with self._transaction():
-                account, meta = self._account(book), self._books.meta
-                if account.begun:
-                    meta = self._books.with_taken_back(account.left)
+                accounts, meta = [self._account(book) for book in books], self._books.meta
+                if any(account.is_ahead for account in accounts):
+                    meta = self._books.with_taken_back(sum(account.left for account in accounts))
                     write_meta(self._db, meta)
-                row = account.settled
-                if closed:
-                    # It is asked no more, so nothing is repeated.
-                    row = replace(row, closed=closed, responses=b"")
-                settled = book.after(Charged(row, self._write(book, account, row)))
-                for text in () if settled.texts else self._books.unneeded_after(book):
-                    self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+                settled = [
+                    self._settled(book, account, closed)
+                    for book, account in zip(books, accounts, strict=True)
+                ]
+                self._reach(settled, meta)
                 is_written = True
         except BaseException:
             # A commit that failed may stand in SQLite's log: what it takes back must not be given.
-            is_ahead = charged is not None and charged.left > 0
+            is_ahead = any(charged.left for charged in known.values())
             self._unsound = self._unsound or (is_written and is_ahead)
             raise
-        self._charged.pop(book.study.study_id, None)
+        for book in books:
+            self._charged.pop(book.study.study_id, None)
         self._books.meta = meta
-        self._keep(settled)
+        self._keep(*settled)
+
+    def _settled(self, book: Book, account: Charged, closed: str | None) -> Book:
+        """Write one account so, within a transaction; returns its book."""
+        row = account.settled
+        if closed:
+            # It is asked no more, so nothing is repeated.
+            row = replace(row, closed=closed, responses=b"")
+        settled = book.after(Charged(row, self._write(book, account, row)))
+        for text in () if settled.texts else self._books.unneeded_after(book):
+            self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
+        return settled
+
+    def _ahead(self) -> dict[str, Charged]:
+        """Of the studies that are charged ahead: what was given."""
+        return {name: charged for name, charged in self._charged.items() if charged.begun}
+
+    def _reach(self, books: Sequence[Book], meta: dict[str, str]) -> None:
+        """Have the log know of a change before it is made, where the log is needed."""
+        if self._block == 1 and self._ahead():
+            self._log.reach(self._books.generation_after(books, meta))
+
+    def _make_room(self, count: int = 0, size: int = 0) -> None:
+        """Have the log begin anew where it has no room for so many responses, or a change."""
+        if not self._log.has_room(count, size):
+            self._settle_all()
+            self._log.restart()
+
+    def _settle_all(self) -> None:
+        """Write down what was given of all blocks."""
+        self._settle([self._books.studies[study_id] for study_id in self._ahead()])
 
     def _text(self, digest: str) -> str:
         """The text of a digest."""
@@ -261,13 +251,16 @@ class Ledger(_HeldFile):
         number = len(self._books.studies) + 1
         study = _study_row(number, terms, learner, noise_scale, insecure_noise=insecure_noise)
         account = AccountRow(study.number, terms.responses)
+        self._make_room()
         with self._transaction():
             self.check_left(terms.epsilon, lifetime=lifetime)
             insert_text(self._db, terms_to_text(terms))
             insert_text(self._db, terms.feature_map)
             checksum = insert_study(self._db, study, self._books.last_checksum)
             opened = Charged(account, insert_account(self._db, account, checksum))
-        self._keep(Book.of(study, checksum, opened))
+            book = Book.of(study, checksum, opened)
+            self._reach([book], self._books.meta)
+        self._keep(book)
 
     def charge(self, *, study_id: str, sequence: int, digest: str, response: bytes) -> None:
         """Charge one response and keep it for a retry; the charge is synced to the disk.
@@ -319,19 +312,21 @@ class Ledger(_HeldFile):
         """Charge the next response, and some after it that will be noted in the log."""
         size = len(response)
         count = given_at_once(size)
-        if not self._log.has_room(count, size):
-            self._settle_all()
-            self._log.restart()
+        self._make_room(count, size)
         book = self._books.studies[study_id]
         with self._transaction():
             before = self._charged.get(study_id) or self._account(book)
             row, begun = charge_next(self._db, before.settled, record, response, count=count)
             checksum = self._write(book, before, row)
+            charged = Charged(row, checksum, begun, responses=Kept(row.responses))
+            after = book.after(charged)
             if begun:
-                self._log.begin(checksum, begun, size)
-        charged = Charged(row, checksum, begun, responses=Kept(row.responses))
+                generation = self._books.generation_after([after], self._books.meta)
+                self._log.begin(checksum, begun, size, generation=generation)
+            else:
+                self._reach([after], self._books.meta)
         self._charged[study_id] = charged
-        self._keep(book.after(charged))
+        self._keep(after)
 
     def _charge_block(self, book: Book, record: bytes) -> None:
         """Charge a block of responses that will be noted nowhere."""
@@ -345,16 +340,12 @@ class Ledger(_HeldFile):
         # What was charged is spent, as nobody else can tell what was given of it.
         self._keep(book.after(Charged(row, checksum)))
 
-    def _settle_all(self) -> None:
-        """Write down what was given of all blocks."""
-        for study_id in [name for name, charged in self._charged.items() if charged.begun]:
-            self._settle(self._books.studies[study_id])
-
     def close_study(self, study_id: str) -> None:
         """Close a study; what it did not use returns to the lifetime budget."""
         book = self._books.studies.get(study_id)
         if book is not None and not book.closed:
-            self._settle(book, now())
+            self._make_room()
+            self._settle([self._books.studies[study_id]], now())
 
     def close(self) -> None:
         """Write down what was given of blocks, and release the files."""

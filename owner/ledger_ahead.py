@@ -66,6 +66,16 @@ class Charged:
         return self.begun - self.noted
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether the row has charges whose queries are not in it."""
+        return self.begun > 0 or ends_ahead(self.row)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a log was to tell what was given of the row's last charges, and nothing does."""
+        return not self.begun and ends_ahead(self.row) and bool(self.row.responses)
+
+    @property
     def noted(self) -> int:
         """How many of those that were charged ahead were given."""
         return len(self.records) // RECORD_BYTES

@@ -6,7 +6,7 @@ Read and checked once when the ledger is opened; from then on the disk must agre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -172,6 +172,15 @@ class Books:
     def without_log(self) -> Books:
         """The books where the log tells nothing: what it may have noted is spent."""
         return Books.of(self.meta, [book.spent_to_the_end() for book in self], {})
+
+    def generation_after(self, books: Iterable[Book], meta: dict[str, str]) -> int:
+        """The generation once these books are kept, and the meta data is this."""
+        more = (
+            book.generation - (before.generation if before else 0)
+            for book in books
+            for before in [self.studies.get(book.study.study_id)]
+        )
+        return self.changes + sum(more) + int(meta.get(TAKEN_BACK, "0"))
 
     def with_taken_back(self, count: int) -> dict[str, str]:
         """The meta data once so many more responses were taken back."""

@@ -101,21 +101,21 @@ def examined(db: sqlite3.Connection, path: Path, mark: Mark) -> tuple[Books, lis
     """
     check_layout(db, path, SCHEMA)
     # After the first look: what is given from now on is noted behind what the ledger knows.
-    given = read_given(path)
+    told = read_given(path)
     faults = page_faults(db)
     meta = _meta(db, faults.append)
     studies = _studies(db, faults.append)
     blocks = _blocks(db, faults.append)
-    books = _accounts(db, studies, blocks, given, faults.append)
+    books = _accounts(db, studies, blocks, told.given, faults.append)
     faults += [f"charges of study number {number} have no account" for number in sorted(blocks)]
-    found = Books.of(meta, books, given)
+    found = Books.of(meta, books, told.given)
     texts = _texts(db, found, faults.append)
     for book in books:
         account = AccountRow(book.study.number, book.promised, book.answered)
         if book.study.terms in texts:
             faults += promise_faults(book.entry(account, texts.__getitem__))
-    is_older = found.mark < mark and found.generation == mark.generation
-    return found.without_log() if is_older else found, faults
+    is_newest = told.generation >= found.generation and found.mark >= mark
+    return found if is_newest else found.without_log(), faults
 
 
 def page_faults(db: sqlite3.Connection) -> list[str]:

@@ -6,10 +6,15 @@ leaves. Whoever finds such charges after a crash reads there which of them were 
 are taken back. Charges whose log is lost are spent, all of them.
 
 It begins with a mark of how far the ledger has come (:mod:`owner.ledger_files`). Entries follow,
-each its length, a checksum that is chained to the entry before, and its content: the checksum of
-the account that was written with the charges, and how many there are, or the record and the
-response of the next one. The log is written over from its first entry, once nothing in it is needed
-any more; what is left behind its end belongs to another chain.
+each its length, a checksum that is chained to the entry before, and its content, one of
+
+* the checksum of an account, how many charges are written with it, and the generation of the ledger
+  by that; or, of any other change while it is needed, the generation alone: both are here before
+  the ledger is changed, so a log that does not know the ledger's generation is an old copy;
+* the checksum of an account, and the record and the response of its next charge.
+
+The log is written over from its first entry, once nothing in it is needed any more; what is left
+behind its end belongs to another chain.
 """
 
 from __future__ import annotations
@@ -18,21 +23,22 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
 
-__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "given_at_once", "read_given"]
+__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "Told", "given_at_once", "read_given"]
 
 # Stands after the ledger's own name.
 GIVEN = "-given"
 # Room for the mark, before the entries.
 MARK_BYTES = 64
 
-LENGTH, COUNT = struct.Struct(">I"), struct.Struct(">I")
+LENGTH, GENERATION, COUNT = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct(">IQ")
 HEAD_BYTES = LENGTH.size + CHECKSUM_BYTES
 BEGIN_BYTES = CHECKSUM_BYTES + COUNT.size
+REACH_BYTES = HEAD_BYTES + GENERATION.size
 # A file that grows is synced twice as slowly, so it is made longer by so much at a time.
 STEP_BYTES, LARGEST_BYTES = 2**18, 2**22
 
@@ -56,6 +62,19 @@ class Given:
         return Given(self.charged, self.records + record, (*self.responses, response))
 
 
+@dataclass
+class Told:
+    """What the log says.
+
+    Args:
+      generation: The last of the ledger that it knows of.
+      given: What was given of the charges of each account, by the account's checksum.
+    """
+
+    generation: int = 0
+    given: dict[bytes, Given] = field(default_factory=dict)
+
+
 def given_at_once(size: int) -> int:
     """How many responses are charged at once, so that the log has room for two such blocks.
 
@@ -68,8 +87,8 @@ def given_at_once(size: int) -> int:
     return max(1, min(CHARGES_PER_BLOCK, LARGEST_BYTES // 2 // _entry_bytes(size)))
 
 
-def read_given(path: Path) -> dict[bytes, Given]:
-    """What was given of the charges of each account, by the account's checksum.
+def read_given(path: Path) -> Told:
+    """What the log of a ledger says.
 
     Args:
       path: The ledger. Where it has no log, or one that is damaged, less is known of it, and what
@@ -77,18 +96,21 @@ def read_given(path: Path) -> dict[bytes, Given]:
     """
     try:
         with Path(f"{path}{GIVEN}").open("rb") as file:
-            content = file.read(LARGEST_BYTES)
+            content = file.read(LARGEST_BYTES + STEP_BYTES)
     except FileNotFoundError:
-        return {}
-    found: dict[bytes, Given] = {}
+        return Told()
+    told = Told()
     for entry in _entries(content):
         account, said = entry[:CHECKSUM_BYTES], entry[CHECKSUM_BYTES:]
-        if len(entry) == BEGIN_BYTES:
-            found[account] = Given(*COUNT.unpack(said))
+        if len(entry) == GENERATION.size:
+            (told.generation,) = GENERATION.unpack(entry)
+        elif len(entry) == BEGIN_BYTES:
+            count, told.generation = COUNT.unpack(said)
+            told.given[account] = Given(count)
         else:
             record, response = said[:RECORD_BYTES], said[RECORD_BYTES:]
-            found[account] = found[account].and_then(record, response)
-    return found
+            told.given[account] = told.given[account].and_then(record, response)
+    return told
 
 
 def _entry_bytes(size: int) -> int:
@@ -137,20 +159,25 @@ class GivenLog:
         """Write over all that it says from here on."""
         self._end, self._before = MARK_BYTES, b""
 
-    def has_room(self, count: int, size: int) -> bool:
-        """Whether so many more responses of so many bytes have room."""
-        return self._end_after(count, size) <= LARGEST_BYTES
+    def has_room(self, count: int = 0, size: int = 0) -> bool:
+        """Whether so many more responses of so many bytes have room, and two changes."""
+        return self._end_after(count, size) + REACH_BYTES <= LARGEST_BYTES
 
-    def begin(self, account: bytes, count: int, size: int) -> None:
+    def begin(self, account: bytes, count: int, size: int, *, generation: int) -> None:
         """So many responses of so many bytes are to be charged, and will be noted here.
 
         Args:
           account: The checksum of the account that will be written with these charges.
           count: How many charges.
           size: Bytes of one response.
+          generation: The ledger's by that.
         """
         self._lengthen(self._end_after(count, size))
-        self._append(account + COUNT.pack(count))
+        self._append(account + COUNT.pack(count, generation))
+
+    def reach(self, generation: int) -> None:
+        """The ledger is to have this generation by another change, while the log is needed."""
+        self._append(GENERATION.pack(generation))
 
     def give(self, account: bytes, record: bytes, response: bytes) -> None:
         """Note the next of an account's charges and the response that is given for it."""

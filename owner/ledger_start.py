@@ -12,7 +12,6 @@ from pathlib import Path
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
-from owner.ledger_given import GIVEN
 from owner.ledger_reading import check_version, snapshot
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import SCHEMA, SCHEMA_VERSION, as_time, create_tables, write_meta
@@ -89,13 +88,6 @@ def _looked_at(path: Path, mark: Mark, fingerprint: str) -> tuple[str | None, Bo
         books = sound(db, path, mark)
     check_shard(books.meta, path, fingerprint=fingerprint)
     check_mark(books, mark, path)
-    if books.mark < mark:
-        log.warning(
-            "%s%s: the log of what was given is missing, damaged or an old copy; what it may have "
-            "noted is spent",
-            path,
-            GIVEN,
-        )
     return version, books
 
 

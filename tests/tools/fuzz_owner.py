@@ -113,7 +113,9 @@ class FuzzedOwner:
         response = self.ask(sequence)
         (entry,) = read_studies(self.ledger)[1]
         assert entry.account.answered == sequence, "a response was released before its charge"
-        assert entry.account.responses.endswith(pb.Response.FromString(response).gradient.data)
+        assert entry.account.responses.joined.endswith(
+            pb.Response.FromString(response).gradient.data
+        )
         return response
 
     @property

@@ -48,11 +48,11 @@ def arm(step: str, number: int) -> None:  # noqa: C901
         charge(self, **values)
         self._db.set_trace_callback(None)
 
-    def killing_keep(self: Ledger, book: Any) -> None:
+    def killing_keep(self: Ledger, *books: Any) -> None:
         # The last thing of a transaction: it is committed, its caller does not know yet.
         if sys._getframe(1).f_code in committing:
             reached()
-        keep(self, book)
+        keep(self, *books)
 
     def killing_give(self: GivenLog, *values: Any) -> None:
         if step == "before_note":

@@ -197,7 +197,7 @@ def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("owner.ledger.transaction", failing)
+        patch.setattr("owner.ledger_held.transaction", failing)
         with pytest.raises(LedgerError, match="disk I/O error"):
             ledger.close_study("s")
     with pytest.raises(LedgerError, match="an earlier failure could not be undone"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def opened_log(path: Path) -> Iterator[GivenLog]:
 
 def filled(log: GivenLog, account: bytes, numbers: range) -> Given:
     """A log's block with these responses noted, and what it should say."""
-    log.begin(account, 64, SIZE)
+    log.begin(account, 64, SIZE, generation=9)
     for number in numbers:
         log.give(account, record(number), response(number))
     records = b"".join(map(record, numbers))
@@ -60,14 +61,14 @@ def filled(log: GivenLog, account: bytes, numbers: range) -> Given:
 
 
 def test_a_log_says_what_it_was_told_of_each_account(path: Path) -> None:
-    assert read_given(path) == {}
+    assert read_given(path).given == {}
     with opened_log(path) as log:
-        assert read_given(path) == {}
+        assert read_given(path).given == {}
         first = filled(log, ACCOUNT, range(3))
         second = filled(log, OTHER, range(5, 7))
-        assert read_given(path) == {ACCOUNT: first, OTHER: second}
+        assert read_given(path).given == {ACCOUNT: first, OTHER: second}
         log.give(ACCOUNT, record(3), response(3))
-        assert read_given(path)[ACCOUNT] == first.and_then(record(3), response(3))
+        assert read_given(path).given[ACCOUNT] == first.and_then(record(3), response(3))
 
 
 def test_a_log_that_is_written_over_says_nothing_of_before(path: Path) -> None:
@@ -77,10 +78,10 @@ def test_a_log_that_is_written_over_says_nothing_of_before(path: Path) -> None:
     for count in range(9):
         with opened_log(path) as log:
             told = filled(log, OTHER, range(count))
-            assert read_given(path) == {OTHER: told}
+            assert read_given(path).given == {OTHER: told}
         with opened_log(path) as log:
             told = filled(log, ACCOUNT, range(9))
-            assert read_given(path) == {ACCOUNT: told}
+            assert read_given(path).given == {ACCOUNT: told}
 
 
 def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -
         changed[position] ^= 1
         for damaged in (content[: max(position, MARK_BYTES)], bytes(changed)):
             file.write_bytes(damaged)
-            found = read_given(path).get(ACCOUNT, Given(64))
+            found = read_given(path).given.get(ACCOUNT, Given(64))
             assert found.charged == 64
             assert whole.records.startswith(found.records)
             assert whole.responses[: len(found.responses)] == found.responses
@@ -103,7 +104,7 @@ def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -
 @pytest.mark.parametrize("content", [b"\0" * 5000, b"\xff" * 5000, b"no log\n", os.urandom(5000)])
 def test_a_file_that_is_no_log_says_nothing(path: Path, content: bytes) -> None:
     Path(f"{path}{GIVEN}").write_bytes(content)
-    assert read_given(path) == {}
+    assert read_given(path).given == {}
 
 
 @pytest.mark.parametrize("size", [8, 80, 8000, 80_000, 600_000])
@@ -112,11 +113,11 @@ def test_two_blocks_have_room_and_the_file_stays_small(path: Path, size: int) ->
     with opened_log(path) as log:
         for block in range(2):
             assert log.has_room(count, size)
-            log.begin(bytes([block]) * 16, count, size)
+            log.begin(bytes([block]) * 16, count, size, generation=9)
             # The first of a block stands in the account.
             for number in range(count - 1):
                 log.give(bytes([block]) * 16, record(number), b"r" * size)
-    found = read_given(path)
+    found = read_given(path).given
     assert [len(given.responses) for given in found.values()] == [count - 1] * 2
     assert Path(f"{path}{GIVEN}").stat().st_size <= ledger_given.LARGEST_BYTES
 
@@ -227,15 +228,15 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(
         left: list[Path] = []
         begin, keep = GivenLog.begin, Ledger._keep
 
-        def begin_and_copy(log: GivenLog, account: bytes, count: int, size: int) -> None:
-            begin(log, account, count, size)
+        def begin_and_copy(log: GivenLog, *values: Any, **named: Any) -> None:
+            begin(log, *values, **named)
             if moment == "before the commit":
                 left.append(copied(path, "left"))
 
-        def copy_and_keep(held: Ledger, book: object) -> None:
+        def copy_and_keep(held: Ledger, *books: Any) -> None:
             if moment == "after the commit":
                 left.append(copied(path, "left"))
-            keep(held, book)  # type: ignore[arg-type]
+            keep(held, *books)
 
         with monkeypatch.context() as patch:
             patch.setattr(GivenLog, "begin", begin_and_copy)
@@ -403,3 +404,146 @@ def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path: Path
         assert entry is not None
         assert entry.account.answered == 2
         assert entry.account.response(2, size=len(large)) == large
+
+
+# --- a log that was set back, and kills after that ----------------------------------------------
+
+
+def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
+    """Lives of an owner, each of which ends by a kill."""
+    for life in lives:
+        child = os.fork()
+        if child == 0:
+            try:
+                life(opened(path))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+
+def keeps_a_copy(path: Path) -> Callable[[Ledger], None]:
+    """Ten responses; an older copy of the log knows of five."""
+
+    def life(ledger: Ledger) -> None:
+        enroll(ledger)
+        charge(ledger, *range(1, 6))
+        shutil.copy2(f"{path}{GIVEN}", f"{path}-older")
+        charge(ledger, *range(6, 11))
+
+    return life
+
+
+def nothing(ledger: Ledger) -> None:
+    del ledger
+
+
+def enrolls(ledger: Ledger) -> None:
+    enroll(ledger, "t")
+
+
+def answers_another(ledger: Ledger) -> None:
+    enroll(ledger, "t")
+    charge(ledger, 1, 2, study="t")
+
+
+@pytest.mark.parametrize("life", [nothing, enrolls, answers_another])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("damage", [put_back, cut, lose])
+def test_what_was_not_believed_once_is_not_believed_later(
+    path: Path, life: Callable[[Ledger], None], again: bool, damage: Callable[[Path, Path], None]
+) -> None:
+    log, older = Path(f"{path}{GIVEN}"), Path(f"{path}-older")
+    killed_after(path, keeps_a_copy(path))
+    damage(log, older)
+    killed_after(path, life)
+    if again:
+        put_back(log, older)
+        killed_after(path, nothing)
+    with closing(opened(path)) as ledger:
+        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+        for number in (6, 11, 64):
+            with pytest.raises(OrderError):
+                charge(ledger, number)
+        charge(ledger, 65)
+    assert verify_ledger(path) == []
+
+
+def closes(ledger: Ledger) -> None:
+    ledger.close_study("t")
+
+
+def charges(ledger: Ledger) -> None:
+    charge(ledger, 1, study="t")
+
+
+@pytest.mark.parametrize("change", [enrolls, closes, charges])
+def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(
+    path: Path, change: Callable[[Ledger], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner was killed between a commit and its mark."""
+
+    def life(ledger: Ledger) -> None:
+        if change is not enrolls:
+            enroll(ledger, "t")
+        keeps_a_copy(path)(ledger)
+        monkeypatch.setattr(ledger._files, "write_mark", lambda mark: os._exit(0))
+        change(ledger)
+
+    killed_after(path, life)
+    left = copied(path, "left")
+    with closing(opened(left)) as ledger:
+        assert ledger.study("s").account.answered == 10  # type: ignore[union-attr]
+        charge(ledger, 11)
+    put_back(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
+    with closing(opened(path)) as ledger:
+        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+
+
+def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def life(ledger: Ledger) -> None:
+        for study in ("s", "t", "u"):
+            enroll(ledger, study)
+            charge(ledger, 1, 2, 3, study=study)
+
+    killed_after(path, life)
+    steps = 0
+    write = Ledger._write
+    for fatal in range(1, 4):
+
+        def dies(self: Ledger, *values: Any, at: int = fatal) -> bytes:
+            nonlocal steps
+            steps += 1
+            if steps == at:
+                os._exit(0)
+            return write(self, *values)
+
+        steps = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "_write", dies)
+            killed_after(path, nothing)
+    with closing(opened(path)) as ledger:
+        assert [entry.account.answered for entry in ledger.studies()] == [3, 3, 3]
+        for study in ("s", "t", "u"):
+            charge(ledger, 4, study=study)
+    assert verify_ledger(path) == []
+
+
+def test_studies_that_come_and_go_do_not_lengthen_the_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 4000)
+    monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, 1, 2)
+        for number in range(150):
+            enroll(ledger, f"t{number}")
+            ledger.close_study(f"t{number}")
+            assert ledger.study("s").account.answered == 2  # type: ignore[union-attr]
+        left = copied(path, "left")
+        assert Path(f"{path}{GIVEN}").stat().st_size <= 4000
+        charge(ledger, 3)
+    assert read_studies(left)[1][0].account.answered == 2
+    assert verify_ledger(path) == []
