@@ -92,6 +92,7 @@ class Ledger(HeldFile):
                 GIVEN,
             )
         self._settle([book for book, account in found if account.begun or account.is_lost])
+        self._books.given.clear()
 
     def _account(self, book: Book) -> Charged:
         """A study's account, if the disk still says what this process knows."""
@@ -325,7 +326,11 @@ class Ledger(HeldFile):
                 self._log.begin(checksum, begun, size, generation=generation)
             else:
                 self._reach([after], self._books.meta)
-        self._charged[study_id] = charged
+        if begun:
+            self._charged[study_id] = charged
+        else:
+            # All of it stands in the ledger.
+            self._charged.pop(study_id, None)
         self._keep(after)
 
     def _charge_block(self, book: Book, record: bytes) -> None:

@@ -38,7 +38,6 @@ MARK_BYTES = 64
 LENGTH, GENERATION, COUNT = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct(">IQ")
 HEAD_BYTES = LENGTH.size + CHECKSUM_BYTES
 BEGIN_BYTES = CHECKSUM_BYTES + COUNT.size
-REACH_BYTES = HEAD_BYTES + GENERATION.size
 # A file that grows is synced twice as slowly, so it is made longer by so much at a time.
 STEP_BYTES, LARGEST_BYTES = 2**18, 2**22
 
@@ -143,7 +142,8 @@ class GivenLog:
 
     Guarantees:
       * What it was told is on the disk when a call returns.
-      * A file that has no room says so before anything is charged.
+      * Every response that was begun has its place in the file, whatever comes between; a file
+        that has no room says so before anything is charged.
 
     Args:
       handle: The open file; nothing that stands in it is needed any more.
@@ -158,10 +158,12 @@ class GivenLog:
     def restart(self) -> None:
         """Write over all that it says from here on."""
         self._end, self._before = MARK_BYTES, b""
+        # Bytes of responses that were begun and not given yet.
+        self._reserved = 0
 
     def has_room(self, count: int = 0, size: int = 0) -> bool:
         """Whether so many more responses of so many bytes have room, and two changes."""
-        return self._end_after(count, size) + REACH_BYTES <= LARGEST_BYTES
+        return self._end_after(count, size) + HEAD_BYTES + BEGIN_BYTES <= LARGEST_BYTES
 
     def begin(self, account: bytes, count: int, size: int, *, generation: int) -> None:
         """So many responses of so many bytes are to be charged, and will be noted here.
@@ -174,17 +176,21 @@ class GivenLog:
         """
         self._lengthen(self._end_after(count, size))
         self._append(account + COUNT.pack(count, generation))
+        self._reserved += count * _entry_bytes(size)
 
     def reach(self, generation: int) -> None:
         """The ledger is to have this generation by another change, while the log is needed."""
+        self._lengthen(self._end_after(0, 0))
         self._append(GENERATION.pack(generation))
 
     def give(self, account: bytes, record: bytes, response: bytes) -> None:
         """Note the next of an account's charges and the response that is given for it."""
         self._append(account + record + response)
+        self._reserved -= _entry_bytes(len(response))
 
     def _end_after(self, count: int, size: int) -> int:
-        return self._end + HEAD_BYTES + BEGIN_BYTES + count * _entry_bytes(size)
+        begun = self._end + self._reserved
+        return begun + HEAD_BYTES + BEGIN_BYTES + count * _entry_bytes(size)
 
     def _lengthen(self, needed: int) -> None:
         """Write zeros, so that so many bytes have their place on the disk."""

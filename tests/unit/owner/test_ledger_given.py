@@ -547,3 +547,50 @@ def test_studies_that_come_and_go_do_not_lengthen_the_log(
         charge(ledger, 3)
     assert read_studies(left)[1][0].account.answered == 2
     assert verify_ledger(path) == []
+
+
+@pytest.mark.parametrize(
+    "sizes", [[80_000, 80_000, 8], [80_000] * 8, [8, 3000, 80_000, 200_000, 8], [2_000_000, 8]]
+)
+def test_every_response_of_studies_of_all_sizes_has_its_place(path: Path, sizes: list[int]) -> None:
+    """None is written over, and none stands beyond what is read, whoever begins in between."""
+    given = 20
+    with closing(opened(path)) as ledger:
+        for index in range(len(sizes)):
+            enroll_small(ledger, f"s{index}")
+        for number in range(1, given + 1):
+            for index, size in enumerate(sizes):
+                # The last of them begins when the others are under way.
+                if index < len(sizes) - 1 or number == given:
+                    ledger.charge(
+                        study_id=f"s{index}",
+                        sequence=number if index < len(sizes) - 1 else 1,
+                        digest=f"{number:064x}",
+                        response=bytes([number]) * size,
+                    )
+        left = copied(path, "left")
+        assert Path(f"{path}{GIVEN}").stat().st_size <= ledger_given.LARGEST_BYTES
+    expected = [given] * (len(sizes) - 1) + [1]
+    assert [entry.account.answered for entry in read_studies(left)[1]] == expected
+    killed_after(left, nothing, nothing)
+    with closing(opened(left)) as ledger:
+        for entry, size, answered in zip(ledger.studies(), sizes, expected, strict=True):
+            assert entry.account.answered == answered
+            assert entry.account.response(answered, size=size) == bytes([given]) * size
+    assert verify_ledger(left) == []
+
+
+def enroll_small(ledger: Ledger, study: str) -> None:
+    """One of many studies of a small budget each."""
+    terms = StudyTerms(
+        study_id=study,
+        loss="squared",
+        theta_max=1.0,
+        feature_map="{}",
+        horizon=PROMISED,
+        responses=PROMISED,
+        epsilon=Fraction(1, 100),
+    )
+    ledger.open_study(
+        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
+    )
