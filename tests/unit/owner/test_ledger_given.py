@@ -594,3 +594,28 @@ def enroll_small(ledger: Ledger, study: str) -> None:
     ledger.open_study(
         terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
     )
+
+
+def test_a_last_response_that_is_alone_in_its_block_is_counted(path: Path) -> None:
+    """Of a promise of 65 the last one is charged without others ahead."""
+    terms = StudyTerms(
+        study_id="s",
+        loss="squared",
+        theta_max=1.0,
+        feature_map="{}",
+        horizon=65,
+        responses=65,
+        epsilon=Fraction(1),
+    )
+    with closing(opened(path)) as ledger:
+        ledger.open_study(
+            terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
+        )
+        charge(ledger, *range(1, 66))
+        account = ledger.study("s").account  # type: ignore[union-attr]
+        assert account.answered == 65
+        assert account.response(65, size=SIZE) == response(65)
+        left = copied(path, "left")
+        ledger.close_study("s")
+    assert read_studies(left)[1][0].account.answered == 65
+    assert read_studies(path)[1][0].epsilon_held == 1
