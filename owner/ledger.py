@@ -288,7 +288,8 @@ class Ledger(HeldFile):
         """Give the next response that was charged before, which the next start must find."""
         study_id = book.study.study_id
         with explained(self._path):
-            self._check_usable()
+            self._check_sound()
+            self._files.check_names()
             if self._block == 1:
                 self._check_unchanged()
                 try:

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ MARK = re.compile(rb"generation ([ 0-9]{20}(?: [ 0-9]{8})?) ([0-9a-f]{8})\n")
 # A ledger of version 2 counted its responses beside it.
 OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
 READ_BYTES = 4 * 2**20
+SURELY_OLD = 10**9
 
 EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
 
@@ -141,6 +143,7 @@ class LedgerFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._names = {suffix: f"{path}{suffix}" for suffix in SUFFIXES}
+        self._folder_name = str(path.parent)
         # Closed only after SQLite's own: closing any handle of a file would drop its locks.
         self._handles: dict[str, int] = {}
         # Of what is held: device and number, which stay while a handle is open.
@@ -148,6 +151,8 @@ class LedgerFiles:
         self._sizes: dict[str, int] = {}
         self._attributes = True
         self._generation = -1
+        # The folder when all was in its place, if that was long enough after its last change.
+        self._folder: tuple[int, int, int] | None = None
         try:
             self._hold(".lock")
             self.mark = read_mark(path)
@@ -178,6 +183,24 @@ class LedgerFiles:
         """Delete the log of charges, of which nothing is needed any more."""
         self.check_in_place()
         Path(self._names[GIVEN]).unlink()
+
+    def check_names(self) -> None:
+        """Refuse to go on with a file that the next start will not find.
+
+        Who moves, replaces or deletes a file changes its folder, and nobody can set back when that
+        was. Only a folder that has changed since all was looked at is looked at again.
+        """
+        try:
+            there = os.stat(self._folder_name)
+        except OSError:
+            raise self._lost("") from None
+        changed = there.st_dev, there.st_ino, there.st_ctime_ns
+        if changed == self._folder:
+            return
+        self.check_in_place()
+        # Two changes within a tick of the system's clock have the same time.
+        is_old = time.time_ns() - there.st_ctime_ns > SURELY_OLD
+        self._folder = changed if is_old else None
 
     def check_in_place(self) -> None:
         """Refuse to go on with a file that the next start will not find, or not all of it."""

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from common.terms import StudyTerms
 from owner.ledger import Ledger
-from owner.ledger_files import ATTRIBUTE, Mark, read_mark
+from owner.ledger_files import ATTRIBUTE, LedgerFiles, Mark, read_mark
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import (
@@ -386,6 +387,59 @@ def test_a_ledger_that_was_moved_takes_no_charge(path: Path, suffix: str, replac
     charge(ledger, 2)
     ledger.close()
     assert verify_ledger(path) == []
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-given", ".lock"])
+def test_a_ledger_that_is_moved_after_long_takes_no_charge(
+    path: Path, suffix: str, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing changes in its folder, its files are not looked at one by one."""
+    looked: list[int] = []
+    look = LedgerFiles.check_in_place
+
+    def looks(files: LedgerFiles) -> None:
+        looked.append(1)
+        look(files)
+
+    monkeypatch.setattr("owner.ledger_files.SURELY_OLD", 0)
+    monkeypatch.setattr(LedgerFiles, "check_in_place", looks)
+    ledger = open_ledger(path)
+    enroll(ledger, responses=50)
+    # Longer than a tick of the clock that folders have their times from.
+    time.sleep(0.05)
+    for sequence in range(1, 21):
+        charge(ledger, sequence)
+    before = len(looked)
+    charge(ledger, 21)
+    assert len(looked) == before < 10
+    file = Path(f"{path}{suffix}")
+    away = path.with_name("away")
+    file.rename(away)
+    if replaced:
+        shutil.copy2(away, file)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="moved or replaced while in use"):
+            charge(ledger, 22)
+    away.replace(file)
+    charge(ledger, 22)
+    ledger.close()
+    assert verify_ledger(path) == []
+
+
+def test_a_ledger_whose_folder_is_moved_takes_no_charge(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    ledger = open_ledger(folder / "ledger.sqlite")
+    enroll(ledger, responses=9)
+    charge(ledger, 1)
+    folder.rename(tmp_path / "there")
+    for copied in (False, True):
+        if copied:
+            shutil.copytree(tmp_path / "there", folder)
+        with pytest.raises(LedgerError, match="moved or replaced while in use"):
+            charge(ledger, 2)
+    ledger.close()
 
 
 def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
