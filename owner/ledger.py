@@ -10,21 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from common.errors import BudgetSpentError, OrderError
-from common.privacy import in_short
+from common.errors import OrderError
 from common.terms import StudyTerms
-from owner.account import MOST_KEPT, Kept
+from owner.account import Kept
 from owner.ledger_ahead import Charged, charge_block, charge_next
 from owner.ledger_books import Book
-from owner.ledger_checks import read_account
-from owner.ledger_given import GIVEN, given_at_once
-from owner.ledger_held import HeldFile
-from owner.ledger_rows import LedgerError, StudyEntry, explained, terms_to_text, text_digest
+from owner.ledger_given import given_at_once
+from owner.ledger_rows import LedgerError, explained, terms_to_text, text_digest
+from owner.ledger_settling import SettlingLedger
 from owner.ledger_start import now
 from owner.ledger_tables import (
     AccountRow,
@@ -33,9 +29,6 @@ from owner.ledger_tables import (
     insert_account,
     insert_study,
     insert_text,
-    last_digests,
-    update_account,
-    write_meta,
 )
 
 __all__ = ["Ledger"]
@@ -43,7 +36,7 @@ __all__ = ["Ledger"]
 log = logging.getLogger("copriv.owner")
 
 
-class Ledger(HeldFile):
+class Ledger(SettlingLedger):
     """The open ledger of one shard; only one process at a time may hold it.
 
     Args:
@@ -67,170 +60,9 @@ class Ledger(HeldFile):
     """
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str, block: int = 1) -> None:
-        super().__init__(path, owner=owner, fingerprint=fingerprint)
-        self._block = block
-        self._charged: dict[str, Charged] = {}
+        super().__init__(path, owner=owner, fingerprint=fingerprint, block=block)
         # SQLite's count of what others wrote, when all was last looked at.
         self._version = -1
-        try:
-            self._settle_before()
-        except BaseException:
-            self._opened.close()
-            raise
-
-    def _settle_before(self) -> None:
-        """Write down what the log says that an earlier process gave, and need it no more.
-
-        Also where it is not believed: what counts as spent is not to depend on a log any more.
-        """
-        found = [(book, self._account(book)) for book in self._books if not book.closed]
-        if any(account.is_lost for _, account in found):
-            log.warning(
-                "%s%s: the log of what was given is missing, damaged or an old copy; what it may "
-                "have noted is spent",
-                self._path,
-                GIVEN,
-            )
-        self._settle([book for book, account in found if account.begun or account.is_lost])
-        self._books.given.clear()
-
-    def _account(self, book: Book) -> Charged:
-        """A study's account, if the disk still says what this process knows."""
-        values = self._db.execute(
-            "SELECT * FROM accounts WHERE number = ?", (book.study.number,)
-        ).fetchone()
-        if values is not None:
-            row, checksum, whole = read_account(values, book.study_checksum)
-            if whole and checksum == book.account_checksum:
-                found = Charged.of(row, checksum, self._books.given.get(checksum))
-                return self._charged.get(book.study.study_id, found)
-        raise self._changed()
-
-    def _write(self, book: Book, before: Charged, row: AccountRow) -> bytes:
-        """Write a study's account, within a transaction, if the disk says what we know."""
-        checksum = update_account(
-            self._db, row, book.study_checksum, before=before.row, checksum=before.checksum
-        )
-        if checksum is None:
-            raise self._changed()
-        return checksum
-
-    def _settle(self, books: Sequence[Book], closed: str | None = None) -> None:
-        """Write studies' accounts without what was charged ahead and not given.
-
-        Of a study that is closed without a response only its row stays, and no text that was its
-        alone.
-        """
-        if not books:
-            return
-        known, is_written = self._ahead(), False
-        try:
-            with self._transaction():
-                accounts, meta = [self._account(book) for book in books], self._books.meta
-                if any(account.is_ahead for account in accounts):
-                    meta = self._books.with_taken_back(sum(account.left for account in accounts))
-                    write_meta(self._db, meta)
-                settled = [
-                    self._settled(book, account, closed)
-                    for book, account in zip(books, accounts, strict=True)
-                ]
-                self._reach(settled, meta)
-                is_written = True
-        except BaseException:
-            # A commit that failed may stand in SQLite's log: what it takes back must not be given.
-            is_ahead = any(charged.left for charged in known.values())
-            self._unsound = self._unsound or (is_written and is_ahead)
-            raise
-        for book in books:
-            self._charged.pop(book.study.study_id, None)
-        self._books.meta = meta
-        self._keep(*settled)
-
-    def _settled(self, book: Book, account: Charged, closed: str | None) -> Book:
-        """Write one account so, within a transaction; returns its book."""
-        row = account.settled
-        if closed:
-            # It is asked no more, so nothing is repeated.
-            row = replace(row, closed=closed, responses=b"")
-        settled = book.after(Charged(row, self._write(book, account, row)))
-        for text in () if settled.texts else self._books.unneeded_after(book):
-            self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
-        return settled
-
-    def _ahead(self) -> dict[str, Charged]:
-        """Of the studies that are charged ahead: what was given."""
-        return {name: charged for name, charged in self._charged.items() if charged.begun}
-
-    def _reach(self, books: Sequence[Book], meta: dict[str, str]) -> None:
-        """Have the log know of a change before it is made, where the log is needed."""
-        if self._block == 1 and self._ahead():
-            self._log.reach(self._books.generation_after(books, meta))
-
-    def _make_room(self, count: int = 0, size: int = 0) -> None:
-        """Have the log begin anew where it has no room for so many responses, or a change."""
-        if not self._log.has_room(count, size):
-            self._settle_all()
-            self._log.restart()
-
-    def _settle_all(self) -> None:
-        """Write down what was given of all blocks."""
-        self._settle([self._books.studies[study_id] for study_id in self._ahead()])
-
-    def _text(self, digest: str) -> str:
-        """The text of a digest."""
-        with explained(self._path):
-            self._check_usable()
-            row = self._db.execute("SELECT text FROM texts WHERE digest = ?", (digest,)).fetchone()
-            if row is not None and text_digest(row[0]) == digest:
-                return str(row[0])
-        raise self._changed()
-
-    def _entry(self, book: Book) -> StudyEntry:
-        with explained(self._path):
-            self._check_usable()
-            account = self._account(book).settled
-            digests = last_digests(self._db, account, MOST_KEPT)
-        if digests is None:
-            raise self._changed()
-        return book.entry(account, self._text, digests)
-
-    def study(self, study_id: str) -> StudyEntry | None:
-        """One study, or None."""
-        self._check_sound()
-        book = self._books.studies.get(study_id)
-        return None if book is None else self._entry(book)
-
-    def studies(self) -> Iterator[StudyEntry]:
-        """All studies, oldest first."""
-        yield from map(self._entry, list(self._books))
-
-    @property
-    def responses(self) -> int:
-        """Responses ever charged, over all studies."""
-        return self._books.responses
-
-    def epsilon_held(self) -> Fraction:
-        """What all studies together take of the lifetime budget."""
-        self._check_sound()
-        return self._books.held
-
-    def epsilon_spent(self) -> Fraction:
-        """What all responses ever given have spent of the lifetime budget."""
-        self._check_sound()
-        return self._books.spent()
-
-    def check_left(self, epsilon: Fraction, *, lifetime: Fraction) -> None:
-        """Refuse a study that the lifetime budget has no room for.
-
-        Raises:
-          BudgetSpentError: It has not so much left.
-        """
-        left = lifetime - self.epsilon_held()
-        if epsilon > left:
-            raise BudgetSpentError(
-                f"the study asks for epsilon {in_short(epsilon)}, but "
-                f"{in_short(max(left, Fraction(0)))} of the lifetime budget is left; ask for less"
-            )
 
     def open_study(
         self,

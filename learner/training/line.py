@@ -296,8 +296,7 @@ class OwnerLine(_Contact):
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Compare what the owner says with what was asked, what was agreed and what we hold."""
         name, agreed = self.owner.name, self._agreed
-        may_differ = {} if agreed is None else _may_differ(agreed)
-        if agreed is not None and replace(enrollment, **may_differ) != agreed:
+        if agreed is not None and replace(enrollment, **_may_differ(agreed)) != agreed:
             raise RefusedError(
                 f"owner {name} came back with other records or another noise than it agreed to; "
                 "ask its operator"
