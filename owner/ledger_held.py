@@ -43,7 +43,8 @@ class HeldFile:
             )
             opened.callback(self._db.close)
             self._log = self._files.adopt()
-            self._files.write_mark(self._books.mark)
+            # Never less than it was: a log that is not believed now is not to be believed later.
+            self._files.write_mark(max(self._books.mark, self._files.mark))
             self._opened = opened.pop_all()
 
     @contextlib.contextmanager

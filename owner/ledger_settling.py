@@ -74,7 +74,7 @@ class SettlingLedger(TellingLedger):
         """
         if not books:
             return
-        known, is_written = self._ahead(), False
+        known, is_written = [self._charged.get(book.study.study_id) for book in books], False
         try:
             with self._transaction():
                 accounts, meta = [self._account(book) for book in books], self._books.meta
@@ -89,7 +89,7 @@ class SettlingLedger(TellingLedger):
                 is_written = True
         except BaseException:
             # A commit that failed may stand in SQLite's log: what it takes back must not be given.
-            is_ahead = any(charged.left for charged in known.values())
+            is_ahead = any(charged.left for charged in known if charged)
             self._unsound = self._unsound or (is_written and is_ahead)
             raise
         for book in books:

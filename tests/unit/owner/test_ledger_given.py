@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
@@ -466,6 +467,38 @@ def test_what_was_not_believed_once_is_not_believed_later(
                 charge(ledger, number)
         charge(ledger, 65)
     assert verify_ledger(path) == []
+
+
+@pytest.mark.parametrize("damage", [put_back, cut])
+def test_a_start_that_is_killed_makes_no_log_believed(
+    path: Path, damage: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_after(path, keeps_a_copy(path))
+    damage(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_settle_before", lambda self: os._exit(0))
+        killed_after(path, nothing)
+    with closing(opened(path)) as ledger:
+        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+
+
+def test_a_closing_that_fails_stops_no_other_study(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def failing(db: sqlite3.Connection) -> Iterator[None]:
+        yield
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        enroll(ledger, "t")
+        charge(ledger, 1, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr("owner.ledger_held.transaction", failing)
+            with pytest.raises(LedgerError, match="disk is full"):
+                ledger.close_study("t")
+        charge(ledger, 3)
 
 
 def closes(ledger: Ledger) -> None:
