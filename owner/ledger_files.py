@@ -109,15 +109,6 @@ def _checksum(numbers: bytes) -> bytes:
     return hashlib.sha256(numbers).hexdigest()[:8].encode()
 
 
-def _sync(folder: Path) -> None:
-    """Have the names of a folder's files on the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _read_through(handle: int) -> None:
     """Read a file once from its start to its end, so that it is in memory.
 
@@ -172,8 +163,6 @@ class LedgerFiles:
         for suffix in SUFFIXES:
             if suffix not in self._handles:
                 self._hold(suffix, make=suffix == GIVEN)
-                # The name of the log is to be there after a power failure, as the log is.
-                _sync(self._path.parent)
             # Made for its owner alone; a copy that was restored may not be.
             warn_of_readers(Path(f"{self._path}{suffix}"))
         self.check_in_place()
