@@ -56,6 +56,11 @@ class Given:
     records: bytes = b""
     responses: tuple[bytes, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of them were given."""
+        return len(self.responses) >= self.charged
+
     def and_then(self, record: bytes, response: bytes) -> Given:
         """One more that was given."""
         return Given(self.charged, self.records + record, (*self.responses, response))
@@ -90,11 +95,11 @@ def read_given(path: Path) -> Told:
     """What the log of a ledger says.
 
     Args:
-      path: The ledger. Where it has no log, or one that is damaged, less is known of it, and what
-        is not known is spent.
+      path: The ledger, or a link to it. Where it has no log, or one that is damaged, less is known
+        of it, and what is not known is spent.
     """
     try:
-        with Path(f"{path}{GIVEN}").open("rb") as file:
+        with Path(f"{path.resolve()}{GIVEN}").open("rb") as file:
             content = file.read(LARGEST_BYTES + STEP_BYTES)
     except FileNotFoundError:
         return Told()
@@ -107,8 +112,11 @@ def read_given(path: Path) -> Told:
             count, told.generation = COUNT.unpack(said)
             told.given[account] = Given(count)
         else:
-            record, response = said[:RECORD_BYTES], said[RECORD_BYTES:]
-            told.given[account] = told.given[account].and_then(record, response)
+            given = told.given.get(account)
+            if given is None or given.is_whole or len(said) < RECORD_BYTES:
+                # Nobody here wrote that; nothing behind it is believed.
+                break
+            told.given[account] = given.and_then(said[:RECORD_BYTES], said[RECORD_BYTES:])
     return told
 
 

@@ -108,6 +108,35 @@ def test_a_file_that_is_no_log_says_nothing(path: Path, content: bytes) -> None:
     assert read_given(path).given == {}
 
 
+CRAFTED: dict[str, list[tuple[bytes, bytes]]] = {
+    "an entry of nothing": [(b"", b"")],
+    "a note of an account that was never begun": [(OTHER, record(1) + response(1))],
+    "a note that is cut off": [(OTHER, b"\0")],
+    "more notes than charges": [(ACCOUNT, record(1) + response(1))] * 3000,
+}
+
+
+@pytest.mark.parametrize("entries", CRAFTED.values(), ids=CRAFTED.keys())
+def test_an_entry_that_nobody_wrote_ends_a_log(
+    path: Path, entries: list[tuple[bytes, bytes]]
+) -> None:
+    """Though its checksum is right; what comes behind it is not believed either."""
+    with opened_log(path) as log:
+        whole = filled(log, ACCOUNT, range(64))
+        for account, said in entries:
+            log.give(account, said, b"")
+        filled(log, OTHER, range(2))
+    assert read_given(path).given == {ACCOUNT: whole}
+
+
+def test_a_note_without_its_query_ends_a_log(path: Path) -> None:
+    with opened_log(path) as log:
+        begun = filled(log, ACCOUNT, range(2))
+        log.give(ACCOUNT, b"\0", b"")
+        log.give(ACCOUNT, record(2), response(2))
+    assert read_given(path).given == {ACCOUNT: begun}
+
+
 @pytest.mark.parametrize("size", [8, 80, 8000, 80_000, 600_000])
 def test_two_blocks_have_room_and_the_file_stays_small(path: Path, size: int) -> None:
     count = given_at_once(size)
@@ -180,6 +209,15 @@ def copied(path: Path, name: str) -> Path:
 
 def digests(path: Path) -> list[str]:
     return [digest for digest, _ in charges_of(read_history(path).studies[0][1])]
+
+
+def test_a_link_to_a_ledger_in_use_shows_what_was_given(path: Path) -> None:
+    link = path.with_name("link.sqlite")
+    with closing(opened(path)) as ledger:
+        enroll(ledger)
+        charge(ledger, 1, 2, 3)
+        link.symlink_to(path)
+        assert [entry.account.answered for entry in read_studies(link)[1]] == [3]
 
 
 @pytest.mark.parametrize("given", [1, 2, 63, 64, 65, 66, 130, 199, 200])
