@@ -8,7 +8,6 @@ counts are integers.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -32,8 +31,6 @@ from owner.ledger_tables import (
 )
 
 __all__ = ["Ledger"]
-
-log = logging.getLogger("copriv.owner")
 
 
 class Ledger(SettlingLedger):

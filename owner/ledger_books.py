@@ -50,15 +50,23 @@ class Book:
     @classmethod
     def of(cls, study: StudyRow, study_checksum: bytes, account: Charged) -> Book:
         """The book of a study and its account."""
-        epsilon, row = Fraction(study.epsilon), account.row
-        known = account.given, account.left, account.noted, row.closed is not None
-        return cls(study, study_checksum, epsilon, row.promised, *known, account.checksum)
+        epsilon, promised = Fraction(study.epsilon), account.row.promised
+        unknown = cls(study, study_checksum, epsilon, promised, 0, 0, 0, False, b"")
+        return unknown.after(account)
 
     def after(self, account: Charged) -> Book:
         """The book once the study's account is this one."""
-        known = account.given, account.left, account.noted, account.row.closed is not None
-        start = self.study, self.study_checksum, self.epsilon, self.promised
-        return Book(*start, *known, account.checksum)
+        return Book(
+            self.study,
+            self.study_checksum,
+            self.epsilon,
+            self.promised,
+            account.given,
+            account.left,
+            account.noted,
+            account.row.closed is not None,
+            account.checksum,
+        )
 
     def spent_to_the_end(self) -> Book:
         """The book where nobody can tell what was given of the account's last charges."""
@@ -162,7 +170,7 @@ class Books:
     @property
     def generation(self) -> int:
         """How many changes the ledger has come through."""
-        return self.changes + int(self.meta.get(TAKEN_BACK, "0"))
+        return self.changes + _taken_back(self.meta)
 
     @property
     def mark(self) -> Mark:
@@ -180,12 +188,12 @@ class Books:
             for book in books
             for before in [self.studies.get(book.study.study_id)]
         )
-        return self.changes + sum(more) + int(meta.get(TAKEN_BACK, "0"))
+        return self.changes + sum(more) + _taken_back(meta)
 
     def with_taken_back(self, count: int) -> dict[str, str]:
         """The meta data once so many more responses were taken back."""
         # One more: what is taken back is a change itself, and so is a log that is not needed.
-        return self.meta | {TAKEN_BACK: str(int(self.meta.get(TAKEN_BACK, "0")) + count + 1)}
+        return self.meta | {TAKEN_BACK: str(_taken_back(self.meta) + count + 1)}
 
     def keep(self, book: Book) -> None:
         """Note what a study is after a change that is on the disk."""
@@ -213,3 +221,8 @@ class Books:
     def spent(self) -> Fraction:
         """What all responses ever given have spent."""
         return exact_sum(book.spent for book in self if book.answered)
+
+
+def _taken_back(meta: dict[str, str]) -> int:
+    """How many responses that were charged ahead were taken back, and how often."""
+    return int(meta.get(TAKEN_BACK, "0"))

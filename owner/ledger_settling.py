@@ -74,7 +74,8 @@ class SettlingLedger(TellingLedger):
         """
         if not books:
             return
-        known, is_written = [self._charged.get(book.study.study_id) for book in books], False
+        accounts: list[Charged] = []
+        is_written = False
         try:
             with self._transaction():
                 accounts, meta = [self._account(book) for book in books], self._books.meta
@@ -89,7 +90,7 @@ class SettlingLedger(TellingLedger):
                 is_written = True
         except BaseException:
             # A commit that failed may stand in SQLite's log: what it takes back must not be given.
-            is_ahead = any(charged.left for charged in known if charged)
+            is_ahead = any(account.left for account in accounts)
             self._unsound = self._unsound or (is_written and is_ahead)
             raise
         for book in books:
@@ -108,9 +109,9 @@ class SettlingLedger(TellingLedger):
             self._db.execute("DELETE FROM texts WHERE digest = ?", (text,))
         return settled
 
-    def _ahead(self) -> dict[str, Charged]:
-        """Of the studies that are charged ahead: what was given."""
-        return {name: charged for name, charged in self._charged.items() if charged.begun}
+    def _ahead(self) -> list[str]:
+        """The studies that this process has charged ahead."""
+        return [study_id for study_id, charged in self._charged.items() if charged.begun]
 
     def _reach(self, books: Sequence[Book], meta: dict[str, str]) -> None:
         """Have the log know of a change before it is made, where the log is needed."""

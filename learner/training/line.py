@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from common.arrays import Vector
 from common.errors import (
@@ -296,7 +295,7 @@ class OwnerLine(_Contact):
     def _accept(self, enrollment: Enrollment) -> Enrollment:
         """Compare what the owner says with what was asked, what was agreed and what we hold."""
         name, agreed = self.owner.name, self._agreed
-        if agreed is not None and replace(enrollment, **_may_differ(agreed)) != agreed:
+        if agreed is not None and replace(enrollment, answered=agreed.answered) != agreed:
             raise RefusedError(
                 f"owner {name} came back with other records or another noise than it agreed to; "
                 "ask its operator"
@@ -373,11 +372,6 @@ class LocalLine(OwnerLine):
 
     def _check(self, query: Query, response: Response) -> None:
         """It is computed in this process."""
-
-
-def _may_differ(agreed: Enrollment) -> dict[str, Any]:
-    """What an owner may say otherwise when it comes back, perhaps as a later version."""
-    return {"answered": agreed.answered, "repeats": agreed.repeats}
 
 
 def _jitter() -> float:

@@ -368,22 +368,27 @@ def test_a_mark_that_is_damaged_is_refused(path: Path) -> None:
     assert lock.read_bytes() == whole
 
 
+def moved(path: Path, suffix: str, *, replaced: bool) -> Path:
+    """Where a file of the ledger is now; another may be in its place."""
+    file = Path(f"{path}{suffix}")
+    away = file.rename(path.with_name("away"))
+    if replaced:
+        shutil.copy2(away, file)
+    return away
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-given", ".lock"])
 def test_a_ledger_that_was_moved_takes_no_charge(path: Path, suffix: str, replaced: bool) -> None:
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
-    file = Path(f"{path}{suffix}")
-    away = path.with_name("away")
-    file.rename(away)
-    if replaced:
-        shutil.copy2(away, file)
+    away = moved(path, suffix, replaced=replaced)
     for _ in range(2):
         for call in (lambda: charge(ledger, 2), lambda: enroll(ledger, "other")):
             with pytest.raises(LedgerError, match="moved or replaced while in use"):
                 call()
-    away.replace(file)
+    away.replace(f"{path}{suffix}")
     charge(ledger, 2)
     ledger.close()
     assert verify_ledger(path) == []
@@ -413,15 +418,11 @@ def test_a_ledger_that_is_moved_after_long_takes_no_charge(
     before = len(looked)
     charge(ledger, 21)
     assert len(looked) == before < 10
-    file = Path(f"{path}{suffix}")
-    away = path.with_name("away")
-    file.rename(away)
-    if replaced:
-        shutil.copy2(away, file)
+    away = moved(path, suffix, replaced=replaced)
     for _ in range(2):
         with pytest.raises(LedgerError, match="moved or replaced while in use"):
             charge(ledger, 22)
-    away.replace(file)
+    away.replace(f"{path}{suffix}")
     charge(ledger, 22)
     ledger.close()
     assert verify_ledger(path) == []
@@ -467,10 +468,7 @@ def test_files_that_are_gone_let_no_second_owner_in(
     ledger = open_ledger(path)
     enroll(ledger)
     for suffix in gone:
-        file = Path(f"{path}{suffix}")
-        away = file.rename(path.with_name("away"))
-        if copied:
-            shutil.copy2(away, file)
+        moved(path, suffix, replaced=copied)
     with pytest.raises(LedgerError, match=r"another process holds|given before"):
         open_ledger(path)
     ledger.close()

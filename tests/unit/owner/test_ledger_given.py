@@ -176,15 +176,21 @@ def opened(path: Path) -> Ledger:
     return Ledger(path, owner="a", fingerprint="shard")
 
 
-def enroll(ledger: Ledger, study: str = "s") -> None:
+def enroll(
+    ledger: Ledger,
+    study: str = "s",
+    *,
+    promised: int = PROMISED,
+    epsilon: Fraction = Fraction(1, 4),
+) -> None:
     terms = StudyTerms(
         study_id=study,
         loss="squared",
         theta_max=1.0,
         feature_map="{}",
-        horizon=PROMISED,
-        responses=PROMISED,
-        epsilon=Fraction(1, 4),
+        horizon=promised,
+        responses=promised,
+        epsilon=epsilon,
     )
     ledger.open_study(
         terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
@@ -628,7 +634,7 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path: Path, sizes:
     given = 20
     with closing(opened(path)) as ledger:
         for index in range(len(sizes)):
-            enroll_small(ledger, f"s{index}")
+            enroll(ledger, f"s{index}", epsilon=Fraction(1, 100))
         for number in range(1, given + 1):
             for index, size in enumerate(sizes):
                 # The last of them begins when the others are under way.
@@ -651,37 +657,10 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path: Path, sizes:
     assert verify_ledger(left) == []
 
 
-def enroll_small(ledger: Ledger, study: str) -> None:
-    """One of many studies of a small budget each."""
-    terms = StudyTerms(
-        study_id=study,
-        loss="squared",
-        theta_max=1.0,
-        feature_map="{}",
-        horizon=PROMISED,
-        responses=PROMISED,
-        epsilon=Fraction(1, 100),
-    )
-    ledger.open_study(
-        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
-    )
-
-
 def test_a_last_response_that_is_alone_in_its_block_is_counted(path: Path) -> None:
     """Of a promise of 65 the last one is charged without others ahead."""
-    terms = StudyTerms(
-        study_id="s",
-        loss="squared",
-        theta_max=1.0,
-        feature_map="{}",
-        horizon=65,
-        responses=65,
-        epsilon=Fraction(1),
-    )
     with closing(opened(path)) as ledger:
-        ledger.open_study(
-            terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
-        )
+        enroll(ledger, promised=65, epsilon=Fraction(1))
         charge(ledger, *range(1, 66))
         account = ledger.study("s").account  # type: ignore[union-attr]
         assert account.answered == 65

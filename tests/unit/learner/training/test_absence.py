@@ -169,3 +169,33 @@ def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(
     line.enroll()
     assert line.ask(np.zeros(4)) is None
     assert line.left == "not number 1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_taken"),
+    [({"repeats": 1}, True), ({"repeats": 3}, True), ({"noise_scale": 2.0}, False)],
+)
+def test_an_owner_may_come_back_with_more_or_fewer_repeats_and_nothing_else(
+    changes, is_taken, feature_map, table_maker, make_terms
+):
+    """A later version of it may keep another number of its answers."""
+
+    class Changed(MemoryOwner):
+        before = True
+
+        def enroll(self, terms):
+            found = super().enroll(terms)
+            return found if self.before else replace(found, **changes)
+
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    owner = Changed("north", shard, seed=1)
+    terms = make_terms()
+    agreed = OwnerLine(owner, terms).enroll()
+    assert agreed.repeats == 16
+    owner.before = False
+    line = OwnerLine(owner, terms)
+    line.take_up(agreed)
+    assert (line.left is None) is is_taken
+    if is_taken:
+        assert line.numbers.repeats == changes["repeats"]
+        assert line.ask(np.zeros(4)).sequence == 1
