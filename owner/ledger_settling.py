@@ -50,7 +50,7 @@ class SettlingLedger(TellingLedger):
         if any(account.is_lost for _, account in found):
             log.warning(
                 "%s%s: the log of what was given is missing, damaged or an old copy; what it may "
-                "have noted is spent",
+                "have noted is spent; after a crash leave it beside the ledger",
                 self._path,
                 GIVEN,
             )
