@@ -513,6 +513,22 @@ def test_what_was_not_believed_once_is_not_believed_later(
     assert verify_ledger(path) == []
 
 
+def test_what_was_not_believed_once_needs_no_mark_any_more(path: Path) -> None:
+    """It stands in the ledger: a copy without marks, and with the old log, says the same."""
+    killed_after(path, keeps_a_copy(path))
+    put_back(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
+    killed_after(path, nothing)
+    bare = path.with_name("bare.sqlite")
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{path}{suffix}", f"{bare}{suffix}")
+    # Without the mark that it begins with.
+    older = Path(f"{path}-older").read_bytes()
+    Path(f"{bare}{GIVEN}").write_bytes(bytes(MARK_BYTES) + older[MARK_BYTES:])
+    assert read_studies(bare)[1][0].account.answered == 64
+    with closing(opened(bare)) as ledger:
+        assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("damage", [put_back, cut])
 def test_a_start_that_is_killed_makes_no_log_believed(
     path: Path, damage: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
