@@ -6,9 +6,10 @@ step :math:`-\hat H^{-1} \hat g` would lead to their best model if it were not f
 variance is public, so what it does can be taken back, as far as it is expected to:
 
 1. In the coordinates where the public curvature is I, :math:`E = \hat H - I` is what owners differ
-   by and noise. Each entry is kept as far as it is expected to be real, and no eigenvalue is less
-   than a quarter. Where owners were asked at several models, what their gradients change by from
-   one to the next tells what noise has hidden.
+   by and noise. Each entry is kept as far as it is expected to be real
+   (:mod:`learner.algorithms.wiener`), and no eigenvalue is less than noise lets it be known, which
+   is a quarter at most. Where owners were asked at several models, what their gradients change by
+   from one to the next tells what noise has hidden.
 2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
    kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance.
 
@@ -30,21 +31,19 @@ from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from common.moments import upper_triangle
 from learner.algorithms.box_least_squares import box_solver
+from learner.algorithms.wiener import DOUBLINGS, kept, row_factors
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
-# The least eigenvalue of the owners' curvature against the public one: less makes steps too long,
-# more makes them shorter.
-SMALLEST_RATIO = 0.25
+# The least eigenvalue of the owners' curvature against the public one is so many times what it
+# varies by chance, within these limits: less makes steps too long, more makes them shorter.
+SURE, SMALLEST_RATIOS = 2.0, (0.01, 0.25)
 # Steps that are half as long again as they should be leave half of the way, on its other side.
 MUCH = 0.5
 # Directions in which the public records hardly say anything are left where they are.
 SMALLEST_CURVATURE = 1e-9
-# Variances from the least to this many doublings of it are thought possible.
-DOUBLINGS = 40
-# The odds of each, 2 to minus this, and how much each value counts against them.
-ODDS, COUNTED = 1.5, 0.75
-SMALLEST_VARIANCE = 1e-12
+# Numbers in memory at a time: 16 MB.
+CELLS = 2_000_000
 TINY, SHORT = 1e-300, 1e-100
 
 
@@ -61,6 +60,8 @@ class Around:
       spread: Mean over directions of the variance of :math:`\theta_0` by chance, in coordinates
         where the curvature, with g, is I.
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
+      drifts: Whether the owners' records may be far from the public ones: then some features may
+        vary much more among them, and so may their rows of the curvature.
       doubt: How much of the entries' variance counts as curvature where noise hides it.
     """
 
@@ -69,6 +70,7 @@ class Around:
     offset: Vector
     spread: float
     curvature_spread: float
+    drifts: bool = False
     doubt: float = 0.0
 
 
@@ -153,22 +155,21 @@ class Blend:
         lengths = np.sum(basis**2, axis=0)
         # Entries beside the diagonal are sums of two products, those on it of one, twice.
         variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
-        rows, columns = upper_triangle(len(lengths))
-        kept = np.empty(differs.shape)
-        # In one order of memory, so that sums over many studies have the bits of each by itself.
-        entries = np.ascontiguousarray(differs[..., rows, columns])
-        real = _kept(entries, variances[rows, columns], floor=around.curvature_spread)
-        kept[..., rows, columns] = kept[..., columns, rows] = real
-        values, vectors = np.linalg.eigh(np.eye(len(lengths)) + kept * differs)
+        shares = _shares_kept(differs, variances, around)
         # A step that is too short is mended by the next; one twice too long never is.
-        hidden = np.sqrt(len(lengths) * np.mean(np.minimum(variances, around.doubt)))
+        hidden = np.sqrt(np.sum(np.minimum(variances, around.doubt), axis=1))
+        blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
+        values, vectors = np.linalg.eigh(blend)
+        squares = vectors**2
+        # Each entry beside the diagonal is there twice.
+        chance = np.sqrt(2.0 * np.sum(squares * ((shares * variances) @ squares), axis=-2))
         return cls(
             around=around,
             curvature=public,
             basis=basis,
-            values=np.maximum(values, SMALLEST_RATIO) + hidden,
+            values=np.maximum(values, np.clip(SURE * chance, *SMALLEST_RATIOS)),
             vectors=vectors,
-            doubt=np.mean(kept * variances, axis=(-1, -2)),
+            doubt=np.mean(shares * variances, axis=(-1, -2)),
         )
 
     def model(
@@ -187,7 +188,7 @@ class Blend:
         covariance = inverse @ basis.T @ noise @ basis @ inverse
         spreads, axes = np.linalg.eigh(covariance)
         along = _times(axes.swapaxes(-1, -2), step)
-        along *= _kept(along, np.maximum(spreads, 0.0), floor=around.spread)
+        along *= kept(along, np.maximum(spreads, 0.0), floor=around.spread)
         theta = around.theta + _times(basis, _times(axes, along))
         inside = np.all(np.abs(theta) <= theta_max, axis=-1)
         for one in map(tuple, np.argwhere(~inside)):
@@ -232,14 +233,15 @@ class Blend:
             step, noise = way / length, (variance + another) * np.sum(basis**2, axis=0)
             told = _times(matrix, step)
             lacks = _times(basis.T, then - gradient) / length - told
-            lacks *= _kept(lacks, noise / length**2, floor=self.around.curvature_spread)
+            lacks *= kept(lacks, noise / length**2, floor=self.around.curvature_spread)
             along = np.sum(lacks * step, axis=-1, keepdims=True)
             is_much = along > MUCH * np.sum(told * step, axis=-1, keepdims=True)
             half = is_much * (lacks - 0.5 * along * step)
             change = half[..., :, None] * step[..., None, :]
             matrix = matrix + change + change.swapaxes(-1, -2)
         values, vectors = np.linalg.eigh(matrix)
-        return replace(self, values=np.maximum(values, SMALLEST_RATIO), vectors=vectors)
+        least = self.values.min(axis=-1, keepdims=True)
+        return replace(self, values=np.maximum(values, least), vectors=vectors)
 
     def at_public(
         self,
@@ -280,6 +282,28 @@ class Blend:
         return gradient, (1.0 / (weights * length))[..., None, None] * np.eye(around.theta.size)
 
 
+def _shares_kept(
+    differs: NDArray[np.float64], variances: Matrix, around: Around
+) -> NDArray[np.float64]:
+    """How much of what owners' curvature differs by is kept, shape of ``differs``."""
+    floor, size = around.curvature_spread, len(variances)
+    rows, columns = upper_triangle(size)
+    shares = np.empty((differs.size // variances.size, size, size))
+    # Some studies at a time: each takes a cell for every entry and every variance it may have.
+    step = max(1, CELLS // (DOUBLINGS * variances.size))
+    for first in range(0, len(shares), step):
+        some, both = differs.reshape(shares.shape)[first : first + step], None
+        if around.drifts:
+            factors = row_factors(some, variances, floor=floor)
+            both = factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
+        # In one order of memory, so that sums over many studies have the bits of each by itself.
+        entries = np.ascontiguousarray(some[:, rows, columns])
+        real = kept(entries, variances[rows, columns], floor=floor, factors=both)
+        shares[first : first + step, rows, columns] = real
+        shares[first : first + step, columns, rows] = real
+    return shares.reshape(differs.shape)
+
+
 def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Products of matrices (..., m, n) and vectors (..., n), shape (..., m)."""
     product: NDArray[np.float64] = (matrix @ vector[..., None])[..., 0]
@@ -299,37 +323,3 @@ def whitening(curvature: Matrix) -> Matrix:
     kept = values > values[-1] * SMALLEST_CURVATURE
     basis: Matrix = vectors[:, kept] / np.sqrt(values[kept])
     return basis
-
-
-def _kept(
-    values: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float
-) -> NDArray[np.float64]:
-    r"""How much of each noisy value is expected to be real, in [0, 1], shape of ``values``.
-
-    A value z is a true one of variance :math:`\tau^2` and noise of variance m, so Wiener's filter
-    keeps :math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known, but never less than
-    a floor. Before the values are seen, every doubling of it has odds of :math:`2^{-3/2}`, so large
-    noise is not believed where believing it would cost much. After that the odds are times
-
-    .. math:: \prod_z \Big(\frac{1}{\sqrt s}\big(1 + \tfrac{z^2}{2s}\big)^{-5/2}\Big)^{1/2},
-              \qquad s = m + \tau^2
-
-    where each factor is Student's t with 4 degrees of freedom and variance s: sums of a few Laplace
-    draws have tails as heavy as this. They count half, because one draw moves many values. What is
-    kept is the mean over all :math:`\tau^2`.
-
-    Args:
-      values: The noisy values of one study, or of many, shape (..., m).
-      noise: The variance of the noise of each.
-      floor: The least variance of the true values.
-    """
-    doublings = np.arange(DOUBLINGS)[:, None]
-    real = max(floor, SMALLEST_VARIANCE) * 2.0**doublings
-    whole = noise[..., None, :] + real
-    squares = (values**2)[..., None, :]
-    each = -0.5 * np.log(whole) - 2.5 * np.log1p(squares / (2.0 * whole))
-    odds = COUNTED * each.sum(axis=-1) - ODDS * doublings[:, 0] * np.log(2.0)
-    weights = np.exp(odds - odds.max(axis=-1, keepdims=True))
-    shares = weights / weights.sum(axis=-1, keepdims=True)
-    kept: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
-    return kept

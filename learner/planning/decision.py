@@ -30,6 +30,7 @@ class NotedAround:
       curvature_spread: The curvature's spread.
       curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
       doubt: The doubt in the curvature.
+      drifts: Whether the owners' records may be far from the public ones.
     """
 
     curvature: tuple[float, ...]
@@ -38,6 +39,7 @@ class NotedAround:
     curvature_spread: float
     curvature_scale: float = 0.0
     doubt: float = 0.0
+    drifts: bool = False
 
     @classmethod
     def of(cls, around: Around, *, curvature_scale: float = 0.0) -> NotedAround:
@@ -49,6 +51,7 @@ class NotedAround:
             curvature_spread=around.curvature_spread,
             curvature_scale=curvature_scale,
             doubt=around.doubt,
+            drifts=around.drifts,
         )
 
     @classmethod
@@ -69,6 +72,7 @@ class NotedAround:
             spread=self.spread,
             curvature_spread=self.curvature_spread,
             doubt=self.doubt,
+            drifts=self.drifts,
         )
 
 

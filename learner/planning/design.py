@@ -25,7 +25,6 @@ from learner.planning.split import (
     SHARES,
     Split,
     around_drifting,
-    around_public,
     choose_split,
 )
 from learner.planning.tuning import HORIZONS, Given, choose
@@ -47,7 +46,7 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
     if kind.constant is None:
         if fixed.start is None:
             return fixed
-        noted = NotedAround.of(around_public(ground.groups, None))
+        noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
         return _with_scales(settings, ground, replace(fixed, around=noted))
     is_open = left_open(settings)
     if not is_open:
@@ -114,7 +113,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     bound = problem.gradient_bound(domain)
     bound = bound if split.clip is None else min(bound, split.clip)
     noted = NotedAround.of(
-        around_drifting(ground.groups, split.clip),
+        around_drifting(ground.groups, split.clip, doubts=True),
         curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
     )
     horizon = split.rounds * len(ground.num_records)

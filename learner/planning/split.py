@@ -62,13 +62,21 @@ class Split:
     rounds: int = 1
 
 
-def around_drifting(public: PublicGroups, clip: float | None) -> Around:
-    """The same as :func:`around_public`, with doubt in the curvature where records drift."""
+def around_drifting(public: PublicGroups, clip: float | None, *, doubts: bool) -> Around:
+    """The same as :func:`around_public`, and where records drift the curvature does as well.
+
+    Args:
+      public: The public records in groups.
+      clip: The clip.
+      doubts: Whether what noise hides of the curvature is to make steps shorter, since another
+        follows.
+    """
     around = around_public(public, clip)
     if not public.drifts:
         return around
     spread = max(around.curvature_spread, DRIFTING_SPREAD)
-    return replace(around, curvature_spread=spread, doubt=spread)
+    doubt = spread if doubts else 0.0
+    return replace(around, curvature_spread=spread, drifts=True, doubt=doubt)
 
 
 def around_public(public: PublicGroups, clip: float | None) -> Around:
@@ -247,7 +255,7 @@ class _Search:
 
     def _around(self, clip: float | None) -> Around:
         if clip not in self._known:
-            self._known[clip] = around_drifting(self.public, clip)
+            self._known[clip] = around_drifting(self.public, clip, doubts=True)
         return self._known[clip]
 
     def _gradients(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:

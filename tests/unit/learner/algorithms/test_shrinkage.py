@@ -257,3 +257,63 @@ def test_the_spread_is_that_of_the_public_model_by_chance():
         off.append(np.mean((root.T @ step) ** 2))
         said.append(around.spread)
     assert np.mean(said) == pytest.approx(np.mean(off), rel=0.2)
+
+
+WIDE = 12
+
+
+def flat_around(*, drifts, doubts=False):
+    """Public records in which the last of twelve features hardly varies."""
+    return Around(
+        theta=np.zeros(WIDE),
+        curvature=np.diag([1.0] * (WIDE - 1) + [0.002]),
+        offset=np.zeros(WIDE),
+        spread=0.01,
+        curvature_spread=0.01,
+        drifts=drifts,
+        doubt=0.01 * doubts,
+    )
+
+
+def owners_curvature(last=0.5):
+    """Among the owners it varies, and with the others."""
+    curvature = np.eye(WIDE)
+    curvature[-1, :-1] = curvature[:-1, -1] = 0.15
+    curvature[-1, -1] = last
+    return curvature
+
+
+def losses_of(around, true, *, entry, studies=100):
+    """What one step of many studies loses, whose curvature is loud and whose gradient is not."""
+    rng, truth = np.random.default_rng(8), 0.3 * np.ones(WIDE)
+    drawn = np.triu(rng.laplace(0, np.sqrt(entry / 2), (studies, WIDE, WIDE)))
+    loud = true + drawn + np.triu(drawn, 1).swapaxes(1, 2)
+    noise = StepNoise(entry=entry, gradient=1e-8 * np.eye(WIDE))
+    gradient = np.broadcast_to(-true @ truth, (studies, WIDE))
+    g = Regulariser(coefficient=0)
+    models = shrunken_model(around, loud, gradient, noise, regulariser=g, theta_max=1e6)
+    off = models - truth
+    return np.einsum("ri,ij,rj->r", off, true, off) / (truth @ true @ truth)
+
+
+def test_where_records_drift_a_feature_that_varies_among_the_owners_only_is_seen():
+    true = owners_curvature()
+    assert np.median(losses_of(flat_around(drifts=True), true, entry=1e-3)) < 0.1
+    assert np.median(losses_of(flat_around(drifts=False), true, entry=1e-3)) > 1.0
+
+
+def test_what_noise_may_hide_makes_steps_shorter_where_others_follow():
+    """Noise hides that owners curve twice as much: a whole step goes as far beyond."""
+    true = np.diag([2.0] * (WIDE - 1) + [0.004])
+    bold = losses_of(flat_around(drifts=True), true, entry=0.3)
+    careful = losses_of(flat_around(drifts=True, doubts=True), true, entry=0.3)
+    assert np.median(careful) < 0.8 * np.median(bold)
+
+
+@pytest.mark.parametrize("ratio", [0.02, 0.1])
+def test_directions_that_owners_hardly_curve_in_are_gone_where_noise_lets_them_be_known(ratio):
+    """With a quarter as the least there were at most 4 times this ratio of the way."""
+    true = np.diag([1.0] * (WIDE - 1) + [0.002 * ratio])
+    true[0, 0] = ratio
+    quiet = losses_of(flat_around(drifts=False), true, entry=1e-10)
+    assert np.median(quiet) < 1e-3

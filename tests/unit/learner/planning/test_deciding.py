@@ -207,7 +207,11 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
         spread=0.1,
         curvature_spread=0.2,
         curvature_scale=0.7,
+        drifts=True,
+        doubt=0.3,
     )
+    for each in fields(NotedAround):
+        assert getattr(noted, each.name), f"{each.name} is set"
     made = Decision(
         num_records=(3, 4),
         horizon=9,

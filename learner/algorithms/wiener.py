@@ -1,0 +1,135 @@
+r"""How much of noisy values is expected to be real, where the variance of their noise is known.
+
+A value z is a true one of variance :math:`\tau^2` and noise of variance m, so Wiener's filter keeps
+:math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known: values tell it together.
+
+References: Wiener (1949), Extrapolation, Interpolation, and Smoothing of Stationary Time Series.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Vector
+from common.moments import upper_triangle
+
+__all__ = ["DOUBLINGS", "kept", "row_factors"]
+
+# Variances from the least to this many doublings of it are thought possible.
+DOUBLINGS = 40
+# The odds of each, 2 to minus this, and how much each value counts against them.
+ODDS, COUNTED = 1.5, 0.75
+SMALLEST_VARIANCE = 1e-12
+# A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
+# minus this for each doubling. Rows are looked at so many times, each given the others.
+POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
+
+
+def kept(
+    values: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    *,
+    floor: float,
+    factors: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    r"""How much of each noisy value is expected to be real, in [0, 1], shape of ``values``.
+
+    What is kept is the mean of :math:`\tau^2/(\tau^2+m)` over all :math:`\tau^2`, each as probable
+    as the values make it. Before they are seen, every doubling of it has odds of :math:`2^{-3/2}`,
+    so large noise is not believed where believing it would cost much. After that the odds are times
+
+    .. math:: \prod_z \Big(\frac{1}{\sqrt s}\big(1 + \tfrac{z^2}{2s}\big)^{-5/2}\Big)^{3/4},
+              \qquad s = m + \tau^2
+
+    where each factor is Student's t with 4 degrees of freedom and variance s: sums of a few Laplace
+    draws have tails as heavy as this. They count less than once, because one draw moves many
+    values.
+
+    Args:
+      values: The noisy values of one study, or of many, shape (..., m).
+      noise: The variance of the noise of each, shape (m,) or (..., m).
+      floor: The least variance of the true values.
+      factors: By how much the variance of each true value is more than the others', shape
+        (..., m); None for all alike.
+
+    >>> kept(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01).round(2)
+    array([0.6, 0.6, 0.6])
+    >>> kept(np.array([0.9, -0.8, 0.7]), np.ones(3), floor=0.01).round(2)
+    array([0.02, 0.02, 0.02])
+    """
+    real = _variances(floor) if factors is None else _variances(floor) * factors[..., None, :]
+    whole = noise[..., None, :] + real
+    shares = _posterior(values, whole)
+    found: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
+    return found
+
+
+def row_factors(
+    matrices: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float
+) -> NDArray[np.float64]:
+    r"""By how much each row of symmetric matrices varies more than the others, 1 or more.
+
+    A true entry has the variance :math:`\tau^2 r_j r_k`. The factor :math:`r_j` is the mean, in its
+    logarithm, over powers of 4, given the other rows' factors and the :math:`\tau^2` that goes with
+    them. Its odds are :math:`2^{-5/2}` for each doubling before entries are seen, and as in
+    :func:`kept` after that; so one large entry alone does not make a row large.
+
+    Args:
+      matrices: One matrix or many, shape (..., d, d).
+      noise: The variance of the noise of each entry, shape (d, d).
+      floor: The least variance of the true entries.
+
+    Returns:
+      The factors, shape (..., d).
+
+    >>> matrix = np.full((6, 6), 0.1)
+    >>> matrix[2] = matrix[:, 2] = 5.0
+    >>> row_factors(matrix, np.full((6, 6), 0.01), floor=0.01).round()
+    array([ 1.,  1., 54.,  1.,  1.,  1.])
+    """
+    rows, columns = upper_triangle(len(noise))
+    doublings, real = np.arange(0.0, 2.0 * POWERS, 2.0), _variances(floor)
+    entries = np.ascontiguousarray(matrices[..., rows, columns])
+    factors: NDArray[np.float64] = np.ones(matrices.shape[:-1])
+    for _ in range(SWEEPS):
+        both = factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
+        shares = _posterior(entries, noise[rows, columns] + real * both[..., None, :])
+        middle = real[0, 0] * 2.0 ** _mean(shares, np.arange(float(DOUBLINGS)))
+        others = (middle[..., None] * factors)[..., None, None, :]
+        whole = noise[:, None, :] + others * 2.0 ** doublings[:, None]
+        odds = COUNTED * _likelihood(matrices[..., :, None, :], whole)
+        found = _normalised(odds - ROW_ODDS * np.log(2.0) * doublings)
+        factors = 2.0 ** _mean(found, doublings)
+    return factors
+
+
+def _variances(floor: float) -> NDArray[np.float64]:
+    """The variances that true values may have, shape (DOUBLINGS, 1)."""
+    return np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(DOUBLINGS))[:, None]
+
+
+def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
+    odds = COUNTED * _likelihood(values[..., None, :], whole)
+    return _normalised(odds - ODDS * np.log(2.0) * np.arange(DOUBLINGS))
+
+
+def _likelihood(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of Student's t with 4 degrees of freedom and these variances, over all values."""
+    each = -0.5 * np.log(whole) - 2.5 * np.log1p(values**2 / (2.0 * whole))
+    together: NDArray[np.float64] = each.sum(axis=-1)
+    return together
+
+
+def _mean(shares: NDArray[np.float64], values: Vector) -> NDArray[np.float64]:
+    """The mean of values under probabilities (..., m), the same for one study and for many."""
+    mean: NDArray[np.float64] = (shares * values).sum(axis=-1)
+    return mean
+
+
+def _normalised(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of odds, given as logarithms along the last axis."""
+    weights = np.exp(odds - odds.max(axis=-1, keepdims=True))
+    shares: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
+    return shares

@@ -1,0 +1,82 @@
+"""What is kept of noisy values, and which rows of a matrix vary more than the others."""
+
+import numpy as np
+import pytest
+
+from learner.algorithms.wiener import kept, row_factors
+
+D = 12
+NOISE = np.full((D, D), 0.01)
+
+
+def symmetric(rng, *, count=1, scale=0.3):
+    drawn = scale * rng.normal(size=(count, D, D))
+    return drawn + np.triu(drawn, 1).swapaxes(1, 2) - np.tril(drawn, -1)
+
+
+def test_what_is_drawn_with_some_variance_is_kept_as_wieners_filter_would():
+    rng, real = np.random.default_rng(1), 4.0
+    noise = np.geomspace(0.01, 100.0, 400)
+    values = rng.normal(size=400) * np.sqrt(real + noise)
+    assert kept(values, noise, floor=1e-4) == pytest.approx(real / (real + noise), abs=0.1)
+
+
+def test_nothing_is_kept_of_noise_alone_and_all_where_there_is_none():
+    rng = np.random.default_rng(2)
+    loud = 1e3 * rng.normal(size=(20, 50))
+    assert kept(loud, np.full(50, 1e6), floor=1e-4).max() < 0.1
+    assert kept(loud, np.zeros(50), floor=1e-4) == pytest.approx(np.ones((20, 50)))
+
+
+def test_values_that_vary_more_are_kept_rather():
+    values, factors = np.array([0.3, -0.2, 5.0, 0.1]), np.array([1.0, 1.0, 400.0, 1.0])
+    alike, apart = (kept(values, np.ones(4), floor=0.01, factors=f) for f in (None, factors))
+    assert apart[2] > 0.7 > 5 * alike[2]
+    assert np.all(apart[[0, 1, 3]] < 0.1)
+
+
+@pytest.mark.parametrize("factor", [30.0, 1000.0])
+def test_the_rows_of_features_that_vary_more_are_found(factor):
+    rng, root = np.random.default_rng(3), np.ones(D)
+    root[[4, 7]] = np.sqrt(factor)
+    found = row_factors(symmetric(rng, count=50) * np.outer(root, root), NOISE, floor=0.01)
+    # Two rows of twelve make the others' variance look larger than it is, so they count as less.
+    assert np.all(np.median(found[:, [4, 7]], axis=0) > factor / 8)
+    assert np.quantile(found[:, [4, 7]], 0.99) < 2 * factor
+    assert np.median(np.delete(found, [4, 7], axis=1)) < 1.3
+
+
+def test_rows_that_vary_alike_are_left_alone():
+    rng = np.random.default_rng(4)
+    for scale in (0.0, 0.1, 1.0, 30.0):
+        loud = symmetric(rng, count=50, scale=scale) + symmetric(rng, count=50, scale=0.1)
+        found = row_factors(loud, NOISE, floor=0.01)
+        assert np.median(found) < 1.1
+        assert np.quantile(found, 0.99) < 3.0
+
+
+def test_one_large_entry_does_not_make_a_row_large():
+    (matrix,) = symmetric(np.random.default_rng(5))
+    matrix[2, 9] = matrix[9, 2] = 40.0
+    assert row_factors(matrix, NOISE, floor=0.01).max() < 3.0
+
+
+def test_factors_do_not_depend_on_the_unit():
+    (matrix,) = symmetric(np.random.default_rng(6))
+    matrix[3] *= 20.0
+    matrix[:, 3] = matrix[3]
+    found = row_factors(matrix, NOISE, floor=0.01)
+    assert found[3] > 20.0
+    other = row_factors(1e3 * matrix, 1e6 * NOISE, floor=1e4)
+    assert other == pytest.approx(found, rel=1e-9)
+
+
+def test_many_matrices_have_the_bits_of_each_by_itself():
+    many = symmetric(np.random.default_rng(7), count=9, scale=1.0)
+    factors = row_factors(many, NOISE, floor=0.01)
+    values = many.reshape(9, -1)
+    shares = kept(values, NOISE.ravel(), floor=0.01, factors=np.repeat(factors, D, axis=1))
+    for i in range(9):
+        assert np.array_equal(row_factors(many[i], NOISE, floor=0.01), factors[i])
+        own = kept(values[i], NOISE.ravel(), floor=0.01, factors=np.repeat(factors[i], D))
+        assert np.array_equal(own, shares[i])
