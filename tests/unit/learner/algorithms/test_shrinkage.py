@@ -13,7 +13,7 @@ from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.clocks import Tick
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.newton import NewtonStep, Round
-from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model, whitening
+from learner.algorithms.shrinkage import Around, Blend, StepNoise, shrunken_model, whitening
 from learner.planning.split import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -317,3 +317,17 @@ def test_directions_that_owners_hardly_curve_in_are_gone_where_noise_lets_them_b
     true[0, 0] = ratio
     quiet = losses_of(flat_around(drifts=False), true, entry=1e-10)
     assert np.median(quiet) < 1e-3
+
+
+def test_what_rounds_teach_leaves_no_curvature_below_the_least_there_was():
+    """A change that is as small as can be may take away elsewhere what it adds on the way."""
+    g = Regulariser(coefficient=0)
+    blend = Blend.of(flat_around(drifts=True), owners_curvature(), 1e-6, regulariser=g)
+    way = np.zeros(WIDE)
+    way[0] = 0.3
+    # Gradients change eight times as much as they should, and to the side.
+    change = 8.0 * owners_curvature() @ way
+    change[1] = 5.0
+    told = blend.taught([(np.zeros(WIDE), np.zeros(WIDE), 1e-9), (way, change, 1e-9)])
+    assert np.sort(told.values)[-2] > 5.0 * np.sort(blend.values)[-2]
+    assert told.values.min() == blend.values.min()
