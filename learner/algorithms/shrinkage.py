@@ -38,8 +38,6 @@ __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 # The least eigenvalue of the owners' curvature against the public one is so many times what it
 # varies by chance, within these limits: less makes steps too long, more makes them shorter.
 SURE, SMALLEST_RATIOS = 2.0, (0.01, 0.25)
-# Steps that are half as long again as they should be leave half of the way, on its other side.
-MUCH = 0.5
 # Directions in which the public records hardly say anything are left where they are.
 SMALLEST_CURVATURE = 1e-9
 # Numbers in memory at a time: 16 MB.
@@ -212,16 +210,16 @@ class Blend:
 
         From one model to the next, s away, they change by y, where the blend M says Ms. Noise may
         have hidden that the owners' curvature is far from the public one; then each step is too
-        long, and the next one longer still. So where :math:`s'y` is much more than :math:`s'Ms`,
-        what M lacks, :math:`u = y - Ms`, is kept as far as it is expected to be real, and M is
-        changed as little as a symmetric matrix can be to have it:
+        long, and the next one longer still. What M lacks, :math:`y - Ms`, is kept as far as it is
+        expected to be real, and where that is more curvature along s, M is changed to have it, and
+        as little as it can be otherwise:
 
-        .. math:: M + \frac{us' + su'}{s's} - \frac{s'u}{(s's)^2}\,ss'
+        .. math:: M - \frac{Ms\,s'M}{s'Ms} + \frac{yy'}{s'y}
 
         Args:
           gradients: As for :meth:`at_public`.
 
-        References: Powell (1970), A new algorithm for unconstrained optimization.
+        References: Nocedal and Wright (2006), Numerical Optimization, section 6.1 (BFGS).
         """
         if len(gradients) == 1:
             return self
@@ -234,11 +232,14 @@ class Blend:
             told = _times(matrix, step)
             lacks = _times(basis.T, then - gradient) / length - told
             lacks *= kept(lacks, noise / length**2, floor=self.around.curvature_spread)
-            along = np.sum(lacks * step, axis=-1, keepdims=True)
-            is_much = along > MUCH * np.sum(told * step, axis=-1, keepdims=True)
-            half = is_much * (lacks - 0.5 * along * step)
-            change = half[..., :, None] * step[..., None, :]
-            matrix = matrix + change + change.swapaxes(-1, -2)
+            before = np.sum(told * step, axis=-1)[..., None, None]
+            along = np.sum(lacks * step, axis=-1)[..., None, None]
+            seen = told + lacks
+            # Where a round did not move, there is nothing to divide by, or to learn.
+            is_more = along > 0.0
+            change = _outer(seen) / np.where(is_more, before + along, 1.0)
+            change -= _outer(told) / np.where(is_more, before, 1.0)
+            matrix = matrix + np.where(is_more, change, 0.0)
         values, vectors = np.linalg.eigh(matrix)
         least = self.values.min(axis=-1, keepdims=True)
         return replace(self, values=np.maximum(values, least), vectors=vectors)
@@ -302,6 +303,11 @@ def _shares_kept(
         shares[first : first + step, rows, columns] = real
         shares[first : first + step, columns, rows] = real
     return shares.reshape(differs.shape)
+
+
+def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Products of vectors (..., n) with themselves, shape (..., n, n)."""
+    return vector[..., :, None] * vector[..., None, :]
 
 
 def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
