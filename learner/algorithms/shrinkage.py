@@ -7,9 +7,9 @@ variance is public, so what it does can be taken back, as far as it is expected 
 
 1. In the coordinates where the public curvature is I, :math:`E = \hat H - I` is what owners differ
    by and noise. Each entry is kept as far as it is expected to be real
-   (:mod:`learner.algorithms.wiener`), and no eigenvalue is less than noise lets it be known, which
-   is a quarter at most. Where owners were asked at several models, what their gradients change by
-   from one to the next tells what noise has hidden.
+   (:mod:`learner.algorithms.wiener`), and no eigenvalue is taken to be less than twice what it
+   varies by chance, or a quarter if that is less. Where owners were asked at several models, what
+   their gradients change by from one to the next tells what noise has hidden.
 2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
    kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance.
 
@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
-from common.moments import upper_triangle
 from learner.algorithms.box_least_squares import box_solver
-from learner.algorithms.wiener import DOUBLINGS, kept, row_factors
+from learner.algorithms.wiener import kept, kept_entries
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
@@ -40,8 +39,6 @@ __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 SURE, SMALLEST_RATIOS = 2.0, (0.01, 0.25)
 # Directions in which the public records hardly say anything are left where they are.
 SMALLEST_CURVATURE = 1e-9
-# Numbers in memory at a time: 16 MB.
-CELLS = 2_000_000
 TINY, SHORT = 1e-300, 1e-100
 
 
@@ -153,7 +150,8 @@ class Blend:
         lengths = np.sum(basis**2, axis=0)
         # Entries beside the diagonal are sums of two products, those on it of one, twice.
         variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
-        shares = _shares_kept(differs, variances, around)
+        floor, by_rows = around.curvature_spread, around.drifts
+        shares = kept_entries(differs, variances, floor=floor, by_rows=by_rows)
         # A step that is too short is mended by the next; one twice too long never is.
         hidden = np.sqrt(np.sum(np.minimum(variances, around.doubt), axis=1))
         blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
@@ -281,28 +279,6 @@ class Blend:
         # Back from the basis' coordinates: H B is the inverse of B'.
         gradient = _times(self.curvature @ basis, total / weights[..., None])
         return gradient, (1.0 / (weights * length))[..., None, None] * np.eye(around.theta.size)
-
-
-def _shares_kept(
-    differs: NDArray[np.float64], variances: Matrix, around: Around
-) -> NDArray[np.float64]:
-    """How much of what owners' curvature differs by is kept, shape of ``differs``."""
-    floor, size = around.curvature_spread, len(variances)
-    rows, columns = upper_triangle(size)
-    shares = np.empty((differs.size // variances.size, size, size))
-    # Some studies at a time: each takes a cell for every entry and every variance it may have.
-    step = max(1, CELLS // (DOUBLINGS * variances.size))
-    for first in range(0, len(shares), step):
-        some, both = differs.reshape(shares.shape)[first : first + step], None
-        if around.drifts:
-            factors = row_factors(some, variances, floor=floor)
-            both = factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
-        # In one order of memory, so that sums over many studies have the bits of each by itself.
-        entries = np.ascontiguousarray(some[:, rows, columns])
-        real = kept(entries, variances[rows, columns], floor=floor, factors=both)
-        shares[first : first + step, rows, columns] = real
-        shares[first : first + step, columns, rows] = real
-    return shares.reshape(differs.shape)
 
 
 def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,13 +8,15 @@ References: Wiener (1949), Extrapolation, Interpolation, and Smoothing of Statio
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Labels, Matrix, Vector
 from common.moments import upper_triangle
 
-__all__ = ["DOUBLINGS", "kept", "row_factors"]
+__all__ = ["kept", "kept_entries", "row_factors"]
 
 # Variances from the least to this many doublings of it are thought possible.
 DOUBLINGS = 40
@@ -24,6 +26,8 @@ SMALLEST_VARIANCE = 1e-12
 # A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
 # minus this for each doubling. Rows are looked at so many times, each given the others.
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
+# Numbers in memory at a time: 16 MB.
+CELLS = 2_000_000
 
 
 def kept(
@@ -65,8 +69,44 @@ def kept(
     return found
 
 
+def kept_entries(
+    matrices: NDArray[np.float64], noise: Matrix, *, floor: float, by_rows: bool
+) -> NDArray[np.float64]:
+    """How much of each entry of symmetric matrices is expected to be real, in [0, 1].
+
+    Args:
+      matrices: One noisy matrix or many, shape (..., d, d).
+      noise: The variance of the noise of each entry, shape (d, d).
+      floor: The least variance of the true entries.
+      by_rows: Whether some rows may vary more than the others (:func:`row_factors`).
+
+    Returns:
+      Shares as of :func:`kept`, shape (..., d, d).
+
+    >>> kept_entries(np.full((2, 2), 9.0), np.eye(2), floor=0.01, by_rows=False).round(2)
+    array([[0.96, 1.  ],
+           [1.  , 0.96]])
+    """
+    rows, columns = upper_triangle(len(noise))
+    many = matrices.reshape(math.prod(matrices.shape[:-2]), *noise.shape)
+    shares = np.empty(many.shape)
+    # Some matrices at a time: each takes a cell for every entry and every variance it may have.
+    step = 1 + CELLS // (1 + DOUBLINGS * noise.size)
+    for first in range(0, len(many), step):
+        some = slice(first, first + step)
+        factors = row_factors(many[some], noise, floor=floor) if by_rows else None
+        real = kept(
+            _of_entries(many[some], rows, columns),
+            noise[rows, columns],
+            floor=floor,
+            factors=None if factors is None else _both(factors, rows, columns),
+        )
+        shares[some, rows, columns] = shares[some, columns, rows] = real
+    return shares.reshape(matrices.shape)
+
+
 def row_factors(
-    matrices: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float
+    matrices: NDArray[np.float64], noise: Matrix, *, floor: float
 ) -> NDArray[np.float64]:
     r"""By how much each row of symmetric matrices varies more than the others, 1 or more.
 
@@ -90,11 +130,11 @@ def row_factors(
     """
     rows, columns = upper_triangle(len(noise))
     doublings, real = np.arange(0.0, 2.0 * POWERS, 2.0), _variances(floor)
-    entries = np.ascontiguousarray(matrices[..., rows, columns])
+    entries = _of_entries(matrices, rows, columns)
     factors: NDArray[np.float64] = np.ones(matrices.shape[:-1])
     for _ in range(SWEEPS):
-        both = factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
-        shares = _posterior(entries, noise[rows, columns] + real * both[..., None, :])
+        own = real * _both(factors, rows, columns)[..., None, :]
+        shares = _posterior(entries, noise[rows, columns] + own)
         middle = real[0, 0] * 2.0 ** _mean(shares, np.arange(float(DOUBLINGS)))
         others = (middle[..., None] * factors)[..., None, None, :]
         whole = noise[:, None, :] + others * 2.0 ** doublings[:, None]
@@ -102,6 +142,21 @@ def row_factors(
         found = _normalised(odds - ROW_ODDS * np.log(2.0) * doublings)
         factors = 2.0 ** _mean(found, doublings)
     return factors
+
+
+def _of_entries(
+    matrices: NDArray[np.float64], rows: Labels, columns: Labels
+) -> NDArray[np.float64]:
+    """The entries at these places, of one matrix or of many.
+
+    In one order of memory, so that sums over many studies have the bits of each by itself.
+    """
+    return np.ascontiguousarray(matrices[..., rows, columns])
+
+
+def _both(factors: NDArray[np.float64], rows: Labels, columns: Labels) -> NDArray[np.float64]:
+    """The factor of an entry's row times that of its column, in the same order of memory."""
+    return factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
 
 
 def _variances(floor: float) -> NDArray[np.float64]:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from learner.algorithms.wiener import kept, row_factors
+import learner.algorithms.wiener
+from learner.algorithms.wiener import kept, kept_entries, row_factors
 
 D = 12
 NOISE = np.full((D, D), 0.01)
@@ -80,3 +81,32 @@ def test_many_matrices_have_the_bits_of_each_by_itself():
         assert np.array_equal(row_factors(many[i], NOISE, floor=0.01), factors[i])
         own = kept(values[i], NOISE.ravel(), floor=0.01, factors=np.repeat(factors[i], D))
         assert np.array_equal(own, shares[i])
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_some_matrices_at_a_time_are_what_all_are(by_rows, monkeypatch):
+    many = symmetric(np.random.default_rng(8), count=7, scale=1.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(learner.algorithms.wiener, "CELLS", 2 * 40 * D * D)
+        in_parts = kept_entries(many, NOISE, floor=0.01, by_rows=by_rows)
+    together = kept_entries(many, NOISE, floor=0.01, by_rows=by_rows)
+    assert np.array_equal(in_parts, together)
+    assert np.array_equal(together, together.swapaxes(1, 2))
+    (first,) = many[:1]
+    assert np.array_equal(kept_entries(first, NOISE, floor=0.01, by_rows=by_rows), together[0])
+
+
+def test_by_rows_entries_of_a_row_that_stands_out_are_kept():
+    (matrix,) = symmetric(np.random.default_rng(9))
+    matrix[5] *= 30.0
+    matrix[:, 5] = matrix[5]
+    noise = NOISE.copy()
+    noise[5] = noise[:, 5] = 1.0
+    alike, apart = (kept_entries(matrix, noise, floor=0.01, by_rows=b) for b in (False, True))
+    assert apart[5].min() > 0.9
+    assert np.delete(alike[5], 5).max() < 0.2
+
+
+def test_a_matrix_without_entries_has_none_that_are_kept():
+    nothing = np.zeros((2, 0, 0))
+    assert kept_entries(nothing, np.zeros((0, 0)), floor=0.01, by_rows=False).shape == nothing.shape

@@ -200,6 +200,24 @@ def test_ways_are_compared_by_what_they_come_to_in_each_world(public, monkeypatc
         assert np.median(by_world) == decision.ways[way].relative_fitness
 
 
+@pytest.mark.parametrize("way", ["newton", "moments"])
+def test_the_curvature_is_doubted_where_records_drift_and_another_step_follows(public, way):
+    def around_of(side):
+        settings = settings_of(algorithm=WAYS[way])
+        return decide_quietly(settings, side, num_records=SIZES, seed=1).around
+
+    order = np.argsort(public.records.targets)
+    drifting = replace(public, records=public.records.at(order), labels=None, known={})
+    steady = around_of(public)
+    assert not steady.drifts
+    assert steady.doubt == 0.0
+    around = around_of(drifting)
+    assert around.drifts
+    assert around.curvature_spread >= max(steady.curvature_spread, 0.01)
+    # Moments are asked for once, so nothing would mend a step that is too short.
+    assert around.doubt == (around.curvature_spread if way == "newton" else 0.0)
+
+
 def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
     noted = NotedAround(
         curvature=(1.0, 0.25, 1 / 3),
