@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_solver
-from learner.algorithms.wiener import kept, kept_entries
+from learner.algorithms.wiener import ODDS, kept, kept_entries
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
@@ -52,12 +52,16 @@ class Around:
         without g, shape (p, p).
       offset: What a gradient of the owners has too much there if their records are like the public
         ones: what the clip does to the public mean gradient, less the gradient of g, shape (p,).
+      pull: The public records' own gradient there, with g's: 0 but where :math:`\theta_0` is at an
+        edge of the box, and they would have it outside, shape (p,); None for 0.
       spread: Mean over directions of the variance of :math:`\theta_0` by chance, in coordinates
         where the curvature, with g, is I.
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
       drifts: Whether the owners' records may be far from the public ones: then some features may
         vary much more among them, and so may their rows of the curvature.
       doubt: How much of the entries' variance counts as curvature where noise hides it.
+      odds: How hard it is to believe that the owners' model is farther away than chance makes it:
+        each doubling of its variance has odds of 2 to minus this before owners are asked.
     """
 
     theta: Vector
@@ -65,8 +69,10 @@ class Around:
     offset: Vector
     spread: float
     curvature_spread: float
+    pull: Vector | None = None
     drifts: bool = False
     doubt: float = 0.0
+    odds: float = ODDS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,12 +186,15 @@ class Blend:
         """
         around, basis, vectors = self.around, self.basis, self.vectors
         inverse = (vectors / self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
-        step = _times(-inverse, _times(basis.T, gradient))
+        pull = np.zeros(around.theta.size) if around.pull is None else around.pull
+        step = _times(-inverse, _times(basis.T, gradient - pull))
         covariance = inverse @ basis.T @ noise @ basis @ inverse
         spreads, axes = np.linalg.eigh(covariance)
         along = _times(axes.swapaxes(-1, -2), step)
-        along *= kept(along, np.maximum(spreads, 0.0), floor=around.spread)
-        theta = around.theta + _times(basis, _times(axes, along))
+        noises = np.maximum(spreads, 0.0)
+        along *= kept(along, noises, floor=around.spread, odds=around.odds)
+        way = _times(axes, along) - inverse @ (basis.T @ pull)
+        theta = around.theta + _times(basis, way)
         inside = np.all(np.abs(theta) <= theta_max, axis=-1)
         for one in map(tuple, np.argwhere(~inside)):
             # The model of the box that loses least against one outside of it.

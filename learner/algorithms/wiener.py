@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.moments import upper_triangle
 
-__all__ = ["kept", "kept_entries", "row_factors"]
+__all__ = ["ODDS", "kept", "kept_entries", "row_factors"]
 
 # Variances from the least to this many doublings of it are thought possible.
 DOUBLINGS = 40
@@ -36,12 +36,13 @@ def kept(
     *,
     floor: float,
     factors: NDArray[np.float64] | None = None,
+    odds: float = ODDS,
 ) -> NDArray[np.float64]:
     r"""How much of each noisy value is expected to be real, in [0, 1], shape of ``values``.
 
     What is kept is the mean of :math:`\tau^2/(\tau^2+m)` over all :math:`\tau^2`, each as probable
-    as the values make it. Before they are seen, every doubling of it has odds of :math:`2^{-3/2}`,
-    so large noise is not believed where believing it would cost much. After that the odds are times
+    as the values make it. Before they are seen, every doubling of it has odds of :math:`2^{-a}`, so
+    large noise is not believed where believing it would cost much. After that the odds are times
 
     .. math:: \prod_z \Big(\frac{1}{\sqrt s}\big(1 + \tfrac{z^2}{2s}\big)^{-5/2}\Big)^{3/4},
               \qquad s = m + \tau^2
@@ -56,15 +57,18 @@ def kept(
       floor: The least variance of the true values.
       factors: By how much the variance of each true value is more than the others', shape
         (..., m); None for all alike.
+      odds: The a above: the larger, the less is believed to be far above the floor.
 
     >>> kept(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01).round(2)
     array([0.6, 0.6, 0.6])
     >>> kept(np.array([0.9, -0.8, 0.7]), np.ones(3), floor=0.01).round(2)
     array([0.02, 0.02, 0.02])
+    >>> kept(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01, odds=3.0).round(2)
+    array([0.01, 0.01, 0.01])
     """
     real = _variances(floor) if factors is None else _variances(floor) * factors[..., None, :]
     whole = noise[..., None, :] + real
-    shares = _posterior(values, whole)
+    shares = _posterior(values, whole, odds)
     found: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
     return found
 
@@ -134,7 +138,7 @@ def row_factors(
     factors: NDArray[np.float64] = np.ones(matrices.shape[:-1])
     for _ in range(SWEEPS):
         own = real * _both(factors, rows, columns)[..., None, :]
-        shares = _posterior(entries, noise[rows, columns] + own)
+        shares = _posterior(entries, noise[rows, columns] + own, ODDS)
         middle = real[0, 0] * 2.0 ** _mean(shares, np.arange(float(DOUBLINGS)))
         others = (middle[..., None] * factors)[..., None, None, :]
         whole = noise[:, None, :] + others * 2.0 ** doublings[:, None]
@@ -164,10 +168,12 @@ def _variances(floor: float) -> NDArray[np.float64]:
     return np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(DOUBLINGS))[:, None]
 
 
-def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _posterior(
+    values: NDArray[np.float64], whole: NDArray[np.float64], odds: float
+) -> NDArray[np.float64]:
     """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
-    odds = COUNTED * _likelihood(values[..., None, :], whole)
-    return _normalised(odds - ODDS * np.log(2.0) * np.arange(DOUBLINGS))
+    seen = COUNTED * _likelihood(values[..., None, :], whole)
+    return _normalised(seen - odds * np.log(2.0) * np.arange(DOUBLINGS))
 
 
 def _likelihood(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

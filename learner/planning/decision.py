@@ -15,6 +15,7 @@ import numpy as np
 from common.arrays import Vector
 from common.moments import unpack_moments
 from learner.algorithms.shrinkage import Around
+from learner.algorithms.wiener import ODDS
 
 __all__ = ["Decision", "Expected", "NotedAround"]
 
@@ -30,7 +31,9 @@ class NotedAround:
       curvature_spread: The curvature's spread.
       curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
       doubt: The doubt in the curvature.
+      pull: The public records' own gradient there; nothing for 0.
       drifts: Whether the owners' records may be far from the public ones.
+      odds: The odds of a model that is farther away than chance makes it.
     """
 
     curvature: tuple[float, ...]
@@ -39,7 +42,9 @@ class NotedAround:
     curvature_spread: float
     curvature_scale: float = 0.0
     doubt: float = 0.0
+    pull: tuple[float, ...] = ()
     drifts: bool = False
+    odds: float = ODDS
 
     @classmethod
     def of(cls, around: Around, *, curvature_scale: float = 0.0) -> NotedAround:
@@ -51,13 +56,15 @@ class NotedAround:
             curvature_spread=around.curvature_spread,
             curvature_scale=curvature_scale,
             doubt=around.doubt,
+            pull=() if around.pull is None else tuple(around.pull.tolist()),
             drifts=around.drifts,
+            odds=around.odds,
         )
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> NotedAround:
         """What JSON has made of it."""
-        lists = {key: tuple(table[key]) for key in ("curvature", "offset")}
+        lists = {key: tuple(own) for key, own in table.items() if isinstance(own, list)}
         return cls(**dict(table) | lists)
 
     def around(self, theta: Vector) -> Around:
@@ -72,7 +79,9 @@ class NotedAround:
             spread=self.spread,
             curvature_spread=self.curvature_spread,
             doubt=self.doubt,
+            pull=np.array(self.pull) if self.pull else None,
             drifts=self.drifts,
+            odds=self.odds,
         )
 
 

@@ -16,7 +16,7 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of
-from learner.planning.proposal import attendance_of, outline, problem_of, unit_scales
+from learner.planning.proposal import attendance_of, outline, problem_of, propose, unit_scales
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
@@ -25,6 +25,7 @@ from learner.planning.split import (
     SHARES,
     Split,
     around_drifting,
+    choose_odds,
     choose_split,
 )
 from learner.planning.tuning import HORIZONS, Given, choose
@@ -47,7 +48,7 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
         if fixed.start is None:
             return fixed
         noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
-        return _with_scales(settings, ground, replace(fixed, around=noted))
+        return _around(settings, ground, replace(fixed, around=noted))
     is_open = left_open(settings)
     if not is_open:
         return fixed
@@ -118,7 +119,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     )
     horizon = split.rounds * len(ground.num_records)
     chosen = replace(fixed, horizon=horizon, clip=split.clip, around=noted)
-    return _with_scales(settings, ground, chosen)
+    return _around(settings, ground, chosen)
 
 
 def _rounds(ground: Ground) -> Sequence[int]:
@@ -128,6 +129,16 @@ def _rounds(ground: Ground) -> Sequence[int]:
     own. Where public records change along their table, the owners' are others still.
     """
     return ROUNDS[1:] if ground.groups.drifts else ROUNDS
+
+
+def _around(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
+    """The decision with what is believed of answers around the public model."""
+    decision = _with_scales(settings, ground, decision)
+    if decision.around is None or not ground.can_forecast:
+        return decision
+    proposal = propose(settings, ground.public.feature_map, decision, seed=ground.seed)
+    odds = choose_odds(proposal, ground.step_worlds)
+    return replace(decision, around=replace(decision.around, odds=odds))
 
 
 def _with_scales(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:

@@ -1,10 +1,14 @@
-r"""How Newton's step clips, and splits epsilon between curvature and gradient.
+r"""How Newton's step clips, splits epsilon between curvature and gradient, and believes noise.
 
 As for the ticks (:mod:`learner.planning.tuning`), studies of many clips C and shares q are run in
 the worlds of :mod:`learner.simulated.surrogates`, where public records play the owners and differ
 as they will, under the noise that each would add; the smallest mean relative fitness wins. A small
 clip needs little noise and shows a little of each record; a small share leaves most of epsilon to
 the gradient, and takes the curvature from the public records.
+
+How hard it is to believe that owners are farther away than chance makes them
+(:attr:`learner.algorithms.shrinkage.Around.odds`) is compared world by world, for moments around
+the public model too: what is best where owners differ is not what is best where they do not.
 """
 
 from __future__ import annotations
@@ -21,14 +25,23 @@ from common.arrays import Matrix, Vector
 from common.domain import Domain
 from common.moments import packed_length
 from common.releases import curvature_scale
+from learner.algorithms.moments import SecondMoments
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around, whitening
+from learner.algorithms.wiener import ODDS
 from learner.simulated.groups import PublicGroups
-from learner.simulated.studies import summed_noise
+from learner.simulated.studies import Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle
 
-__all__ = ["Split", "around_drifting", "around_public", "choose_split", "largest_gradient"]
+__all__ = [
+    "Split",
+    "around_drifting",
+    "around_public",
+    "choose_odds",
+    "choose_split",
+    "largest_gradient",
+]
 
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
@@ -39,6 +52,10 @@ COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
 SPLIT_SEED = 0
+# Odds that are tried, and relative fitness that is no different from 0.
+TRIED_ODDS, TINY = (ODDS, 3.0, 5.0), 1e-12
+# A model is at an edge of its box if it is as near as this: optima are found to rounding.
+EDGE = 1.0 - 1e-9
 # Where public records change along their table, the entries of the owners' curvature are taken to
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01
@@ -88,6 +105,8 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
     clipped = problem.slopes(theta, records, clip) @ x / n
     whole = problem.slopes(theta, records, None) @ x / n
     ridge = problem.regulariser.strong_convexity * np.eye(theta.size)
+    own = whole + problem.regulariser.gradient(theta)
+    is_at_edge = np.abs(theta) >= problem.theta_max * EDGE
     root = public.whitening @ public.scores.T / np.sqrt(n * max(n - theta.size, 1))
     basis = whitening(curvature + ridge)
     d = basis.shape[1]
@@ -96,6 +115,7 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
         theta=theta,
         curvature=curvature,
         offset=clipped - whole - problem.regulariser.gradient(theta),
+        pull=np.where(is_at_edge, own, 0.0) if is_at_edge.any() else None,
         # tr(H Cov theta_0) over the directions there are, and the mean variance of B'HB.
         spread=float(np.sum(root * ((curvature + ridge) @ root))) / d,
         curvature_spread=max(float(np.mean(squares**2)) - d, 0.0) / (d * d * n),
@@ -144,6 +164,32 @@ def choose_split(
     # More rounds are more answers of every owner: they must be worth it.
     fewest = min(split.rounds for mean, split in found if mean <= LEVEL * best)
     return min((pair for pair in found if pair[1].rounds == fewest), key=lambda pair: pair[0])[1]
+
+
+def choose_odds(proposal: Proposal, worlds: Sequence[World]) -> float:
+    """The best odds of owners that are farther away than chance makes them.
+
+    Best is the smallest geometric mean over worlds, where each counts as much as any other.
+
+    Args:
+      proposal: A study that leans on the public model (``around``).
+      worlds: Where odds are compared.
+    """
+    algorithm = proposal.algorithm
+    assert isinstance(algorithm, SecondMoments | NewtonStep)  # noqa: S101 (who else leans on it)
+    around = algorithm.around
+    assert around is not None  # noqa: S101 (as above)
+
+    def geometric_mean(odds: float) -> float:
+        own = replace(proposal, algorithm=replace(algorithm, around=replace(around, odds=odds)))
+        rng, logarithms = np.random.default_rng(SPLIT_SEED), []
+        for world in worlds:
+            models = run_study(own, world, runs=FINE, rng=rng)
+            psi = float(world.evaluation.relative_fitness(models).mean())
+            logarithms.append(np.log(max(psi, TINY)))
+        return float(np.mean(logarithms))
+
+    return min(TRIED_ODDS, key=geometric_mean)
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,6 +125,67 @@ def test_where_the_truth_is_as_near_as_the_spread_says_no_noise_makes_it_worse_t
         assert theirs < 0.1 * free
 
 
+def test_what_public_records_would_have_outside_of_the_box_is_no_sign_of_owners_far_away():
+    """Their own gradient at an edge of the box is told by owners that are like them, too."""
+    theta, pull, rng = np.zeros(P), np.zeros(P), np.random.default_rng(5)
+    theta[:2], pull[:2] = 0.5, [-4.0, -3.0]
+    around = Around(
+        theta=theta,
+        curvature=np.eye(P),
+        offset=np.zeros(P),
+        pull=pull,
+        spread=0.001,
+        curvature_spread=0.001,
+    )
+    noise, g = StepNoise(entry=0.0, gradient=0.1**2 * np.eye(P)), Regulariser(coefficient=0)
+    loud = pull + 0.1 * rng.normal(size=(200, P))
+    curvature = np.broadcast_to(np.eye(P), (200, P, P))
+
+    def moved(around):
+        models = shrunken_model(around, curvature, loud, noise, regulariser=g, theta_max=0.5)
+        assert np.all(models[:, :2] == 0.5)
+        return np.mean(models[:, 2:] ** 2) / 0.1**2
+
+    assert moved(around) < 0.05
+    assert moved(replace(around, pull=None)) > 0.5
+
+
+def test_the_pull_is_the_public_gradient_at_edges_of_the_box():
+    public = public_of(theta_max=0.15)
+    around = around_public(public, 1.0)
+    whole = told(public.problem, public.records, around.theta)[1] + G.gradient(around.theta)
+    assert np.abs(around.theta).round(12).tolist()[:3] == [0.15] * 3
+    # Whatever the clip, which the offset takes off.
+    assert around.pull == pytest.approx([*whole[:3], 0.0])
+    assert np.abs(around.pull[:3]).min() > 0.01
+
+
+def test_a_public_model_within_the_box_has_no_pull():
+    assert around_public(public_of(), None).pull is None
+
+
+def test_owners_that_are_farther_away_than_chance_has_it_are_believed_by_the_odds():
+    """At small odds a step that stands out is believed, at large odds chance still explains it."""
+    around = Around(
+        theta=np.zeros(P),
+        curvature=np.eye(P),
+        offset=np.zeros(P),
+        spread=0.01,
+        curvature_spread=0.001,
+    )
+    noise, g = StepNoise(entry=0.0, gradient=np.eye(P)), Regulariser(coefficient=0)
+    gradient = np.full(P, -5.0)
+    small, middle, large = (
+        shrunken_model(
+            replace(around, odds=odds), np.eye(P), gradient, noise, regulariser=g, theta_max=9
+        )
+        for odds in (1.5, 3.0, 5.0)
+    )
+    assert small[0] > 2.0
+    assert small[0] > middle[0] > large[0]
+    assert large[0] < 0.2
+
+
 def test_noise_of_the_curvatures_entries_is_as_large_as_is_said():
     """In whitened coordinates; a share of one entry in two is left out, so never too small."""
     rng, p = np.random.default_rng(4), 8

@@ -225,8 +225,10 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
         spread=0.1,
         curvature_spread=0.2,
         curvature_scale=0.7,
+        pull=(0.0, -0.3),
         drifts=True,
         doubt=0.3,
+        odds=3.0,
     )
     for each in fields(NotedAround):
         assert getattr(noted, each.name), f"{each.name} is set"
@@ -255,6 +257,10 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
     around = noted.around(np.array(made.start))
     assert around.curvature.tolist() == [[1.0, 0.25], [0.25, 1 / 3]]
     assert NotedAround.of(around, curvature_scale=0.7) == noted
+    assert around.pull.tolist() == [0.0, -0.3]
+    inside = replace(noted, pull=())
+    assert inside.around(np.array(made.start)).pull is None
+    assert NotedAround.of(inside.around(np.array(made.start)), curvature_scale=0.7) == inside
     # A journal of an earlier version knows nothing of what came later.
     old = Decision.from_json('{"num_records": [3], "horizon": 2, "clip": null, "constant": 0.5}')
     assert old == Decision(num_records=(3,), horizon=2, clip=None, constant=0.5)

@@ -6,10 +6,21 @@ import pytest
 from common.domain import Domain
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.planning.split import ROUNDS, SHARES, Split, choose_split, largest_gradient
+from learner.algorithms.newton import NewtonStep
+from learner.planning.split import (
+    ROUNDS,
+    SHARES,
+    Split,
+    around_public,
+    choose_odds,
+    choose_split,
+    largest_gradient,
+)
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
+from learner.simulated.studies import Proposal
 from learner.simulated.surrogates import worlds_to_choose_in
+from learner.simulated.world import World
 
 P = 3
 SIZES = np.array([4000.0, 2000.0, 3000.0])
@@ -75,3 +86,26 @@ def test_every_smooth_loss_is_split(name):
     chosen = pick(3.0, public=public)
     assert 0 < chosen.clip <= largest_gradient(public, DOMAIN)
     assert chosen.share in SHARES
+
+
+@pytest.mark.parametrize(("away", "odds"), [(0.0, 5.0), (0.5, 1.5)])
+def test_owners_are_believed_to_be_far_away_the_sooner_the_farther_worlds_have_them(away, odds):
+    """Noise is about as large as the step, so that whether it is believed makes the difference."""
+    public = public_of()
+    x = np.tile(public.records.features, (6, 1))
+    moved = np.tile(public.records.targets, 6) + away * x @ [0.3, 0.3, 0.3]
+    shards = [
+        Records(features=x[first : first + 1200], targets=moved[first : first + 1200])
+        for first in (0, 1200, 2400)
+    ]
+    units = np.full(3, 0.05)
+    algorithm = NewtonStep(
+        weights=np.full(3, 1 / 3),
+        around=around_public(public, None),
+        curvature_scale=1.0,
+        scales=units,
+        theta_max=2.0,
+        regulariser=public.problem.regulariser,
+    )
+    proposal = Proposal(algorithm=algorithm, num_records=np.full(3, 1200.0), unit_scales=units)
+    assert choose_odds(proposal, [World.of(shards, public.problem)] * 3) == odds
