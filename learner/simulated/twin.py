@@ -25,6 +25,8 @@ __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
 
 RUNS, WORLDS = 96, 12
+# Relative fitness that is no different from 0.
+TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,12 +134,14 @@ def forecast(
     factor = 1.0
     if not public.problem.loss.is_quadratic:
         factor, honest = public.honest
-        # Whoever begins at the public model knows no more of other records than it does: where
-        # worlds have drifted less far from it than other records are, that much is missing.
+        # Whoever begins at the public model and stays there knows no more of other records than it
+        # does: where worlds have drifted less far from it than other records are, that much is
+        # missing. Who leaves it behind lacks the same share of that as of the way in the world.
         begins_there = getattr(proposal.algorithm, "start", None) is not None
         begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
         missing = np.maximum(honest - factor * free, 0.0)
-        psi = factor * psi + (missing[:, None] if begins_there else 0.0)
+        stays = np.clip(psi / np.maximum(free, TINY)[:, None], 0.0, 1.0) if begins_there else 0.0
+        psi = factor * psi + stays * missing[:, None]
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),

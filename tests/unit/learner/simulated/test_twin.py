@@ -9,7 +9,9 @@ from common.losses import Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.moments import SecondMoments
+from learner.algorithms.newton import NewtonStep
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.planning.split import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.schedules import Attendance
@@ -189,6 +191,42 @@ def test_what_a_model_of_classes_does_not_know_is_missing_once():
     assert told.relative_fitness_public == pytest.approx(np.maximum(there, honest))
     # It hardly moves, so it is as good as the model that it begins at.
     assert told.by_world == pytest.approx(told.relative_fitness_public, rel=0.05)
+
+
+def test_who_leaves_the_public_model_behind_lacks_little_of_what_it_does_not_know():
+    """As much of it as of the way to the best model of each world."""
+    problem = replace(PROBLEM, loss=Logistic())
+    public = PublicGroups(problem=problem, records=drifting_classes(600), labels=None)
+    worlds = deal(public, SIZES, worlds=8, rng=np.random.default_rng(4))
+    free = np.array([w.evaluation.relative_fitness(public.theta_optimal[None])[0] for w in worlds])
+    factor, honest = public.honest
+    missing = np.maximum(honest - factor * free, 0.0)
+    assert missing.max() > 0.5 * honest
+    newton = NewtonStep(
+        weights=SIZES / SIZES.sum(),
+        around=around_public(public, None),
+        curvature_scale=1.0,
+        scales=np.zeros(len(SIZES)),
+        theta_max=problem.theta_max,
+        regulariser=problem.regulariser,
+        rounds=3,
+        is_quadratic=False,
+    )
+    study = proposal(noise=0.0, algorithm=newton)
+    told = forecast(study, public, worlds, rng=np.random.default_rng(5))
+    left = np.stack(
+        [
+            world.evaluation.relative_fitness(models)
+            for world, models in zip(
+                worlds,
+                run_in_worlds(study, worlds, runs=12, rng=np.random.default_rng(5)),
+                strict=True,
+            )
+        ]
+    )
+    assert np.median(left.mean(axis=1)) < 0.2 * np.median(free)
+    expected = left * (factor + (missing / free)[:, None])
+    assert told.relative_fitness == pytest.approx(expected)
 
 
 def test_worlds_side_by_side_are_the_worlds_one_by_one():
