@@ -11,7 +11,8 @@ variance is public, so what it does can be taken back, as far as it is expected 
    varies by chance, or a quarter if that is less. Where owners were asked at several models, what
    their gradients change by from one to the next tells what noise has hidden.
 2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
-   kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance.
+   kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance. What
+   the public records' own gradient asks for, at an edge of the box, is no news and is kept whole.
 
 What the clip of gradients does to their mean is seen on the public records and taken off. All of it
 is post-processing of what was released, so it costs no privacy.
@@ -40,6 +41,8 @@ SURE, SMALLEST_RATIOS = 2.0, (0.01, 0.25)
 # Directions in which the public records hardly say anything are left where they are.
 SMALLEST_CURVATURE = 1e-9
 TINY, SHORT = 1e-300, 1e-100
+# A round that went this share of the way from the public model, or less, has not moved.
+UNMOVED = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,7 +64,8 @@ class Around:
         vary much more among them, and so may their rows of the curvature.
       doubt: How much of the entries' variance counts as curvature where noise hides it.
       odds: How hard it is to believe that the owners' model is farther away than chance makes it:
-        each doubling of its variance has odds of 2 to minus this before owners are asked.
+        each doubling of its variance has odds of 2 to minus this before owners are asked. The
+        larger, the less is believed.
     """
 
     theta: Vector
@@ -179,6 +183,8 @@ class Blend:
     ) -> NDArray[np.float64]:
         """The model one shrunken step from the public one, in the box, shape (..., p).
 
+        What is shrunk is what the gradient has beside the public records' own.
+
         Args:
           gradient: The owners' gradient at the public model, with g's, shape (..., p).
           noise: Covariance of its noise, shape (..., p, p).
@@ -210,6 +216,12 @@ class Blend:
         own: Matrix = self.curvature + lens @ differs @ lens.T
         return own
 
+    @property
+    def _ridge(self) -> Matrix:
+        """The curvature of g, which owners do not tell, shape (p, p)."""
+        ridge: Matrix = self.curvature - self.around.curvature
+        return ridge
+
     def taught(
         self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
     ) -> Blend:
@@ -237,13 +249,16 @@ class Blend:
             length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
             step, noise = way / length, (variance + another) * np.sum(basis**2, axis=0)
             told = _times(matrix, step)
-            lacks = _times(basis.T, then - gradient) / length - told
+            ridge = _times(self._ridge, other - theta)
+            lacks = _times(basis.T, then - gradient + ridge) / length - told
             lacks *= kept(lacks, noise / length**2, floor=self.around.curvature_spread)
             before = np.sum(told * step, axis=-1)[..., None, None]
             along = np.sum(lacks * step, axis=-1)[..., None, None]
             seen = told + lacks
-            # Where a round did not move, there is nothing to divide by, or to learn.
-            is_more = along > 0.0
+            # Where a round hardly moved, gradients differ by rounding: there is nothing to learn.
+            whole = _times(basis.T @ self.curvature, other - self.around.theta)
+            has_moved = length > UNMOVED * np.sqrt(np.sum(whole**2, axis=-1, keepdims=True))
+            is_more = (along > 0.0) & has_moved[..., None]
             change = _outer(seen) / np.where(is_more, before + along, 1.0)
             change -= _outer(told) / np.where(is_more, before, 1.0)
             matrix = matrix + np.where(is_more, change, 0.0)
@@ -279,11 +294,12 @@ class Blend:
         doubt = self.doubt + bend
         total, weights = np.zeros_like(ways[-1]), np.zeros(ways[-1].shape[:-1])
         vectors = self.vectors.swapaxes(-1, -2)
-        for way, (_, gradient, variance) in zip(ways, gradients, strict=True):
+        for way, (theta, told, variance) in zip(ways, gradients, strict=True):
+            gradient = told - around.offset + _times(self._ridge, theta - around.theta)
             moved = _times(self.vectors, self.values * _times(vectors, way))
             far = np.sum((way - ways[-1]) ** 2, axis=-1)
             weight = 1.0 / (variance * length + doubt * far + TINY)
-            total = total + weight[..., None] * (_times(basis.T, gradient - around.offset) - moved)
+            total = total + weight[..., None] * (_times(basis.T, gradient) - moved)
             weights = weights + weight
         # Back from the basis' coordinates: H B is the inverse of B'.
         gradient = _times(self.curvature @ basis, total / weights[..., None])

@@ -134,8 +134,7 @@ def _rounds(ground: Ground) -> Sequence[int]:
 def _around(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
     """The decision with what is believed of answers around the public model."""
     decision = _with_scales(settings, ground, decision)
-    if decision.around is None or not ground.can_forecast:
-        return decision
+    assert decision.around is not None  # noqa: S101 (whoever asks has noted it)
     proposal = propose(settings, ground.public.feature_map, decision, seed=ground.seed)
     odds = choose_odds(proposal, ground.step_worlds)
     return replace(decision, around=replace(decision.around, odds=odds))

@@ -66,7 +66,7 @@ class Ground:
 
     @cached_property
     def step_worlds(self) -> list[World]:
-        """Where Newton's steps are compared: how far owners are decides how many it takes.
+        """Where steps from the public model are compared: how far owners are decides them.
 
         Where public records of its own group stand for every owner, they tell, and nothing more is
         assumed.

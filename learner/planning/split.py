@@ -1,4 +1,4 @@
-r"""How Newton's step clips, splits epsilon between curvature and gradient, and believes noise.
+r"""How Newton's step clips, splits epsilon between curvature and gradient, and how far it goes.
 
 As for the ticks (:mod:`learner.planning.tuning`), studies of many clips C and shares q are run in
 the worlds of :mod:`learner.simulated.surrogates`, where public records play the owners and differ
@@ -6,7 +6,7 @@ as they will, under the noise that each would add; the smallest mean relative fi
 clip needs little noise and shows a little of each record; a small share leaves most of epsilon to
 the gradient, and takes the curvature from the public records.
 
-How hard it is to believe that owners are farther away than chance makes them
+After that, how hard it is to believe that owners are farther away than chance makes them
 (:attr:`learner.algorithms.shrinkage.Around.odds`) is compared world by world, for moments around
 the public model too: what is best where owners differ is not what is best where they do not.
 """
@@ -25,12 +25,11 @@ from common.arrays import Matrix, Vector
 from common.domain import Domain
 from common.moments import packed_length
 from common.releases import curvature_scale
-from learner.algorithms.moments import SecondMoments
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around, whitening
 from learner.algorithms.wiener import ODDS
 from learner.simulated.groups import PublicGroups
-from learner.simulated.studies import Proposal, run_study, summed_noise
+from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle
 
@@ -52,8 +51,9 @@ COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
 SPLIT_SEED = 0
-# Odds that are tried, and relative fitness that is no different from 0.
-TRIED_ODDS, TINY = (ODDS, 3.0, 5.0), 1e-12
+# Odds that are tried, level within this of the best one. Relative fitness below the least is all
+# alike: no odds are worth having for it.
+TRIED_ODDS, LEVEL_ODDS, LEAST = (ODDS, 3.0, 5.0), 1.02, 1e-6
 # A model is at an edge of its box if it is as near as this: optima are found to rounding.
 EDGE = 1.0 - 1e-9
 # Where public records change along their table, the entries of the owners' curvature are taken to
@@ -169,14 +169,15 @@ def choose_split(
 def choose_odds(proposal: Proposal, worlds: Sequence[World]) -> float:
     """The best odds of owners that are farther away than chance makes them.
 
-    Best is the smallest geometric mean over worlds, where each counts as much as any other.
+    Best is the smallest geometric mean over worlds, where each counts as much as any other. Of odds
+    that are level the smallest are taken, which go farthest where owners are farther still.
 
     Args:
       proposal: A study that leans on the public model (``around``).
       worlds: Where odds are compared.
     """
     algorithm = proposal.algorithm
-    assert isinstance(algorithm, SecondMoments | NewtonStep)  # noqa: S101 (who else leans on it)
+    assert isinstance(algorithm, OneShot)  # noqa: S101 (nobody else leans on it)
     around = algorithm.around
     assert around is not None  # noqa: S101 (as above)
 
@@ -186,10 +187,12 @@ def choose_odds(proposal: Proposal, worlds: Sequence[World]) -> float:
         for world in worlds:
             models = run_study(own, world, runs=FINE, rng=rng)
             psi = float(world.evaluation.relative_fitness(models).mean())
-            logarithms.append(np.log(max(psi, TINY)))
-        return float(np.mean(logarithms))
+            logarithms.append(np.log(max(psi, LEAST)))
+        return float(np.exp(np.mean(logarithms)))
 
-    return min(TRIED_ODDS, key=geometric_mean)
+    means = [geometric_mean(odds) for odds in TRIED_ODDS]
+    best = min(means) * LEVEL_ODDS
+    return next(odds for odds, mean in zip(TRIED_ODDS, means, strict=True) if mean <= best)
 
 
 @dataclass(frozen=True, eq=False)

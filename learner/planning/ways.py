@@ -43,8 +43,8 @@ WAYS: dict[str, dict[str, Any]] = {
 """Each way by its name: what it sets in ``[algorithm]``; the recommended profile does the rest.
 
 Of ways that are level the first is taken. How far Newton's steps go depends on what the owners tell
-and on noise that is known, so they go on where owners are farther away than the worlds have it; the
-clip, step and horizon of ticks stay as public records had them. Of the others, the less a way leans
+and on noise that is known, so they go on where owners are surely farther away than the worlds have
+it; the clip, step and horizon of ticks stay as public records had them. Of the others, the less a way leans
 on the public model, the earlier it stands.
 """
 

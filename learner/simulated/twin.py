@@ -136,12 +136,12 @@ def forecast(
         factor, honest = public.honest
         # Whoever begins at the public model and stays there knows no more of other records than it
         # does: where worlds have drifted less far from it than other records are, that much is
-        # missing. Who leaves it behind lacks the same share of that as of the way in the world.
+        # missing. Whoever goes part of the way to the world's best model lacks what is left of it.
         begins_there = getattr(proposal.algorithm, "start", None) is not None
         begins_there = begins_there or isinstance(proposal.algorithm, NewtonStep)
         missing = np.maximum(honest - factor * free, 0.0)
-        stays = np.clip(psi / np.maximum(free, TINY)[:, None], 0.0, 1.0) if begins_there else 0.0
-        psi = factor * psi + stays * missing[:, None]
+        left = _left(psi, free) if begins_there else 0.0
+        psi = factor * psi + left * missing[:, None]
         free = factor * free + missing
     return Forecast(
         relative_fitness=np.maximum(psi, 0.0),
@@ -150,3 +150,19 @@ def forecast(
         theta_public=public.theta_optimal,
         worlds=worlds,
     )
+
+
+def _left(psi: Matrix, free: Vector) -> Matrix:
+    """How much is left of the way from the public model to each world's best one, in [0, 1].
+
+    Args:
+      psi: What runs come to, shape (W, R).
+      free: What the public model does in each world, shape (W,).
+
+    >>> _left(np.array([[0.5, 3.0], [0.0, 0.0]]), np.array([2.0, 0.0]))
+    array([[0.25, 1.  ],
+           [1.  , 1.  ]])
+    """
+    whole = np.maximum(free, TINY)[:, None]
+    left: Matrix = np.where(whole > TINY, np.clip(psi / whole, 0.0, 1.0), 1.0)
+    return left

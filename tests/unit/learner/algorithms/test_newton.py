@@ -42,7 +42,7 @@ def newton_of(problem, public, *, rounds, scales=0.0):
         curvature_scale=0.2,
         scales=np.full(N, scales),
         theta_max=problem.theta_max,
-        regulariser=G,
+        regulariser=problem.regulariser,
         rounds=rounds,
         is_quadratic=problem.loss.is_quadratic,
     )
@@ -108,6 +108,20 @@ def test_an_owner_that_was_away_answers_what_it_was_asked_first():
     fresh = {1: answer(problem, shards[1], third)}
     state = newton.apply_responses(state, Tick(0.5, (1,)), fresh)
     assert [told.weight for told in state.rounds] == pytest.approx([1.0, 0.5, 0.7])
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_without_noise_every_round_ends_at_the_optimum_however_large_g_is(rounds):
+    """Owners tell no gradient of g, which is another one at every model."""
+    problem = replace(problem_of(), regulariser=Regulariser(coefficient=0.5))
+    owners, public = records_of(7, tilt=0.5), records_of(0)
+    newton = newton_of(problem, public, rounds=rounds)
+    theta, told = newton.around.theta, []
+    for _ in range(rounds):
+        total = answer(problem, owners, theta)
+        told.append(Round(theta=theta, total=total, weight=1.0, variance=0.0))
+        theta = newton.solve(told)
+        assert theta == pytest.approx(problem.optimum(owners), abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", [7, 8, 9, 10])

@@ -150,6 +150,29 @@ def test_what_public_records_would_have_outside_of_the_box_is_no_sign_of_owners_
     assert moved(replace(around, pull=None)) > 0.5
 
 
+@pytest.mark.parametrize("clip", [None, 0.4])
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_owners_like_the_public_records_leave_the_public_model_at_an_edge_where_it_is(rounds, clip):
+    public = public_of(theta_max=0.15)
+    around = around_public(public, clip)
+    newton = NewtonStep(
+        weights=np.ones(1),
+        around=around,
+        curvature_scale=1.0,
+        scales=np.zeros(1),
+        theta_max=0.15,
+        regulariser=G,
+        rounds=rounds,
+    )
+    theta, told = around.theta, []
+    for _ in range(rounds):
+        gradient = public.problem.slopes(theta, public.records, clip) @ public.records.features
+        total = pack_moments(around.curvature, gradient / len(public.records))
+        told.append(Round(theta=theta, total=total, weight=1.0, variance=1e-4))
+        theta = newton.solve(told)
+        assert theta == pytest.approx(around.theta, abs=1e-9)
+
+
 def test_the_pull_is_the_public_gradient_at_edges_of_the_box():
     public = public_of(theta_max=0.15)
     around = around_public(public, 1.0)

@@ -11,7 +11,7 @@ from common.features import FeatureMap
 from learner.algorithms.clocks import count_per_owner
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import Question, ask
-from learner.planning import deciding
+from learner.planning import deciding, design
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision, Expected, NotedAround
 from learner.planning.plan import Plan
@@ -198,6 +198,25 @@ def test_ways_are_compared_by_what_they_come_to_in_each_world(public, monkeypatc
     for way, by_world in seen.items():
         assert by_world.shape == (settings.forecast.worlds,)
         assert np.median(by_world) == decision.ways[way].relative_fitness
+
+
+@pytest.mark.parametrize("way", ["newton", "moments"])
+def test_how_far_owners_are_believed_to_be_is_decided_for_the_study_as_it_will_run(
+    public, way, monkeypatch
+):
+    seen = {}
+
+    def choose_odds(proposal, worlds):
+        seen["proposal"], seen["worlds"] = proposal, worlds
+        return 4.0
+
+    monkeypatch.setattr(design, "choose_odds", choose_odds)
+    decision = decide_quietly(settings_of(algorithm=WAYS[way]), public, num_records=SIZES, seed=1)
+    assert decision.around.odds == 4.0
+    assert seen["proposal"].clip == decision.clip
+    promised = seen["proposal"].algorithm.rounds if way == "newton" else 1
+    assert seen["proposal"].unit_scales * promised == pytest.approx(decision.scales)
+    assert len(seen["worlds"]) > 1
 
 
 @pytest.mark.parametrize("way", ["newton", "moments"])

@@ -1,5 +1,7 @@
 """Newton's clip and share of epsilon, from public facts: quieter where the noise is loud."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from common.domain import Domain
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.algorithms.newton import NewtonStep
+from learner.planning import split
 from learner.planning.split import (
     ROUNDS,
     SHARES,
@@ -35,6 +38,20 @@ def public_of(name="squared"):
         y = np.where(y > 0, 1.0, -1.0)
     problem = Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
     return PublicGroups(problem=problem, records=Records(features=x, targets=y), labels=None)
+
+
+def leaning(public):
+    """A study of Newton's step around these records' model."""
+    units = np.full(3, 0.05)
+    algorithm = NewtonStep(
+        weights=np.full(3, 1 / 3),
+        around=around_public(public, None),
+        curvature_scale=1.0,
+        scales=units,
+        theta_max=2.0,
+        regulariser=public.problem.regulariser,
+    )
+    return Proposal(algorithm=algorithm, num_records=np.full(3, 1200.0), unit_scales=units)
 
 
 def pick(epsilon, *, public=None, **given):
@@ -88,6 +105,34 @@ def test_every_smooth_loss_is_split(name):
     assert chosen.share in SHARES
 
 
+@pytest.mark.parametrize(
+    ("worlds", "best"),
+    [
+        # A world in which owners are far away does not decide for all.
+        ([{1.5: 1.0, 3.0: 0.9, 5.0: 1.1}, {1.5: 0.01, 3.0: 0.005, 5.0: 0.001}], 5.0),
+        # Nor does one where nothing is left, by however little that is.
+        ([{1.5: 1e-7, 3.0: 0.0, 5.0: 0.0}, {1.5: 0.01, 3.0: 0.011, 5.0: 0.02}], 1.5),
+        # Of odds that are level the smallest.
+        ([{1.5: 0.01, 3.0: 0.0099, 5.0: 0.0099}], 1.5),
+        ([{1.5: 0.01, 3.0: 0.0095, 5.0: 0.0094}], 3.0),
+    ],
+)
+def test_worlds_count_alike_and_level_odds_are_the_smallest(worlds, best, monkeypatch):
+    def run_study(proposal, world, *, runs, rng):
+        return np.full(runs, world[proposal.algorithm.around.odds])
+
+    monkeypatch.setattr(split, "run_study", run_study)
+
+    class Table(dict):
+        """Relative fitness by odds."""
+
+        @property
+        def evaluation(self):
+            return SimpleNamespace(relative_fitness=lambda models: models)
+
+    assert choose_odds(leaning(public_of()), [Table(world) for world in worlds]) == best
+
+
 @pytest.mark.parametrize(("away", "odds"), [(0.0, 5.0), (0.5, 1.5)])
 def test_owners_are_believed_to_be_far_away_the_sooner_the_farther_worlds_have_them(away, odds):
     """Noise is about as large as the step, so that whether it is believed makes the difference."""
@@ -98,14 +143,4 @@ def test_owners_are_believed_to_be_far_away_the_sooner_the_farther_worlds_have_t
         Records(features=x[first : first + 1200], targets=moved[first : first + 1200])
         for first in (0, 1200, 2400)
     ]
-    units = np.full(3, 0.05)
-    algorithm = NewtonStep(
-        weights=np.full(3, 1 / 3),
-        around=around_public(public, None),
-        curvature_scale=1.0,
-        scales=units,
-        theta_max=2.0,
-        regulariser=public.problem.regulariser,
-    )
-    proposal = Proposal(algorithm=algorithm, num_records=np.full(3, 1200.0), unit_scales=units)
-    assert choose_odds(proposal, [World.of(shards, public.problem)] * 3) == odds
+    assert choose_odds(leaning(public), [World.of(shards, public.problem)] * 3) == odds
