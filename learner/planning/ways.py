@@ -44,8 +44,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 Of ways that are level the first is taken. How far Newton's steps go depends on what the owners tell
 and on noise that is known, so they go on where owners are surely farther away than the worlds have
-it; the clip, step and horizon of ticks stay as public records had them. Of the others, the less a way leans
-on the public model, the earlier it stands.
+it; the clip, step and horizon of ticks stay as public records had them. Of the others, the less a
+way leans on the public model, the earlier it stands.
 """
 
 
