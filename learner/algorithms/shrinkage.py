@@ -244,8 +244,10 @@ class Blend:
             return self
         basis, vectors = self.basis, self.vectors
         matrix = (vectors * self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
+        # The inverse of the basis, in the directions that there are.
+        into = basis.T @ self.curvature
         for (theta, gradient, variance), (other, then, another) in pairwise(gradients):
-            way = _times(basis.T @ self.curvature, other - theta)
+            way = _times(into, other - theta)
             length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
             step, noise = way / length, (variance + another) * np.sum(basis**2, axis=0)
             told = _times(matrix, step)
@@ -256,7 +258,7 @@ class Blend:
             along = np.sum(lacks * step, axis=-1)[..., None, None]
             seen = told + lacks
             # Where a round hardly moved, gradients differ by rounding: there is nothing to learn.
-            whole = _times(basis.T @ self.curvature, other - self.around.theta)
+            whole = _times(into, other - self.around.theta)
             has_moved = length > UNMOVED * np.sqrt(np.sum(whole**2, axis=-1, keepdims=True))
             is_more = (along > 0.0) & has_moved[..., None]
             change = _outer(seen) / np.where(is_more, before + along, 1.0)

@@ -16,7 +16,7 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of
-from learner.planning.proposal import attendance_of, outline, problem_of, propose, unit_scales
+from learner.planning.proposal import attendance_of, outline, problem_of, unit_scales
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
@@ -48,7 +48,7 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
         if fixed.start is None:
             return fixed
         noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
-        return _around(settings, ground, replace(fixed, around=noted))
+        return _with_noise(settings, ground, replace(fixed, around=noted))
     is_open = left_open(settings)
     if not is_open:
         return fixed
@@ -119,7 +119,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     )
     horizon = split.rounds * len(ground.num_records)
     chosen = replace(fixed, horizon=horizon, clip=split.clip, around=noted)
-    return _around(settings, ground, chosen)
+    return _with_noise(settings, ground, chosen)
 
 
 def _rounds(ground: Ground) -> Sequence[int]:
@@ -131,21 +131,15 @@ def _rounds(ground: Ground) -> Sequence[int]:
     return ROUNDS[1:] if ground.groups.drifts else ROUNDS
 
 
-def _around(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
-    """The decision with what is believed of answers around the public model."""
-    decision = _with_scales(settings, ground, decision)
-    assert decision.around is not None  # noqa: S101 (whoever asks has noted it)
-    proposal = propose(settings, ground.public.feature_map, decision, seed=ground.seed)
-    odds = choose_odds(proposal, ground.step_worlds)
-    return replace(decision, around=replace(decision.around, odds=odds))
-
-
-def _with_scales(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
-    """The decision with the scale of each owner's noise."""
+def _with_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
+    """The decision with each owner's noise, and with what is believed in spite of it."""
     # Terms do not depend on it; an algorithm is not made before it is there.
-    plan = _plan(settings, ground, decision)
-    scales = max(plan.responses) * unit_scales(plan, ground.public.feature_map)
-    return replace(decision, scales=tuple(scales.tolist()))
+    plan, feature_map = _plan(settings, ground, decision), ground.public.feature_map
+    units = unit_scales(plan, feature_map)
+    scaled = replace(decision, scales=tuple((max(plan.responses) * units).tolist()))
+    assert scaled.around is not None  # noqa: S101 (whoever asks has noted it)
+    odds = choose_odds(outline(settings, feature_map, scaled, units), ground.step_worlds)
+    return replace(scaled, around=replace(scaled.around, odds=odds))
 
 
 def _plan(settings: StudySettings, ground: Ground, decision: Decision) -> Plan:

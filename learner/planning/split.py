@@ -54,8 +54,6 @@ SPLIT_SEED = 0
 # Odds that are tried, level within this of the best one. Relative fitness below the least is all
 # alike: no odds are worth having for it.
 TRIED_ODDS, LEVEL_ODDS, LEAST = (ODDS, 3.0, 5.0), 1.02, 1e-6
-# A model is at an edge of its box if it is as near as this: optima are found to rounding.
-EDGE = 1.0 - 1e-9
 # Where public records change along their table, the entries of the owners' curvature are taken to
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01
@@ -106,7 +104,7 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
     whole = problem.slopes(theta, records, None) @ x / n
     ridge = problem.regulariser.strong_convexity * np.eye(theta.size)
     own = whole + problem.regulariser.gradient(theta)
-    is_at_edge = np.abs(theta) >= problem.theta_max * EDGE
+    is_at_edge = problem.at_edge(theta)
     root = public.whitening @ public.scores.T / np.sqrt(n * max(n - theta.size, 1))
     basis = whitening(curvature + ridge)
     d = basis.shape[1]

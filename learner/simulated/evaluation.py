@@ -170,7 +170,7 @@ class Evaluation:
     def _squared_expansion(self) -> tuple[Matrix, Vector]:
         """Hessian of f, and its gradient at theta*: 0 but where the box holds theta* back."""
         A, b = squared_moments(self.records, self.problem.regulariser)
-        at_bound = np.abs(self.theta_optimal) >= self.problem.theta_max * (1 - 1e-9)
+        at_bound = self.problem.at_edge(self.theta_optimal)
         return 2.0 * A, np.where(at_bound, 2.0 * (A @ self.theta_optimal - b), 0.0)
 
     def _excess(self, thetas: Matrix) -> Vector:

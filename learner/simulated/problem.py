@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.arrays import Matrix, Vector
+from common.arrays import Flags, Matrix, Vector
 from common.blas import one_blas_thread
 from common.domain import Domain
 from common.errors import InputError
@@ -22,6 +22,9 @@ from common.terms import Records
 from learner.algorithms.box_least_squares import box_least_squares
 
 __all__ = ["Problem", "squared_moments"]
+
+# A coordinate is at an edge of the box if it is as near as this: optima are found to rounding.
+EDGE = 1.0 - 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,6 +105,11 @@ class Problem:
         lengths = np.abs(self.loss.slopes(margins, records.targets))
         lengths *= np.abs(records.features).sum(axis=1)
         return np.where(lengths <= clip, curvatures, 0.0)
+
+    def at_edge(self, theta: Vector) -> Flags:
+        """Which coordinates of a model lie at an edge of the box, to rounding, shape (p,)."""
+        flags: Flags = np.abs(theta) >= self.theta_max * EDGE
+        return flags
 
     def gradient_bound(self, domain: Domain) -> float:
         """Xi: the largest L1 norm of an admissible record's gradient in the box."""

@@ -37,6 +37,17 @@ def public_of(name="squared", theta_max=5.0, regulariser=G):
     return PublicGroups(problem=problem, records=records, labels=None)
 
 
+def plain(p, *, spread):
+    """A public model of 0, around which the loss curves alike in all directions."""
+    return Around(
+        theta=np.zeros(p),
+        curvature=np.eye(p),
+        offset=np.zeros(p),
+        spread=spread,
+        curvature_spread=0.001,
+    )
+
+
 def told(problem, records, theta):
     """Curvature and gradient of records at a model, without g."""
     x = records.features
@@ -99,13 +110,7 @@ def test_where_the_truth_is_as_near_as_the_spread_says_no_noise_makes_it_worse_t
 ):
     """Mean squared error in the coordinates of the loss, against that of the public model."""
     rng, p = np.random.default_rng(3), 5
-    around = Around(
-        theta=np.zeros(p),
-        curvature=np.eye(p),
-        offset=np.zeros(p),
-        spread=0.02,
-        curvature_spread=0.001,
-    )
+    around = plain(p, spread=0.02)
     variance = (scale * 0.15) ** 2
     entry = of_the_curvature * variance
     noise = StepNoise(entry=entry, gradient=variance * np.eye(p))
@@ -129,14 +134,7 @@ def test_what_public_records_would_have_outside_of_the_box_is_no_sign_of_owners_
     """Their own gradient at an edge of the box is told by owners that are like them, too."""
     theta, pull, rng = np.zeros(P), np.zeros(P), np.random.default_rng(5)
     theta[:2], pull[:2] = 0.5, [-4.0, -3.0]
-    around = Around(
-        theta=theta,
-        curvature=np.eye(P),
-        offset=np.zeros(P),
-        pull=pull,
-        spread=0.001,
-        curvature_spread=0.001,
-    )
+    around = replace(plain(P, spread=0.001), theta=theta, pull=pull)
     noise, g = StepNoise(entry=0.0, gradient=0.1**2 * np.eye(P)), Regulariser(coefficient=0)
     loud = pull + 0.1 * rng.normal(size=(200, P))
     curvature = np.broadcast_to(np.eye(P), (200, P, P))
@@ -189,13 +187,7 @@ def test_a_public_model_within_the_box_has_no_pull():
 
 def test_owners_that_are_farther_away_than_chance_has_it_are_believed_by_the_odds():
     """At small odds a step that stands out is believed, at large odds chance still explains it."""
-    around = Around(
-        theta=np.zeros(P),
-        curvature=np.eye(P),
-        offset=np.zeros(P),
-        spread=0.01,
-        curvature_spread=0.001,
-    )
+    around = plain(P, spread=0.01)
     noise, g = StepNoise(entry=0.0, gradient=np.eye(P)), Regulariser(coefficient=0)
     gradient = np.full(P, -5.0)
     small, middle, large = (
