@@ -62,7 +62,9 @@ class Around:
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
       drifts: Whether the owners' records may be far from the public ones: then some features may
         vary much more among them, and so may their rows of the curvature.
-      doubt: How much of the entries' variance counts as curvature where noise hides it.
+      doubt: How much of the entries' variance counts as curvature where noise hides it. In
+        directions in which the public curvature is less than the mean of all, it is so many times
+        more, squared.
       odds: How hard it is to believe that the owners' model is farther away than chance makes it:
         each doubling of its variance has odds of 2 to minus this before owners are asked. The
         larger, the less is believed.
@@ -162,8 +164,11 @@ class Blend:
         variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
         floor, by_rows = around.curvature_spread, around.drifts
         shares = kept_entries(differs, variances, floor=floor, by_rows=by_rows)
-        # A step that is too short is mended by the next; one twice too long never is.
-        hidden = np.sqrt(np.sum(np.minimum(variances, around.doubt), axis=1))
+        # A step that is too short is mended by the next; one twice too long never is. Where public
+        # records hardly vary, the owners' may vary as elsewhere.
+        narrow = lengths * np.trace(public) / len(public)
+        possible = around.doubt * np.maximum(np.outer(narrow, narrow), 1.0)
+        hidden = np.sqrt(np.sum(np.minimum(variances, possible), axis=1))
         blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
         squares = vectors**2

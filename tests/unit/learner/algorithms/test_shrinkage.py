@@ -386,6 +386,13 @@ def test_what_noise_may_hide_makes_steps_shorter_where_others_follow():
     assert np.median(careful) < 0.8 * np.median(bold)
 
 
+def test_where_public_records_hardly_vary_noise_may_hide_more():
+    """Owners vary there 250 times as much, and a step by the public curvature ends far beyond."""
+    bold = losses_of(flat_around(drifts=True), owners_curvature(), entry=0.3)
+    careful = losses_of(flat_around(drifts=True, doubts=True), owners_curvature(), entry=0.3)
+    assert np.median(careful) < 1e-3 * np.median(bold)
+
+
 @pytest.mark.parametrize("ratio", [0.02, 0.1])
 def test_where_noise_is_small_a_step_goes_all_the_way_however_little_owners_curve(ratio):
     """With a quarter as the least curvature it went this ratio of the way four times over."""
