@@ -62,9 +62,9 @@ class Around:
       curvature_spread: Mean variance of the curvature's entries by chance in these coordinates.
       drifts: Whether the owners' records may be far from the public ones: then some features may
         vary much more among them, and so may their rows of the curvature.
-      doubt: How much of the entries' variance counts as curvature where noise hides it. In
-        directions in which the public curvature is less than the mean of all, it is so many times
-        more, squared.
+      doubt: How much of the entries' variance counts as curvature where noise hides it. In a
+        direction in which the public curvature is c times smaller than its mean over features, c^2
+        times as much.
       odds: How hard it is to believe that the owners' model is farther away than chance makes it:
         each doubling of its variance has odds of 2 to minus this before owners are asked. The
         larger, the less is believed.
