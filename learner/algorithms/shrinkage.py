@@ -161,13 +161,14 @@ class Blend:
         differs = basis.T @ (curvature - around.curvature) @ basis
         lengths = np.sum(basis**2, axis=0)
         # Entries beside the diagonal are sums of two products, those on it of one, twice.
-        variances = entry * np.outer(lengths, lengths) * (1.0 + np.eye(len(lengths)))
+        products = np.outer(lengths, lengths)
+        variances = entry * products * (1.0 + np.eye(len(lengths)))
         floor, by_rows = around.curvature_spread, around.drifts
         shares = kept_entries(differs, variances, floor=floor, by_rows=by_rows)
         # A step that is too short is mended by the next; one twice too long never is. Where public
         # records hardly vary, the owners' may vary as elsewhere.
-        narrow = lengths * np.trace(public) / len(public)
-        possible = around.doubt * np.maximum(np.outer(narrow, narrow), 1.0)
+        narrowness = products * (np.trace(public) / len(public)) ** 2
+        possible = around.doubt * np.maximum(narrowness, 1.0)
         hidden = np.sqrt(np.sum(np.minimum(variances, possible), axis=1))
         blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
