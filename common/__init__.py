@@ -7,3 +7,7 @@ from importlib import metadata
 # engine (docs/performance.md). It looks when it is first used, so this stands before any import.
 if metadata.version("grpcio").startswith("1.85."):
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
+
+# Arrow's own allocator asks for huge pages, which the system clears whole when they are first
+# touched: of a table that is read once that is most of the work, and memory that nobody uses.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -47,9 +47,13 @@ def main() -> None:
     for module in PRELOADED:
         importlib.import_module(module)
     # Imported above, here only so that ``import owner.parent`` stays quick.
+    from common.blas import one_blas_thread  # noqa: PLC0415
     from owner.mechanism import load_library  # noqa: PLC0415
 
     load_library()
+    # Which libraries are loaded is looked up once, for all owners.
+    with one_blas_thread():
+        pass
     # What is here stays here: no search for garbage writes to pages that all share.
     gc.collect()
     gc.freeze()

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
-from learner.algorithms.box_least_squares import box_solver
+from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.wiener import ODDS, kept, kept_entries
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
@@ -211,8 +211,7 @@ class Blend:
         for one in map(tuple, np.argwhere(~inside)):
             # The model of the box that loses least against one outside of it.
             matrix = self._curvature(one)
-            nearest = box_solver(matrix, theta_max=theta_max, is_outside=True)
-            theta[one] = np.clip(nearest(matrix @ theta[one]), -theta_max, theta_max)
+            theta[one] = box_least_squares(matrix, matrix @ theta[one], theta_max=theta_max)
         return theta
 
     def _curvature(self, study: tuple[int, ...]) -> Matrix:

@@ -73,7 +73,8 @@ class Problem:
         if len(records) == 0:
             raise InputError("optimum: got no records; give at least one record")
         if self.loss.is_quadratic:
-            return _squared_optimum(records, self.regulariser, self.theta_max)
+            x, y = records.features, records.targets
+            return self.optimum_of(x.T @ x / len(records), y @ x / len(records))
         if isinstance(self.loss, Hinge):
             rows: Matrix = records.targets[:, None] * records.features
             weight, box = self.regulariser.coefficient, self.theta_max
@@ -111,6 +112,11 @@ class Problem:
         flags: Flags = np.abs(theta) >= self.theta_max * EDGE
         return flags
 
+    def optimum_of(self, gram: Matrix, cross: Vector) -> Vector:
+        """The same for squared loss, from the records' mean xx' and yx: in the box to rounding."""
+        ridge = self.regulariser.coefficient * np.eye(len(gram))
+        return box_least_squares(gram + ridge, cross, theta_max=self.theta_max)
+
     def gradient_bound(self, domain: Domain) -> float:
         """Xi: the largest L1 norm of an admissible record's gradient in the box."""
         return domain_gradient_bound(self.loss, domain, theta_max=self.theta_max)
@@ -121,12 +127,6 @@ def squared_moments(records: Records, regulariser: Regulariser) -> tuple[Matrix,
     x, y = records.features, records.targets
     ridge = regulariser.coefficient * np.eye(x.shape[1])
     return x.T @ x / len(records) + ridge, y @ x / len(records)
-
-
-def _squared_optimum(records: Records, regulariser: Regulariser, theta_max: float) -> Vector:
-    """The closed form where it lies in the box, else the active-set solution."""
-    A, b = squared_moments(records, regulariser)
-    return box_least_squares(A, b, theta_max=theta_max)
 
 
 def _smooth_optimum(records: Records, problem: Problem) -> Vector:

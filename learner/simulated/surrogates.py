@@ -111,8 +111,10 @@ def surrogate_world(
     by_order = public.drifts and bool(public.score_drifts) and public.problem.loss.is_quadratic
     dealt = [UNKNOWN] * len(padded) if by_order else _deal(public, padded, rng=rng)
     centre = drawn / drawn.sum()
+    edges = np.cumsum(centre)
+    edges /= edges[-1]
     parts = [
-        _own_part(public, n_i, g, centre, sure=is_sure, rng=rng)
+        _own_part(public, n_i, g, edges, sure=is_sure, rng=rng)
         for n_i, g, is_sure in zip(num_records, dealt, sure, strict=True)
     ]
     mixture = Mixture(
@@ -191,7 +193,7 @@ def _own_part(
     public: PublicGroups,
     n_i: float,
     group: int,
-    centre: Vector,
+    edges: Vector,
     *,
     sure: bool,
     rng: np.random.Generator,
@@ -217,7 +219,9 @@ def _own_part(
     weights = np.concatenate(
         [kept * _shares(shapes, rng=rng), beside * _shares(np.ones(other), rng=rng)]
     )
-    return np.concatenate([own, rng.choice(n, size=other, p=centre)]), weights
+    # Rows of all, as often as P-bar has them.
+    others = np.searchsorted(edges, rng.random(other), side="right")
+    return np.concatenate([own, others]), weights
 
 
 def _shares(shapes: Vector, *, rng: np.random.Generator) -> Vector:
@@ -292,7 +296,7 @@ def _world_of(
             shards=shards,
             moments=mixture.moments(),
             judging=[_sketch(np.tensordot(weights, mixture.second, axes=1))],
-            learning=[_sketch(own) for own in mixture.own_second],
+            learning=None,
             mixture=mixture,
             differences=differences,
         )

@@ -38,7 +38,8 @@ class World:
       shards: Records that answer for each owner.
       moments: Each owner's exact moments; None unless the loss is squared.
       judging: Records on which fitness is judged, as if they were the union.
-      learning: Records from which each owner would learn its own model.
+      learning: Records from which each owner would learn its own model; None for such as the
+        mixture tells, which few worlds are asked for.
       mixture: The whole distributions, to which the shards' gradients are corrected at the
         optimum; None where the shards are everything.
       differences: What each owner's mean gradient is off by beside that, shape (N, p); None for
@@ -50,7 +51,7 @@ class World:
     shards: Sequence[Records]
     moments: ShardMoments | None
     judging: Sequence[Records]
-    learning: Sequence[Records]
+    learning: Sequence[Records] | None
     mixture: Mixture | None = None
     differences: Matrix | None = None
 
@@ -75,7 +76,12 @@ class World:
     @cached_property
     def theta_alone(self) -> Matrix:
         """Each owner's own model, shape (N, p)."""
-        return np.stack([self.problem.optimum(own) for own in self.learning])
+        if self.learning is not None:
+            return np.stack([self.problem.optimum(own) for own in self.learning])
+        assert self.mixture is not None  # noqa: S101 (nothing else is without records)
+        known = self.mixture.moments_alone()
+        each = zip(known.gram, known.cross, strict=True)
+        return np.stack([self.problem.optimum_of(gram, cross) for gram, cross in each])
 
     @cached_property
     def relative_fitness_alone(self) -> Vector:
@@ -94,7 +100,7 @@ class World:
             weights=weights / weights.sum(),
             shards=[self.shards[owner] for owner in kept],
             moments=moments,
-            learning=[self.learning[owner] for owner in kept],
+            learning=None if self.learning is None else [self.learning[owner] for owner in kept],
             mixture=None if self.mixture is None else self.mixture.only(kept),
             differences=None if self.differences is None else self.differences[kept],
         )
@@ -221,38 +227,40 @@ class Mixture:
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""
         problem, anchor = self.public.problem, self.public.theta_optimal
-        records, missing = self.public.records, np.empty_like(self.shifts)
-        still = problem.slopes(anchor, records, clip)
-        x = records.features
-        centre = (self.centre * still) @ x
-        for owner, shard in enumerate(shards):
-            rows, own_weights = self.rows[owner], self.own[owner]
+        records = self.public.records
+        each = problem.slopes(anchor, records, clip)[:, None] * records.features
+        centre, whole = self.centre @ each, np.empty_like(self.shifts)
+        for owner, (rows, own) in enumerate(zip(self.rows, self.own, strict=True)):
             if self.shifts[owner].any():
                 moved = problem.slopes(anchor, self._shifted(owner), clip)
-                whole = (self.weights_of(owner) * moved) @ x
+                whole[owner] = (self.weights_of(owner) * moved) @ records.features
             else:
-                whole = (1.0 - own_weights.sum()) * centre + (own_weights * still[rows]) @ x[rows]
-            own = problem.slopes(anchor, shard, clip) @ shard.features / len(shard)
-            missing[owner] = whole - own
-        return missing
+                whole[owner] = (1.0 - own.sum()) * centre + own @ each.take(rows, axis=0)
+        # Owners of a mixture answer with as many records each.
+        x = np.stack([shard.features for shard in shards])
+        y = np.concatenate([shard.targets for shard in shards])
+        answering = Records(features=x.reshape(len(y), -1), targets=y)
+        slopes = problem.slopes(anchor, answering, clip).reshape(len(shards), 1, -1)
+        answered: Matrix = (slopes @ x)[:, 0] / x.shape[1]
+        return whole - answered
 
     @cached_property
     def second(self) -> NDArray[np.float64]:
         """Second moments of features and target of each owner, shape (N, p + 1, p + 1)."""
         records = self.public.records
-        centre = _weighted(records, self.centre)
+        rows_of_all = np.column_stack([records.features, records.targets])
+        centre = _weighted(rows_of_all, self.centre)
         matrices = []
         for rows, own, shift in zip(self.rows, self.own, self.shifts, strict=True):
-            whole = (1.0 - own.sum()) * centre + _weighted(records.at(rows), own)
+            whole = (1.0 - own.sum()) * centre + _weighted(rows_of_all.take(rows, axis=0), own)
             # With the target y + x'delta.
             move = np.eye(len(shift) + 1)
             move[:-1, -1] = shift
             matrices.append(move.T @ whole @ move)
         return np.stack(matrices)
 
-    @cached_property
-    def own_second(self) -> NDArray[np.float64]:
-        r"""The same where an owner learns alone, shape (N, p + 1, p + 1).
+    def moments_alone(self) -> ShardMoments:
+        r"""The moments of each owner where it learns alone.
 
         A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
         from it is too good: features that are constant within a group say nothing to its owner. So
@@ -260,22 +268,18 @@ class Mixture:
         :math:`m/(m+6p)`, else the group's means and what all groups vary by within; and the mean
         gradient of the mixture at the optimum.
         """
-        theta, p = self.public.theta_optimal, self.shifts.shape[1]
-        own_second = self.second.copy()
-        for own, rows in zip(own_second, self.kin, strict=True):
+        theta, p, known = self.public.theta_optimal, self.shifts.shape[1], self.moments()
+        for owner, rows in enumerate(self.kin):
             if not len(rows):
                 continue
-            pull = own[:-1, :-1] @ theta - own[:-1, -1]
-            x = self.public.records.features[rows]
+            pull = known.gram[owner] @ theta - known.cross[owner]
+            x = self.public.records.features.take(rows, axis=0)
             mean = x.mean(axis=0)
             share = len(rows) / (len(rows) + OWN_GRAM * p)
-            own[:-1, :-1] = share * x.T @ x / len(rows)
-            own[:-1, :-1] += (1.0 - share) * (np.outer(mean, mean) + self.public.within)
-            cross = own[:-1, :-1] @ theta - pull
-            own[:-1, -1] = own[-1, :-1] = cross
-            # Large enough for a positive semidefinite matrix; the model does not depend on it.
-            own[-1, -1] += cross @ np.linalg.lstsq(own[:-1, :-1], cross, rcond=None)[0]
-        return own_second
+            gram = share * x.T @ x / len(rows)
+            gram += (1.0 - share) * (np.outer(mean, mean) + self.public.within)
+            known.gram[owner], known.cross[owner] = gram, gram @ theta - pull
+        return known
 
     def moments(self) -> ShardMoments:
         """Each owner's moments."""
@@ -305,8 +309,7 @@ def middle(psi: Matrix) -> float:
     return float(np.mean(roots)) ** 2
 
 
-def _weighted(records: Records, weights: Vector) -> Matrix:
-    """Second moments of features and target under these weights."""
-    rows = np.column_stack([records.features, records.targets])
+def _weighted(rows: Matrix, weights: Vector) -> Matrix:
+    """Second moments of these rows under these weights."""
     second: Matrix = (rows * weights[:, None]).T @ rows
     return second
