@@ -22,6 +22,7 @@ __all__ = [
     "Keep",
     "RawTable",
     "Tap",
+    "in_order",
     "is_typed_by_gaps",
     "release_unused",
     "rows_of_arrow",
@@ -50,6 +51,16 @@ class Keep(Protocol):
 
     def __call__(self, start: int, num_rows: int, batch: pd.DataFrame) -> Flags:
         """Which of the rows from a place on count, shape (num_rows,)."""
+
+
+def in_order(names: Iterable[str], *wanted: Iterable[str]) -> list[str]:
+    """Those of the names that are wanted, in their own order.
+
+    >>> in_order(["a", "b", "c"], ["c"], ["a", "z"])
+    ['a', 'c']
+    """
+    all_wanted = {name for some in wanted for name in some}
+    return [name for name in names if name in all_wanted]
 
 
 def release_unused() -> None:

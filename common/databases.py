@@ -21,7 +21,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, rows_of_arrow, rows_of_frames
+from common.batches import (
+    BATCH_ROWS,
+    Keep,
+    in_order,
+    is_typed_by_gaps,
+    rows_of_arrow,
+    rows_of_frames,
+)
 from common.errors import InputError
 from common.pushdown import clause, sqlite_clause
 
@@ -103,7 +110,7 @@ class Database(ABC):
 
     def _ordered(self, columns: Sequence[str], keep: Keep) -> str:
         """The columns that are needed, sorted by all that there are; rows that may count."""
-        needed = [name for name in self.names if name in {*columns, *keep.columns}]
+        needed = in_order(self.names, columns, keep.columns)
         chosen = ", ".join(map(_quoted, needed or self.names[:1]))
         order = ", ".join(
             _quoted(name) + (self._collation if stored == pa.string() else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -67,10 +68,11 @@ class Source:
         for title, _, table, _ in self.parts:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
-            twice = [name for name in theirs if theirs.count(name) > 1]
+            counted = Counter(theirs)
+            twice = [name for name in theirs if counted[name] > 1]
             if twice:
                 raise InputError(f"{title}: the column name {twice[0]!r} occurs twice; rename one")
-            missing = [name for name in names if name not in theirs]
+            missing = [name for name in names if name not in counted]
             if missing:
                 raise InputError(
                     f"{title}: no column {missing[0]!r}, which {self.parts[0].title} has; all "

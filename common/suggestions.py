@@ -71,10 +71,10 @@ def check_columns(needed: Iterable[str], columns: Iterable[str], *, where: str) 
     Raises:
       InputError: The sentence names the first that is not there, and what was probably meant.
     """
-    names = list(columns)
+    names = dict.fromkeys(columns)
     for name in needed:
         if name not in names:
             raise InputError(
                 f"{where}: no column {name!r}, which the feature map needs"
-                f"{among_columns(name, names)}"
+                f"{among_columns(name, list(names))}"
             )

@@ -179,12 +179,13 @@ def _check_columns(
 
     Names that are a record's values must not be shown.
     """
-    needed = pinned.columns_needed if pinned else ()
+    needed, names = pinned.columns_needed if pinned else (), source.names
+    there = {*names}
     for name in named_columns(settings, pinned):
-        if settings.data.rename.get(name, name) not in source.names:
+        if settings.data.rename.get(name, name) not in there:
             who = "the feature map needs" if name in needed else "the setting data.columns names"
             raise InputError(
-                f"{where}: no column {name!r}, which {who}{among_columns(name, source.names)}"
+                f"{where}: no column {name!r}, which {who}{among_columns(name, names)}"
             )
 
 
