@@ -26,6 +26,8 @@ SMALLEST_VARIANCE = 1e-12
 # A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
 # minus this for each doubling. Rows are looked at so many times, each given the others.
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
+# Values that are looked at to know how much they all vary: of more, so many tell it as well.
+ENOUGH = 4096
 # Numbers in memory at a time: 16 MB.
 CELLS = 2_000_000
 
@@ -172,7 +174,12 @@ def _posterior(
     values: NDArray[np.float64], whole: NDArray[np.float64], odds: float
 ) -> NDArray[np.float64]:
     """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
-    seen = COUNTED * _likelihood(values[..., None, :], whole)
+    some, counted = slice(None), COUNTED
+    if values.shape[-1] > ENOUGH:
+        # Every so manieth, which no row or column of a matrix is.
+        some = np.arange(ENOUGH) * values.shape[-1] // ENOUGH
+        counted = COUNTED * values.shape[-1] / ENOUGH
+    seen = counted * _likelihood(values[..., None, some], whole[..., some])
     return _normalised(seen - odds * np.log(2.0) * np.arange(DOUBLINGS))
 
 

@@ -31,7 +31,7 @@ from learner.algorithms.wiener import ODDS
 from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
-from learner.simulated.world import World, middle
+from learner.simulated.world import World, middle, runs_worth
 
 __all__ = [
     "Split",
@@ -46,7 +46,7 @@ __all__ = [
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SHARES = (0.7, 0.5, 0.3, 0.15, 0.05, 0.02)
 ROUNDS = (1, 2, 3)
-# Runs in each world for all candidates, and for so many of the best.
+# Runs in each world for all candidates, and for so many of the best; fewer of many coordinates.
 COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
@@ -154,10 +154,12 @@ def choose_split(
     found: list[tuple[float, Split]] = []
     ranked = grid.every_other
     for count in rounds:
-        coarse = grid.descend(ranked, lambda split: search.mean(split, slice(0, COARSE)), count)
+        coarse = grid.descend(
+            ranked, lambda split: search.mean(split, slice(0, search.coarse)), count
+        )
         ranked = sorted(coarse, key=coarse.__getitem__)[:BEST]
         splits = [grid.split(each, count) for each in ranked]
-        found += [(search.mean(split, slice(0, FINE)), split) for split in splits]
+        found += [(search.mean(split, slice(0, search.fine)), split) for split in splits]
     best = min(mean for mean, _ in found)
     # More rounds are more answers of every owner: they must be worth it.
     fewest = min(split.rounds for mean, split in found if mean <= LEVEL * best)
@@ -182,8 +184,9 @@ def choose_odds(proposal: Proposal, worlds: Sequence[World]) -> float:
     def geometric_mean(odds: float) -> float:
         own = replace(proposal, algorithm=replace(algorithm, around=replace(around, odds=odds)))
         rng, logarithms = np.random.default_rng(SPLIT_SEED), []
+        runs = runs_worth(FINE, algorithm.num_features)
         for world in worlds:
-            models = run_study(own, world, runs=FINE, rng=rng)
+            models = run_study(own, world, runs=runs, rng=rng)
             psi = float(world.evaluation.relative_fitness(models).mean())
             logarithms.append(np.log(max(psi, LEAST)))
         return float(np.exp(np.mean(logarithms)))
@@ -242,6 +245,16 @@ class _Search:
     domain: Domain
     units: Vector
     most: int
+
+    @property
+    def coarse(self) -> int:
+        """Runs in each world for all candidates."""
+        return runs_worth(COARSE, self.domain.num_features)
+
+    @property
+    def fine(self) -> int:
+        """Runs in each world for the best candidates."""
+        return runs_worth(FINE, self.domain.num_features)
 
     @cached_property
     def clips(self) -> list[float]:
@@ -332,7 +345,7 @@ class _Search:
         scales = self.worlds[0].weights * self.units
         size = packed_length(self.domain.num_features)
         draw = summed_noise(scales, size, rng=rng)
-        now = np.zeros(FINE, dtype=np.intp)
+        now = np.zeros(self.fine, dtype=np.intp)
         first = [draw(now) for _ in self.worlds]
         by_world = [[one, *(draw(now) for _ in range(self.most - 1))] for one in first]
         return [np.stack(draws) for draws in zip(*by_world, strict=True)]

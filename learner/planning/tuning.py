@@ -33,7 +33,7 @@ from learner.simulated import stability
 from learner.simulated.candidates import Designs, relative_fitness_of
 from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import Proposal
-from learner.simulated.world import World, middle
+from learner.simulated.world import World, middle, runs_worth
 
 __all__ = ["HORIZONS", "Given", "Hyperparameters", "choose"]
 
@@ -246,6 +246,7 @@ class _Search:
     ) -> list[tuple[float, Hyperparameters]]:
         """Mean relative fitness of each candidate."""
         rng = np.random.default_rng(CHOICE_SEED)
+        more = runs_worth(MORE_RUNS, self._proposal.algorithm.num_features)
         means: list[tuple[float, Hyperparameters]] = []
         for horizon, points in itertools.groupby(grid, key=lambda point: point.horizon):
             same = list(points)
@@ -253,7 +254,7 @@ class _Search:
                 self._proposal,
                 self._designs(horizon, same),
                 self._worlds,
-                runs=runs * int(np.clip(FEW_TICKS // horizon, 1, MORE_RUNS)),
+                runs=runs * int(np.clip(FEW_TICKS // horizon, 1, more)),
                 rng=rng,
             )
             means += [(middle(own), point) for own, point in zip(psi, same, strict=True)]

@@ -22,10 +22,12 @@ from learner.simulated.replicates import (
     record_gradients,
 )
 
-__all__ = ["Mixture", "World", "middle"]
+__all__ = ["Mixture", "World", "middle", "runs_worth"]
 
 # Records for each feature at which half of an owner's own Gram matrix is its group's.
 OWN_GRAM = 6.0
+# Up to so many coordinates runs are as many as asked for.
+FEW_COORDINATES = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,6 +309,18 @@ def middle(psi: Matrix) -> float:
     """
     roots = np.sqrt(np.maximum(psi.mean(axis=1), 0.0))
     return float(np.mean(roots)) ** 2
+
+
+def runs_worth(most: int, num_features: int) -> int:
+    """How many runs tell as much as so many of few coordinates.
+
+    What a run comes to is a sum over coordinates, each with noise of its own: the more there are,
+    the less runs differ, and each takes longer.
+
+    >>> runs_worth(12, 8), runs_worth(12, 200), runs_worth(12, 5000)
+    (12, 3, 1)
+    """
+    return max(1, most * FEW_COORDINATES // max(num_features, FEW_COORDINATES))
 
 
 def _weighted(rows: Matrix, weights: Vector) -> Matrix:
