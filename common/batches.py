@@ -22,8 +22,8 @@ __all__ = [
     "Keep",
     "RawTable",
     "Tap",
-    "in_order",
     "is_typed_by_gaps",
+    "names_wanted",
     "release_unused",
     "rows_of_arrow",
     "rows_of_frames",
@@ -53,10 +53,10 @@ class Keep(Protocol):
         """Which of the rows from a place on count, shape (num_rows,)."""
 
 
-def in_order(names: Iterable[str], *wanted: Iterable[str]) -> list[str]:
+def names_wanted(names: Iterable[str], *wanted: Iterable[str]) -> list[str]:
     """Those of the names that are wanted, in their own order.
 
-    >>> in_order(["a", "b", "c"], ["c"], ["a", "z"])
+    >>> names_wanted(["a", "b", "c"], ["c"], ["a", "z"])
     ['a', 'c']
     """
     all_wanted = {name for some in wanted for name in some}

@@ -22,7 +22,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.batches import BATCH_ROWS, Keep, in_order, rows_of_frames
+from common.batches import BATCH_ROWS, Keep, names_wanted, rows_of_frames
 from common.columns import parse_number
 from common.errors import InputError
 
@@ -115,7 +115,7 @@ class CsvFile:
           InputError: The rows have more cells than the header has names.
         """
         self._check_widths()
-        needed = in_order(self.names, columns, keep.columns)
+        needed = names_wanted(self.names, columns, keep.columns)
         stored = dict(zip(self.names, self._stored, strict=True))
         wanted = [stored[name] for name in needed] or self._stored[:1]
         batches = (

@@ -24,8 +24,8 @@ import pyarrow as pa
 from common.batches import (
     BATCH_ROWS,
     Keep,
-    in_order,
     is_typed_by_gaps,
+    names_wanted,
     rows_of_arrow,
     rows_of_frames,
 )
@@ -110,7 +110,7 @@ class Database(ABC):
 
     def _ordered(self, columns: Sequence[str], keep: Keep) -> str:
         """The columns that are needed, sorted by all that there are; rows that may count."""
-        needed = in_order(self.names, columns, keep.columns)
+        needed = names_wanted(self.names, columns, keep.columns)
         chosen = ", ".join(map(_quoted, needed or self.names[:1]))
         order = ", ".join(
             _quoted(name) + (self._collation if stored == pa.string() else "")

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.batches import BATCH_ROWS, Keep, in_order, is_typed_by_gaps, rows_of_arrow
+from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, names_wanted, rows_of_arrow
 from common.pushdown import ColumnExtent, kind_of
 
 __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
@@ -66,7 +66,7 @@ class ParquetFile:
     def _read(
         self, columns: Sequence[str], keep: Keep, *, mend: bool, **options: Any
     ) -> pd.DataFrame:
-        needed = in_order(self.names, columns, keep.columns)
+        needed = names_wanted(self.names, columns, keep.columns)
         # A file here is read as it is decoded: threads that read ahead cost more than they gain.
         with pq.ParquetFile(self._path, pre_buffer=False, **options) as file:
             groups = _Groups(file, columns, keep)

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from common.batches import Tap, in_order
+from common.batches import Tap, names_wanted
 from common.conditions import Condition, condition_in_words
 from common.config import SecretPlace, Settings
 from common.csv_files import Dialect
@@ -180,7 +180,7 @@ def read_table(
         or no row is left.
     """
     opened = open_source(source, base=base, default=default)
-    wanted = opened.names if columns is None else in_order(opened.names, columns)
+    wanted = opened.names if columns is None else names_wanted(opened.names, columns)
     return read_selected(opened, source, wanted)
 
 
@@ -199,7 +199,7 @@ def read_tables(
     """
     tables: dict[int, pd.DataFrame] = {}
     for opened, indices in _by_place(sources, base=base):
-        wanted = opened.names if columns is None else in_order(opened.names, columns)
+        wanted = opened.names if columns is None else names_wanted(opened.names, columns)
         some = [sources[index] for index in indices]
         tables |= zip(indices, _read_each(opened, some, wanted), strict=True)
     return [tables[index] for index in range(len(sources))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -349,3 +351,20 @@ def test_postgresql_gives_the_same_records() -> None:
         finally:
             cursor.execute(f"drop table {name}")
             cursor.execute(f"drop sequence {name}_s")
+
+
+def test_arrow_takes_the_systems_memory_unless_the_user_says_otherwise():
+    told = "import common, pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    for given, expected in (
+        ({}, "system"),
+        ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc"),
+    ):
+        own = {key: value for key, value in os.environ.items() if not key.startswith("ARROW_")}
+        told_by = subprocess.run(
+            [sys.executable, "-c", told],
+            env=own | given,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert told_by.stdout.strip() == expected

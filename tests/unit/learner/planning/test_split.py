@@ -19,10 +19,11 @@ from learner.planning.split import (
     choose_split,
     largest_gradient,
 )
+from learner.simulated import world as world_module
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.studies import Proposal
-from learner.simulated.surrogates import worlds_to_choose_in
+from learner.simulated.surrogates import CHOICE_WORLDS, worlds_to_choose_in
 from learner.simulated.world import World
 
 P = 3
@@ -144,3 +145,20 @@ def test_owners_are_believed_to_be_far_away_the_sooner_the_farther_worlds_have_t
         for first in (0, 1200, 2400)
     ]
     assert choose_odds(leaning(public), [World.of(shards, public.problem)] * 3) == odds
+
+
+def test_studies_of_many_coordinates_are_compared_in_fewer_runs(monkeypatch):
+    """A third of the runs for thrice the coordinates, and one in each world at least."""
+    asked = []
+
+    def newton_steps(algorithm, gradients, curvatures, draws, variance):
+        theta = np.tile(algorithm.around.theta, (len(next(iter(draws))), 1))
+        asked.append(len(theta))
+        return theta
+
+    monkeypatch.setattr(split, "newton_steps", newton_steps)
+    for few, coarse, fine in ((P, 2, 12), (1, 1, 4)):
+        monkeypatch.setattr(world_module, "FEW_COORDINATES", few)
+        asked.clear()
+        pick(1.0)
+        assert set(asked) == {CHOICE_WORLDS * coarse, CHOICE_WORLDS * fine}

@@ -5,6 +5,7 @@ import pytest
 
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
+from learner.simulated import blocks as module
 from learner.simulated.blocks import block_gradients
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -54,3 +55,15 @@ def test_each_run_of_a_block_may_have_a_clip_of_its_own():
         for run, clip in enumerate(clips.tolist()):
             one = world.gradients(clip)(slots[3 * w : 3 * w + 1], thetas[:1])[0]
             assert answers[3 * w + run] == pytest.approx(one, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+@pytest.mark.parametrize("clip", [None, 0.7])
+def test_large_matrices_are_not_gathered_and_give_the_same_bits(name, clip, monkeypatch):
+    worlds, slots = worlds_of(name), np.repeat([2, 0, 1, 1, 0, 2], 4)
+    thetas = np.random.default_rng(2).uniform(-1, 1, (slots.size, P))
+    gathered = block_gradients(worlds, blocks=3, clip=clip)(slots, thetas)
+    monkeypatch.setattr(module, "GATHERED", 0)
+    np.testing.assert_array_equal(
+        block_gradients(worlds, blocks=3, clip=clip)(slots, thetas), gathered
+    )

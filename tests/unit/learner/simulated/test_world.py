@@ -276,3 +276,18 @@ def test_redrawn_records_are_off_by_as_much_as_the_public_ones_may_be():
     same = public.redrawn(rng=np.random.default_rng(0))
     assert np.array_equal(same, weights[0])
     assert len(same) == len(x)
+
+
+def test_owners_own_models_are_the_same_where_only_some_take_part():
+    public = groups_of(records_of([200] * 5, spread=0.2, seed=7))
+    world = surrogate_world(public, np.full(4, 300.0), rng=np.random.default_rng(7))
+    np.testing.assert_array_equal(world.only([3, 1]).theta_alone, world.theta_alone[[3, 1]])
+
+
+def test_an_owners_own_model_minimises_what_its_own_moments_say():
+    public = groups_of(records_of([200] * 5, spread=0.2, seed=8))
+    world = surrogate_world(public, np.full(4, 300.0), rng=np.random.default_rng(8))
+    own = world.mixture.moments_alone()
+    ridge = public.problem.regulariser.coefficient * np.eye(P)
+    solved = np.linalg.solve(own.gram + ridge, own.cross[..., None])[..., 0]
+    assert world.theta_alone == pytest.approx(solved, rel=1e-9)
