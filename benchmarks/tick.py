@@ -147,11 +147,11 @@ def _learner(
     with contextlib.ExitStack() as stack:
         home = folder / mode
         home.mkdir()
-        feature_map = _shard(home, num_features)
+        feature_map = make_shard(home, num_features)
         owners = []
         for name in NAMES:
             port = stack.enter_context(
-                _owner(home, name, block, num_features, encrypted=identity is not None)
+                owner_process(home, name, block, num_features, encrypted=identity is not None)
             )
             owner = GrpcOwner(name, f"127.0.0.1:{port}", deadline=120, identity=identity)
             stack.callback(owner.disconnect)
@@ -193,7 +193,7 @@ def _learner(
         yield turns
 
 
-def _shard(home: Path, num_features: int) -> str:
+def make_shard(home: Path, num_features: int) -> str:
     """A few records, and a map of them, which takes the rules of the first columns for all others.
 
     A map is fitted to no fewer records than it has features: 800 MB for the widest.
@@ -223,7 +223,7 @@ def _shard(home: Path, num_features: int) -> str:
 
 
 @contextlib.contextmanager
-def _owner(
+def owner_process(
     home: Path, name: str, block: int, num_features: int, *, encrypted: bool
 ) -> Iterator[int]:
     settings: dict[str, Any] = {
