@@ -26,7 +26,7 @@ SMALLEST_VARIANCE = 1e-12
 # A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
 # minus this for each doubling. Rows are looked at so many times, each given the others.
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
-# Values that are looked at to know how much they all vary: of more, so many tell it as well.
+# To know how much values vary, so many of them are enough.
 ENOUGH = 4096
 # Numbers in memory at a time: 16 MB.
 CELLS = 2_000_000
@@ -51,7 +51,8 @@ def kept(
 
     where each factor is Student's t with 4 degrees of freedom and variance s: sums of a few Laplace
     draws have tails as heavy as this. They count less than once, because one draw moves many
-    values.
+    values. Of more than 4,096 values evenly spaced ones are multiplied, each for all that it
+    stands for.
 
     Args:
       values: The noisy values of one study, or of many, shape (..., m).
@@ -176,7 +177,7 @@ def _posterior(
     """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
     some, counted = slice(None), COUNTED
     if values.shape[-1] > ENOUGH:
-        # Every so manieth, which no row or column of a matrix is.
+        # Evenly spaced ones: of a matrix they come from all of its rows and columns.
         some = np.arange(ENOUGH) * values.shape[-1] // ENOUGH
         counted = COUNTED * values.shape[-1] / ENOUGH
     seen = counted * _likelihood(values[..., None, some], whole[..., some])

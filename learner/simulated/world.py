@@ -40,8 +40,8 @@ class World:
       shards: Records that answer for each owner.
       moments: Each owner's exact moments; None unless the loss is squared.
       judging: Records on which fitness is judged, as if they were the union.
-      learning: Records from which each owner would learn its own model; None for such as the
-        mixture tells, which few worlds are asked for.
+      learning: Records from which each owner would learn its own model; None where the moments
+        of the mixture tell it.
       mixture: The whole distributions, to which the shards' gradients are corrected at the
         optimum; None where the shards are everything.
       differences: What each owner's mean gradient is off by beside that, shape (N, p); None for
