@@ -79,12 +79,14 @@ def vector_from_pb(message: pb.Vector) -> NDArray[np.float64]:
     >>> vector_from_pb(vector_to_pb(np.array([1.0, -2.5])))
     array([ 1. , -2.5])
     """
-    if len(message.data) != 8 * message.length:
+    # Each look at the field is a copy of its bytes.
+    data = message.data
+    if len(data) != 8 * message.length:
         raise MalformedError(
-            f"a vector declares {message.length} coordinates but carries {len(message.data)} "
+            f"a vector declares {message.length} coordinates but carries {len(data)} "
             "bytes; send 8 bytes for each"
         )
-    return np.frombuffer(message.data, dtype="<f8").astype(np.float64)
+    return np.frombuffer(data, dtype="<f8").astype(np.float64)
 
 
 def rational_to_pb(value: Fraction) -> pb.Rational:

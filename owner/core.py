@@ -23,7 +23,7 @@ from common.terms import StudyTerms
 from common.validation import tally
 from owner.gradients import by_compiled_code, in_blocks, largest_slopes
 from owner.shards import AnyShard, MomentShard, Shard
-from owner.sums import BLOCK_CELLS, blocks, in_order
+from owner.sums import BLOCK_CELLS, SHARED_CELLS, blocks, in_order
 
 __all__ = [
     "EXACT",
@@ -78,7 +78,8 @@ def mean_gradient(
     part = by_compiled_code(shard.records, theta, loss=loss, clip=clip) if compiled else None
     if part is None:
         part = in_blocks(shard.records, _norms(shard, clip), theta, loss=loss, clip=clip)
-    (total,) = in_order(part, len(shard.records), shard.num_features, threads=shard.threads)
+    threads = shard.threads if shard.records.features.size >= SHARED_CELLS else 1
+    (total,) = in_order(part, len(shard.records), shard.num_features, threads=threads)
     mean: Vector = total / len(shard.records)
     return mean
 

@@ -13,7 +13,8 @@ No sum has more than n - 1 additions in a row, so what :mod:`common.privacy` cou
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -27,6 +28,7 @@ from common.blas import one_blas_thread
 
 __all__ = [
     "BLOCK_CELLS",
+    "SHARED_CELLS",
     "STRETCHES",
     "MomentStream",
     "blocks",
@@ -39,6 +41,8 @@ __all__ = [
 BLOCK_CELLS = 2**17
 # More threads than these cannot share the work; more stretches would hold more partial sums.
 STRETCHES = 16
+# Records of fewer cells are read sooner than another thread has woken: a full block per stretch.
+SHARED_CELLS = STRETCHES * BLOCK_CELLS
 
 Sum = TypeVar("Sum", bound=tuple[NDArray[np.float64], ...])
 
@@ -96,20 +100,41 @@ def in_order(
     ranges = stretches(num_records, num_features)
     if len(ranges) == 1:
         return part(*ranges[0])
-    if min(threads, len(ranges)) > 1:
-        parts = list(_pool(threads).map(lambda limits: part(*limits), ranges))
-    else:
-        parts = [part(*limits) for limits in ranges]
-    total = parts[0]
-    for sums in parts[1:]:
+    total, *others = _sums_of(part, ranges, min(threads, len(ranges)))
+    for sums in others:
         for k, one in enumerate(sums):
             np.add(total[k], one, out=total[k])
     return total
 
 
+def _sums_of(
+    part: Callable[[int, int], Sum], ranges: Sequence[tuple[int, int]], threads: int
+) -> list[Sum]:
+    """The sums of each stretch; the caller adds, too, so that fewer threads need to be woken."""
+    found: dict[int, Sum] = {}
+    # Threads may take from a deque at the same time.
+    left = deque(range(len(ranges)))
+
+    def add() -> None:
+        while left:
+            try:
+                k = left.popleft()
+            except IndexError:
+                return
+            found[k] = part(*ranges[k])
+
+    helpers = [_pool(threads - 1).submit(add) for _ in range(threads - 1)]
+    add()
+    for helper in helpers:
+        # One that never began has nothing to tell.
+        if not helper.cancel():
+            helper.result()
+    return [found[k] for k in range(len(ranges))]
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """The threads that add; they wait without work, and end with the process."""
+    """The threads that help to add; they wait without work, and end with the process."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sums")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,15 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from common.losses import LOSSES, Squared
 from common.terms import Records
 from owner.core import Shard, mean_curvature, mean_gradient
-from owner.sums import BLOCK_CELLS, STRETCHES, block_records, in_order, moment_sums, stretches
+from owner.sums import (
+    BLOCK_CELLS,
+    SHARED_CELLS,
+    STRETCHES,
+    block_records,
+    in_order,
+    moment_sums,
+    stretches,
+)
 
 P = 7
 # Blocks of more than one stretch, the last of them not full.
@@ -112,3 +121,66 @@ def test_stretches_are_added_by_one_thread_of_linear_algebra_each() -> None:
     with threadpool_limits(2):
         in_order(part, N, P, threads=1)
     assert seen == {1}
+
+
+class Meeting:
+    """Threads that each wait at their first call until all of them are there."""
+
+    def __init__(self, threads: int) -> None:
+        self._all_there = threading.Barrier(threads, timeout=20)
+        self.came: set[int] = set()
+
+    def attend(self) -> None:
+        if threading.get_ident() not in self.came:
+            self.came.add(threading.get_ident())
+            self._all_there.wait()
+
+
+class MetSlopes(Squared):
+    """Squared loss whose slopes are computed by threads that meet."""
+
+    def slopes(self, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        MEETING.attend()
+        return super().slopes(margins, targets)
+
+
+MEETING = Meeting(1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_so_many_threads_add_and_the_caller_is_one_of_them(threads: int) -> None:
+    meeting = Meeting(threads)
+
+    def part(start: int, stop: int) -> tuple[np.ndarray]:
+        meeting.attend()
+        return (np.array([float(stop - start)]),)
+
+    (total,) = in_order(part, N, P, threads=threads)
+    assert total == [N]
+    assert len(meeting.came) == threads
+    assert threading.get_ident() in meeting.came
+
+
+@pytest.mark.parametrize("fails_at_caller", [True, False])
+def test_what_fails_in_any_thread_fails_at_the_caller(fails_at_caller: bool) -> None:
+    meeting, caller = Meeting(2), threading.get_ident()
+
+    def part(start: int, stop: int) -> tuple[np.ndarray]:
+        meeting.attend()
+        if (threading.get_ident() == caller) == fails_at_caller:
+            raise ArithmeticError("no sum")
+        return (np.array([float(stop - start)]),)
+
+    with pytest.raises(ArithmeticError, match="no sum"):
+        in_order(part, N, P, threads=2)
+
+
+@pytest.mark.parametrize(("cells", "threads"), [(SHARED_CELLS - 1, 1), (SHARED_CELLS, 2)])
+def test_few_cells_are_added_by_one_thread(
+    cells: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "MEETING", Meeting(threads))
+    shard = Shard(Records(features=np.ones((cells, 1)), targets=np.zeros(cells)), threads=2)
+    told = mean_gradient(shard, np.ones(1), loss=MetSlopes(), clip=1.0)
+    np.testing.assert_allclose(told, [1.0])
+    assert len(MEETING.came) == threads
