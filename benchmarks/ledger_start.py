@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,12 +23,12 @@ import pandas as pd
 import tomli_w
 
 from common.terms import StudyTerms
+from owner.ledger_ahead import charge_next
 from owner.ledger_rows import terms_to_text, text_digest
 from owner.ledger_tables import (
     AccountRow,
     StudyRow,
     charge_record,
-    charged_account,
     insert_account,
     insert_study,
     insert_text,
@@ -118,11 +119,11 @@ def add_study(db: sqlite3.Connection, number: int, terms: StudyTerms, before: by
     digests = (text_digest(text), text_digest(terms.feature_map))
     row = StudyRow(number, terms.study_id, "learner", "1", 1.0, 0, now, *digests)
     checksum = insert_study(db, row, before)
-    account = AccountRow(number, terms.responses, closed=now)
+    account = AccountRow(number, terms.responses)
     for sequence in range(terms.responses):
         record = charge_record(text_digest(f"{number} {sequence}"), 1_700_000_000_000 + sequence)
-        account = charged_account(db, account, record, bytes(800))
-    insert_account(db, account, checksum)
+        account, _ = charge_next(db, account, record, bytes(800), count=1)
+    insert_account(db, replace(account, closed=now), checksum)
     for kept in (text, terms.feature_map):
         insert_text(db, kept)
     return checksum

@@ -216,10 +216,14 @@ class Calls:
                     return
         finally:
             patience.end()
-        if not method.streams:
-            raise MalformedError(
-                f"no message came within {self._idle_seconds:g} seconds; send one with the call"
-            )
+        if method.streams:
+            return
+        if self._ending:
+            # No refusal for good: the caller did nothing wrong, and the owner will be back.
+            raise BusyError("this owner is stopping; ask again later", retry_after=RETRY_SECONDS)
+        raise MalformedError(
+            f"no message came with the call or within {self._idle_seconds:g} seconds; send one"
+        )
 
     async def _reply(self, method: Method, content: bytes, learner: str) -> bytes:
         """The reply to one message; what may take long does not keep the others."""

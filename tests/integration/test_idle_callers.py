@@ -25,7 +25,7 @@ from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
-from owner.server import RunningOwner
+from owner.server import RunningOwner, start_owner
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
@@ -98,9 +98,24 @@ def test_a_call_whose_message_never_comes_ends(owner_folder: Folder, serve_owner
     running = serve_owner(settings_with(owner_folder(), idle_seconds=0.2))
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 1) as (call,):
         assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "no message came within 0.2 seconds" in call.details()
+        assert "no message came with the call or within 0.2 seconds" in call.details()
     with silent_calls(running, f"{SERVICE}/Answer", 1) as (stream,):
         assert stream.code() is grpc.StatusCode.OK
+
+
+def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder: Folder) -> None:
+    running = start_owner(owner_folder(), listen=None, insecure_noise_seed=None)
+    with silent_calls(running, f"{SERVICE}/AnswerOnce", 5) as calls:
+        with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+            stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
+            # Those that were opened before it have come as well.
+            stub.Describe(pb.DescribeRequest(), timeout=10)
+            time.sleep(0.2)
+        running.drain(grace=0.5)
+        for call in calls:
+            assert call.code() is grpc.StatusCode.UNAVAILABLE
+            assert "is stopping" in call.details()
+            assert int(dict(call.trailing_metadata())["retry-after-ms"]) > 0
 
 
 def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
