@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from learner.planning.decision import Decision, Expected
 from learner.planning.design import decided, left_open, require_records
 from learner.planning.ground import FORECAST_SEED, Ground
 from learner.planning.plan import algorithm_of
-from learner.planning.proposal import attendance_of, problem_of, propose
+from learner.planning.proposal import NoiseError, attendance_of, problem_of, propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
@@ -50,7 +51,7 @@ def decide(
     ground = Ground(settings=settings, public=public, num_records=tuple(num_records), seed=seed)
     if settings.algorithm.name == AUTO:
         require_records(public, "algorithm.name")
-        return _best_of(ground, {way: as_way(settings, way) for way in _ways(settings, ground)})
+        return _best_of(settings, ground)
     decision = decided(settings, ground)
     compares = (
         settings.profile == "recommended"
@@ -62,10 +63,10 @@ def decide(
     own = way_of(settings)
     found = {own: _expected(settings, ground, decision)}
     if compares:
-        others = {way: as_way(settings, way) for way in _ways(settings, ground) if way in AT_ONCE}
-        for way, other in others.items():
-            if way != own:
-                found[way] = _expected(other, ground, decided(other, ground))
+        others = [way for way in _ways(settings, ground) if way in AT_ONCE and way != own]
+        with contextlib.suppress(NoiseError):
+            designs = _designed(settings, ground, others)
+            found |= {way: its for way, (_, its) in designs.items()}
     return _with_forecasts(decision, own, found)
 
 
@@ -92,13 +93,35 @@ def decide_quietly(
     return decided(settings, ground)
 
 
-def _best_of(ground: Ground, ways: Mapping[str, StudySettings]) -> Decision:
+def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     """The best way by its forecast, which :func:`best_way` tells."""
-    designs = {way: decided(settings, ground) for way, settings in ways.items()}
-    found = {way: _expected(ways[way], ground, designs[way]) for way in ways}
+    designs = _designed(settings, ground, _ways(settings, ground))
+    found = {way: its for way, (_, its) in designs.items()}
     by_world = {way: its.by_world for way, its in found.items()}
     best = best_way(by_world, trusts_public_model=ground.trusts_public_model)
-    return _with_forecasts(replace(designs[best], way=best), best, found)
+    return _with_forecasts(replace(designs[best][0], way=best), best, found)
+
+
+def _designed(
+    settings: StudySettings, ground: Ground, ways: Sequence[str]
+) -> dict[str, tuple[Decision, Forecast]]:
+    """Ways of learning, decided and forecast; those whose noise nobody could draw are left out.
+
+    Raises:
+      NoiseError: That is all of them.
+    """
+    designs: dict[str, tuple[Decision, Forecast]] = {}
+    refused: NoiseError | None = None
+    for way in ways:
+        other = as_way(settings, way)
+        try:
+            design = decided(other, ground)
+            designs[way] = design, _expected(other, ground, design)
+        except NoiseError as error:
+            refused = error
+    if refused is not None and not designs:
+        raise refused
+    return designs
 
 
 def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast]) -> Decision:

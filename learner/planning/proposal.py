@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 
 from common.arrays import Vector
+from common.errors import InputError
 from common.features import FeatureMap
 from common.losses import Loss, Regulariser
 from common.privacy import plan_noise
@@ -26,11 +27,15 @@ from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
 from learner.simulated.studies import Proposal
 
-__all__ = ["attendance_of", "outline", "problem_of", "propose", "unit_scales"]
+__all__ = ["NoiseError", "attendance_of", "outline", "problem_of", "propose", "unit_scales"]
 
 
 # Longer sequences of ticks are drawn anew instead of kept.
 LONGEST_KNOWN = 100_000
+
+
+class NoiseError(InputError):
+    """An owner cannot draw the noise that a study asks for, with so many records and features."""
 
 
 def problem_of(settings: StudySettings, loss: Loss) -> Problem:
@@ -67,7 +72,7 @@ def propose(
       attendance: How often owners are there.
 
     Raises:
-      ValueError: The noise would be too large to be drawn.
+      NoiseError: The noise could not be drawn.
     """
     settings = resolved(settings, decision)
     plan = Plan(
@@ -117,18 +122,25 @@ def outline(
 
 
 def unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
-    """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard."""
+    """Scale of each owner's noise if it gave one response only, 0 for the learner's own shard.
+
+    Raises:
+      NoiseError: It could not be drawn.
+    """
 
     @functools.cache
     def unit(terms: StudyTerms, n_i: int) -> float:
         return plan_noise(terms, feature_map.domain, num_records=n_i).noise_scale
 
-    units = [
-        unit(replace(terms, responses=1), n_i)
-        for terms, n_i in zip(
-            plan.terms(feature_map, study_id="forecast"), plan.decision.num_records, strict=True
-        )
-    ]
+    asked = plan.terms(feature_map, study_id="forecast")
+    units = []
+    for owner, terms, n_i in zip(
+        plan.settings.owners, asked, plan.decision.num_records, strict=True
+    ):
+        try:
+            units.append(unit(replace(terms, responses=1), n_i))
+        except ValueError as error:
+            raise NoiseError(f"owner {owner.name}, with {n_i:,} records: {error}") from None
     own = own_index(plan.settings)
     if own is not None:
         units[own] = 0.0
