@@ -21,13 +21,13 @@ import numpy as np
 from common.arrays import Vector
 from common.config import load_settings
 from common.terms import Records
-from common.validation import tally
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.run_validation import exact_means
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.simulated.evaluation import union
 from learner.training.journal import Journal
@@ -112,16 +112,7 @@ def told(case: Case, seeds: Sequence[int]) -> Iterator[ValidationSummary]:
                 validated,
                 names=names,
                 num_records=[len(shard) for shard in case.shards],
-                exact=[
-                    tally(
-                        shard.features @ case.theta,
-                        shard.targets,
-                        shard.features @ np.array(terms.reference),
-                        loss=case.plan.loss,
-                        terms=terms,
-                    )
-                    for shard, terms in zip(case.shards, validated.terms, strict=True)
-                ],
+                exact=exact_means(validated.terms, case.shards, case.theta, loss=case.plan.loss),
                 raw_scale=case.public.feature_map.target.scale,
             )
             assert found is not None  # noqa: S101 (all owners answer)

@@ -4,7 +4,7 @@ A study asks each owner for it once, by a release of its own (``common.releases.
 a record with margin z at the model and :math:`z_0` at a public *reference* model it counts
 
 .. math:: v = \min(\ell(z, y), L), \qquad
-          d = \operatorname{clip}(v - \min(\ell(z_0, y), L), \pm D),
+          d = \operatorname{clip}(\ell(z, y) - \ell(z_0, y), \pm D),
 
 with public bounds L and D and, for classes, one of the cells (bin of z, class) of a calibration
 table. The response holds the means of v and d and the share of the records in each cell, each
@@ -98,7 +98,7 @@ def tally(
     """The exact response for records of these margins, shape (:func:`num_told`,).
 
     Whatever a record is, it counts for no more than the bounds: a loss that overflows, or is no
-    number, counts as L.
+    number, counts as L, and a difference that is no number as 0.
 
     Args:
       margins: Of each record at the model, shape (n,).
@@ -114,13 +114,15 @@ def tally(
     >>> tally(np.array([1.0, 9.0]), np.zeros(2), None, loss=Squared(), terms=terms)
     array([0.625])
     """
-    factors = factors_of(terms)
-    values = _bounded(loss, margins, targets, terms)
-    parts = [np.array([factors.loss * values.mean()])]
-    if reference is not None and terms.difference_bound is not None:
-        other = _bounded(loss, reference, targets, terms)
-        differences = np.clip(values - other, -terms.difference_bound, terms.difference_bound)
-        parts.append(np.array([factors.difference * differences.mean()]))
+    assert terms.loss_bound is not None  # noqa: S101 (the release has looked)
+    factors, L = factors_of(terms), terms.loss_bound
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = loss.values(margins, targets)
+        parts = [np.array([factors.loss * np.where(values < L, values, L).mean()])]
+        if reference is not None and terms.difference_bound is not None:
+            # Not of the bounded losses: what L cuts off is more of one model than of the other.
+            bounded = _within(values - loss.values(reference, targets), terms.difference_bound)
+            parts.append(np.array([factors.difference * bounded.mean()]))
     if terms.edges:
         # A margin that is no number lies beyond all edges.
         bins = np.searchsorted(np.array(terms.edges), margins, side="left")
@@ -147,10 +149,7 @@ def unpack_validation(response: Vector, terms: StudyTerms) -> ValidationMeans:
     )
 
 
-def _bounded(loss: Loss, margins: Vector, targets: Vector, terms: StudyTerms) -> Vector:
-    """Each record's loss, at most L."""
-    assert terms.loss_bound is not None  # noqa: S101 (the release has looked)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = loss.values(margins, targets)
-        bounded: Vector = np.where(values < terms.loss_bound, values, terms.loss_bound)
-    return bounded
+def _within(differences: Vector, bound: float) -> Vector:
+    """Each difference cut at the bound, on both sides; 0 for one that is no number."""
+    cut: Vector = np.clip(np.where(np.isnan(differences), 0.0, differences), -bound, bound)
+    return cut

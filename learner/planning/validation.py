@@ -12,6 +12,11 @@ The bound D of a difference is where what is cut off and the noise's deviation u
 together,
 
 .. math:: D = \arg\min_{D} \Big(\frac1m \sum_j (|d_j| - D)_+\Big)^2 + (D u)^2.
+
+What is cut off above D and below -D need not be the same: few records that one model gets very
+wrong stand against many that the other gets a little wrong. Both are told, since the mean of all
+differences may lie beyond that of the cut ones by as much. The public model knows the public
+records too well for either, so a fifth of them is compared by a public model of the others.
 """
 
 from __future__ import annotations
@@ -24,12 +29,14 @@ import numpy as np
 
 from common.arrays import Vector
 from common.features import FeatureMap
-from common.terms import StudyTerms
+from common.terms import Records, StudyTerms
 from common.validation import Factors, factors_of
 from learner.planning.noise_width import half_width
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
+from learner.simulated.groups import consecutive_parts
+from learner.simulated.problem import Problem
 
 __all__ = [
     "Questions",
@@ -44,6 +51,8 @@ SUFFIX = ":validation"
 # Below this quantile of the public losses no bound is looked for: it would cut most of them.
 LOWEST_QUANTILE = 0.9
 CANDIDATES = 60
+# The public records are compared in so many parts.
+PARTS = 5
 # Bins of the calibration table; the margin 0 is always between two of them.
 BINS = 8
 # The noise's half-width beside the mean loss: a twentieth, with room for owners whose records are
@@ -69,6 +78,8 @@ class Questions:
       loss_spread: Its deviation from record to record.
       difference_spread: That of the bounded difference.
       cut_off: Share of the public records' mean loss that lies beyond the bound.
+      cut_below: How much of their mean difference lies below -D.
+      cut_above: How much of it lies above D.
     """
 
     loss_bound: float
@@ -79,6 +90,8 @@ class Questions:
     loss_spread: float | None = None
     difference_spread: float | None = None
     cut_off: float | None = None
+    cut_below: float = 0.0
+    cut_above: float = 0.0
 
     def to_json(self) -> str:
         """The text for the journal.
@@ -132,7 +145,7 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
     other = np.clip(other, -box, box)
     margins = records.features @ theta
     values = loss.values(margins, records.targets)
-    others = loss.values(records.features @ other, records.targets)
+    others = loss.values(_unseen(problem_of(plan.settings, loss), records), records.targets)
     asked = Questions(
         loss_bound=worst,
         difference_bound=worst,
@@ -141,10 +154,11 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
     )
     scales, factors = _noise(plan, asked)
     bound = _precise(values, half_width(scales / factors.loss, 0.0), worst)
-    values, others, whole = np.minimum(values, bound), np.minimum(others, bound), values.mean()
     differences = values - others
+    values, whole = np.minimum(values, bound), values.mean()
     deviation = math.sqrt(2.0 * float(np.sum(scales**2))) / factors.difference
-    within = min(_balanced(np.abs(differences), deviation, bound), bound)
+    within = _balanced(np.abs(differences), deviation, bound)
+    beyond = differences - np.clip(differences, -within, within)
     return replace(
         asked,
         loss_bound=bound,
@@ -153,7 +167,24 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
         loss_spread=float(values.std()),
         difference_spread=float(np.clip(differences, -within, within).std()),
         cut_off=float(1.0 - values.mean() / whole) if whole > 0 else 0.0,
+        cut_below=float(np.maximum(-beyond, 0.0).mean()),
+        cut_above=float(np.maximum(beyond, 0.0).mean()),
     )
+
+
+def _unseen(problem: Problem, records: Records) -> Vector:
+    """Margins of public records at the public model of those in other parts, shape (m,)."""
+    parts = consecutive_parts(len(records), PARTS)
+    margins = np.empty(len(records))
+    for part in range(PARTS):
+        inside = parts == part
+        theta = np.clip(
+            problem.optimum(records.at(np.nonzero(~inside)[0])),
+            -problem.theta_max,
+            problem.theta_max,
+        )
+        margins[inside] = records.features[inside] @ theta
+    return margins
 
 
 def validation_terms(

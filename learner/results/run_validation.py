@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from common.arrays import Vector
 from common.features import FeatureMap
+from common.losses import Loss
 from common.model import Model
-from common.terms import Records
-from common.validation import tally
+from common.terms import Records, StudyTerms
+from common.validation import ValidationMeans, tally, unpack_validation
 from learner.planning.public_side import PublicSide
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Summary
 from learner.results.validated import missing_from, summarise_validation
 from learner.training.study import Outcome
-from learner.training.validation import Validated
 
-__all__ = ["with_quality"]
+__all__ = ["exact_means", "with_quality"]
 
 
 def with_quality(
@@ -53,7 +54,9 @@ def _with_validation(
         validated,
         names=names,
         num_records=[owner.records for owner in summary.owners],
-        exact=None if shards is None else _exact(validated, outcome, shards),
+        exact=None
+        if shards is None
+        else exact_means(validated.terms, shards, outcome.theta, loss=outcome.plan.loss),
         raw_scale=feature_map.target.scale if outcome.plan.loss.is_quadratic else None,
     )
     missing = missing_from(validated, names)
@@ -61,15 +64,28 @@ def _with_validation(
     return summary.model_copy(update={key: value for key, value in changes.items() if value})
 
 
-def _exact(validated: Validated, outcome: Outcome, shards: Sequence[Records]) -> list[Vector]:
-    """What each owner would have answered without noise; None where nobody was asked."""
+def exact_means(
+    terms: Sequence[StudyTerms], shards: Sequence[Records], theta: Vector, *, loss: Loss
+) -> list[ValidationMeans]:
+    """What owners of these records would answer without noise, and without a bound on differences.
+
+    Args:
+      terms: What each was asked; nothing where nobody was.
+      shards: Their records.
+      theta: The model, shape (p,).
+      loss: The loss.
+    """
     return [
-        tally(
-            shard.features @ outcome.theta,
-            shard.targets,
-            shard.features @ np.array(terms.reference) if terms.reference else None,
-            loss=outcome.plan.loss,
-            terms=terms,
-        )
-        for terms, shard in zip(validated.terms, shards, strict=bool(validated.terms))
+        _exact_mean(its, shard, theta, loss=loss)
+        for its, shard in zip(terms, shards, strict=bool(terms))
     ]
+
+
+def _exact_mean(terms: StudyTerms, shard: Records, theta: Vector, *, loss: Loss) -> ValidationMeans:
+    x, y = shard.features, shard.targets
+    if not terms.reference:
+        return unpack_validation(tally(x @ theta, y, None, loss=loss, terms=terms), terms)
+    reference = x @ np.array(terms.reference)
+    means = unpack_validation(tally(x @ theta, y, reference, loss=loss, terms=terms), terms)
+    differences = loss.values(x @ theta, y) - loss.values(reference, y)
+    return replace(means, difference=float(differences.mean()))

@@ -9,7 +9,8 @@ it differ from what the model will do on more such records:
   from record to record taken from the public records, and never more than the bound and the mean
   allow, :math:`\sqrt{m(L-m)}`.
 
-The interval is of both; the noise's own half-width stands beside it.
+The interval is of both; the noise's own half-width stands beside it. That of the difference to the
+public model is longer by what the bound cuts off, to either side, as the public records have it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Measured(Record):
     """A number that was released with noise.
 
     ``noise`` is the half-width of the noise alone, ``low`` to ``high`` the interval of noise and
-    sampling, ``exact`` the number without noise, which only a simulation knows.
+    sampling, ``exact`` the number without noise, which only a simulation knows; of a difference
+    also without the bound on each record's.
     """
 
     value: float
@@ -155,7 +157,7 @@ def summarise_validation(
     *,
     names: Sequence[str],
     num_records: Sequence[int],
-    exact: Sequence[Vector] | None = None,
+    exact: Sequence[ValidationMeans] | None = None,
     raw_scale: float | None = None,
 ) -> ValidationSummary | None:
     """What the owners' answers come to.
@@ -164,7 +166,8 @@ def summarise_validation(
       validated: The questions and the answers.
       names: The owners' names.
       num_records: Their n_i.
-      exact: Each owner's response without noise, which only a simulation has.
+      exact: What each owner would have answered without noise, and without the bound on
+        differences; only a simulation knows.
       raw_scale: Raw units of the target for one unit of the model's, for squared loss.
 
     Returns:
@@ -177,17 +180,12 @@ def summarise_validation(
 
     def part(which: Sequence[int]) -> _Part:
         sizes = np.array([num_records[i] for i in which], dtype=np.float64)
-        every = (
-            None
-            if exact is None
-            else [unpack_validation(exact[i], validated.terms[i]) for i in which]
-        )
         return _Part(
             means=[_means_of(validated, i) for i in which],
             noise=np.array([validated.answers[i].noise_scale for i in which]),
             weights=sizes / sizes.sum(),
             records=int(sizes.sum()),
-            exact=every,
+            exact=None if exact is None else [exact[i] for i in which],
         )
 
     everybody = part(answering)
@@ -237,9 +235,11 @@ def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
     }
     if asked.difference_bound is not None:
         spread = asked.difference_spread or asked.difference_bound
-        found["difference"] = part.measured(
+        cut = part.measured(
             lambda its: its.difference or 0.0, factor=factors.difference, spread=lambda _: spread
         )
+        ends = {"low": cut.low - asked.cut_below, "high": cut.high + asked.cut_above}
+        found["difference"] = cut.model_copy(update=ends)
     if asked.edges:
         below = asked.edges.index(0.0) + 1
 

@@ -82,8 +82,9 @@ def _how_good(found: ValidationSummary) -> str:
     if found.rmse is not None and found.largest_error is not None:
         beyond = number_words(found.largest_error)
         return (
-            f"{whose}typical error (RMSE) {words(found.rmse)}. Errors beyond {beyond} count as "
-            f"{beyond}{_cut_off(found)}, targets beyond the public bounds as at them."
+            f"{whose}typical error (RMSE), with errors beyond {beyond} counted as "
+            f"{beyond}{_cut_off(found)}: {words(found.rmse)}. Targets beyond the public bounds "
+            "count as if at the bounds."
         )
     bound = number_words(found.loss_bound)
     loss = (
@@ -108,15 +109,20 @@ def _better(found: ValidationSummary) -> list[str]:
     if less is None:
         return []
     free = found.loss.value - less.value
-    share = abs(less.value) / free if free > 0 else math.nan
-    part = f"{share:.1%} " if math.isfinite(share) else ""
+
+    def at_least(end: float) -> str:
+        return f": at least {abs(end) / free:.1%}" if free > 0 else ":"
+
+    verdict = "it cannot be told from the public records' model, which is free"
     if less.high < 0:
-        verdict = f"better than the public records' model, which is free: {part}less loss"
+        verdict = f"it is better than the public records' model{at_least(less.high)} less loss"
     elif less.low > 0:
-        verdict = f"worse than the public records' model, which is free: {part}more loss"
-    else:
-        verdict = "not distinguishable from the public records' model, which is free"
-    return [f"By their answers it is {verdict}, {words(less)}."]
+        verdict = f"it is worse than the public records' model{at_least(less.low)} more loss"
+    most = number_words(found.difference_bound or 0.0)
+    return [
+        f"By their answers {verdict}. Its mean loss differs by {words(less)}; a record's "
+        f"difference counts as at most {most}, for which the interval allows."
+    ]
 
 
 def _by_owner(found: ValidationSummary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from itertools import pairwise
 
@@ -184,3 +185,20 @@ def test_few_cells_are_added_by_one_thread(
     told = mean_gradient(shard, np.ones(1), loss=MetSlopes(), clip=1.0)
     np.testing.assert_allclose(told, [1.0])
     assert len(MEETING.came) == threads
+
+
+def test_stretches_are_added_in_their_order() -> None:
+    parts = np.random.default_rng(1).normal(size=(N, 1))
+
+    def part(start: int, stop: int) -> tuple[np.ndarray]:
+        return (parts[start:stop].sum(axis=0),)
+
+    ranges = stretches(N, P)
+    in_turn, backwards = (
+        functools.reduce(lambda total, its: total + part(*its)[0], order[1:], part(*order[0])[0])
+        for order in (ranges, ranges[::-1])
+    )
+    assert in_turn != backwards
+    for threads in (1, 3):
+        (total,) = in_order(part, N, P, threads=threads)
+        np.testing.assert_array_equal(total, in_turn)
