@@ -23,6 +23,7 @@ from common.releases import (
     release_of,
 )
 from common.terms import Records, StudyTerms
+from common.validation import tally, unpack_validation
 from owner.audit_cases import CASES
 from owner.core import EXACT, Shard, exact_answer
 from owner.mechanism import SecureNoise
@@ -251,3 +252,17 @@ def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number
                 assert np.isfinite(b).all()
                 largest = max(largest, 2.0 * float(np.abs(a - b).sum()))
     assert 0.8 < largest <= VALIDATION.change(terms, DOMAIN) * (1 + 1e-12)
+
+
+def test_a_difference_is_of_losses_as_they_are_and_of_none_where_both_overflow(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    terms = replace(terms_of(make_terms, "validation"), edges=(), loss_bound=1.0)
+    terms = replace(terms, difference_bound=5.0)
+    reference = np.array([2.0, 1e200, 3.0, 0.0])
+    margins = np.array([0.5, 1e200, 0.0, 1e200])
+    told = tally(margins, np.zeros(4), reference, loss=LOSSES["squared"].example(), terms=terms)
+    found = unpack_validation(told, terms)
+    # 0.25 - 4, nothing, -9 and more than any number, each within 5.
+    assert found.difference == pytest.approx((-3.75 + 0.0 - 5.0 + 5.0) / 4)
+    assert found.loss == pytest.approx((0.25 + 1.0 + 0.0 + 1.0) / 4)

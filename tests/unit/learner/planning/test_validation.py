@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,12 +14,15 @@ from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
 from common.releases import VALIDATION
+from common.terms import Records
+from common.validation import tally, unpack_validation
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.validation import Questions, questions_for, validation_terms
 from learner.planning.ways import resolved
+from learner.results.run_validation import exact_means
 
 
 def settings_of(profile: str = "recommended", **privacy: Any) -> StudySettings:
@@ -117,3 +121,50 @@ def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compa
     assert asked.loss_bound == pytest.approx(4 * public.feature_map.domain.target_bound**2)
     assert asked.reference == ()
     assert asked.difference_bound is None
+
+
+def classes_of(plan: Plan) -> Plan:
+    settings = plan.settings
+    model = settings.model.model_copy(update={"loss": "logistic", "theta_max": 10.0})
+    return replace(plan, settings=settings.model_copy(update={"model": model}))
+
+
+def test_the_mean_difference_lies_within_what_the_bound_leaves_out_of_a_public_model_too_sure(
+    plan: Plan, feature_map: FeatureMap
+) -> None:
+    """40 public records of 4 features: their model is far too sure of itself elsewhere.
+
+    What owners say without noise, cut at D, is always above the mean of all differences. Judged by
+    the public model itself, which knows these records, the interval holds it in 5 of 30 draws.
+    """
+    plan, p = classes_of(plan), plan.num_features
+    holds = above = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        theta = rng.normal(size=p)
+        public, own = drawn(theta, 40, rng=rng), drawn(theta, 3000, rng=rng)
+        asked = questions_for(plan, PublicSide(feature_map=feature_map, records=public), theta)
+        terms = validation_terms(plan, feature_map, asked, study_id="s")[0]
+        margins, reference = own.features @ theta, own.features @ np.array(asked.reference)
+        told = tally(margins, own.targets, reference, loss=plan.loss, terms=terms)
+        cut = unpack_validation(told, terms).difference
+        (known,) = exact_means([terms], [own], theta, loss=plan.loss)
+        assert cut is not None
+        assert known.difference is not None
+        holds += cut - asked.cut_below <= known.difference <= cut + asked.cut_above
+        above += cut > known.difference
+    assert above >= 24
+    assert holds >= 18
+
+
+def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records:
+    features = rng.normal(size=(count, len(theta)))
+    odds = 1.0 / (1.0 + np.exp(-features @ theta))
+    return Records(features=features, targets=np.where(rng.random(count) < odds, 1.0, -1.0))
+
+
+def test_questions_of_before_the_cut_was_told_are_read() -> None:
+    asked = Questions(loss_bound=1.0, difference_bound=0.5, cut_below=0.1, cut_above=0.2)
+    values = json.loads(asked.to_json())
+    del values["cut_below"], values["cut_above"]
+    assert Questions.from_json(json.dumps(values)) == replace(asked, cut_below=0.0, cut_above=0.0)
