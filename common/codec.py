@@ -59,9 +59,9 @@ def reader(kind: type[Message]) -> Callable[[bytes], Any]:
     return read
 
 
-# Enough for any budget a person writes, too little to make exact arithmetic slow.
 # More than the features of any model that an owner answers for.
 LONGEST_NUMBERS = 100_000
+# Enough for any budget a person writes, too little to make exact arithmetic slow.
 _DIGITS = re.compile(r"[0-9]{1,60}", re.ASCII)
 
 

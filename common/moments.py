@@ -93,7 +93,7 @@ def moments_change(domain: Domain) -> float:
     :math:`\beta_i^2` and at most :math:`q+q'`. The bound is attained by two records of different
     features wherever the radius lets both reach B at the largest L2 norm.
 
-    The mean over n_i records changes by a 1/n_i of it.
+    The mean over n_i records changes by 1/n_i of it.
 
     Args:
       domain: The public bounds that every record keeps.

@@ -48,8 +48,8 @@ class StudyTerms:
       epsilon: What all m responses together may spend.
       clip: L1 norm to which each record's gradient is scaled down; None for the domain's bound.
       kappa: The largest number of shards that one record may be in.
-      release: What a response is: a key of ``common.releases.RELEASES``, "gradient" (4) or
-        "moments", "newton" or "validation", once for the whole epsilon.
+      release: What a response is: a key of ``common.releases.RELEASES``: "gradient" (4) or
+        "newton", any number of times; "moments" or "validation", once for the whole epsilon.
       delta: The parameter of Huber loss; None for losses that have none.
       curvature_scale: The factor of the curvature in a "newton" response, above 0: how it and the
         gradient share epsilon; None for other releases.

@@ -179,8 +179,9 @@ def forecast(  # noqa: PLR0917 (one for each option)
 ) -> None:
     """Say what STUDY.toml would come to before anything is spent, from public records.
 
-    Asks no owner and spends nothing. Leaves forecast.html, forecast.json and the points of the
-    sweep; the same --out continues a forecast that was stopped.
+    Asks no owner and spends nothing. Leaves forecast.html, forecast.json, the points of the
+    sweep and, where matplotlib is installed, forecast.png; the same --out continues a forecast
+    that was stopped.
 
     Example: copriv forecast examples/hospitals.toml --quick
     """

@@ -258,7 +258,7 @@ def _with_target(
 def named_columns(settings: OwnerSettings, pinned: FeatureMap | None) -> tuple[str, ...]:
     """The columns that learners may know of and use: no other name leaves the owner.
 
-    None where neither the settings nor a feature map of the owner's own names any.
+    Empty where neither the settings nor a feature map of the owner's own names any.
     """
     names = (*settings.data.columns, *(pinned.columns_needed if pinned else ()))
     return tuple(dict.fromkeys(names))

@@ -72,8 +72,8 @@ class Answer:
 
     Args:
       relative_fitness: Expected relative fitness of the study's model.
-      low: Nine runs in ten are above it,
-      high: and below that.
+      low: Nine runs in ten lie between it
+      high: and this.
       alone: Relative fitness of each owner's own model, on the same union.
       public: Relative fitness of the model of the public records, on the same union.
       horizon: The horizon that was simulated.

@@ -91,8 +91,8 @@ class Expected:
 
     Args:
       relative_fitness: The expected relative fitness.
-      low: Nine runs in ten are above it,
-      high: and below that.
+      low: Nine runs in ten lie between it
+      high: and this.
     """
 
     relative_fitness: float

@@ -147,7 +147,7 @@ def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[
     )
     return {
         "decision": decision.to_json(),
-        "way": way_of(plan.settings) or plan.settings.algorithm.name,
+        "way": way_of(plan.settings),
         "horizon": decision.horizon,
         "public": free,
         "alone": evaluation.relative_fitness_alone.tolist(),

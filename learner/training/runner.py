@@ -1,4 +1,4 @@
-"""The only loop: tick, ask, journal, apply. It does not know whether its owners are simulated.
+"""The loop that trains with owners, simulated or not: tick, ask, journal, apply.
 
 A response is handed to the journal before it is applied, and is on the disk before its owner is
 asked what would make it forget it; :mod:`learner.training.journal` says why that is enough.
