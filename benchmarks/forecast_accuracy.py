@@ -28,7 +28,11 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder of the files.")
 @click.option("--studies", default=60, show_default=True, help="Studies of each family.")
 @click.option("--seed", default=2026, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/forecast-accuracy"))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/forecast-accuracy"),
+)
 @click.option("--jobs", default=-1, show_default=True)
 @click.option("--cluster", default=None, help="Address of a Dask scheduler.")
 @click.option("--write/--no-write", default=True, help="Whether to write docs/results.md.")

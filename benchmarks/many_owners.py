@@ -8,6 +8,7 @@ the command to the first tick, seconds of 3,000 ticks, and the memory of each.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -205,10 +206,13 @@ def rows() -> list[tuple[str, float, float]]:
 
 def main() -> None:
     """Print each number with its bar."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("hospitals", type=int, nargs="?", default=HOSPITALS)
+    options = parser.parse_args()
     few, many = tick_seconds()
     print(f"learner's tick: {FEW} owners {few * 1e6:.1f} us, {MANY:,} owners {many * 1e6:.1f} us")
     print(f"ratio {many / few:.2f} (bar {TICK_BAR})")
-    for count in (3, int(sys.argv[1]) if len(sys.argv) > 1 else HOSPITALS):
+    for count in (3, options.hospitals):
         took = simulated(count)
         print(
             f"{count} hospitals: {took.first_tick:.1f} s to the first tick, {HORIZON:,} ticks in "

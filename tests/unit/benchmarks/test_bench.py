@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+# Run by interpreters that have what copriv is compared with.
+FOREIGN = {"diffprivlib_models", "peers_appfl", "peers_flower"}
 
 
 @pytest.fixture
@@ -43,3 +47,10 @@ def test_rows_are_told_and_a_module_that_fails_is_left_out(
     ]
     with pytest.raises(SystemExit):
         bench.main(["gone", "--out", str(out)])
+
+
+def test_every_benchmark_finds_what_it_imports() -> None:
+    names = sorted({path.stem for path in BENCHMARKS.glob("*.py")} - FOREIGN)
+    program = "import importlib, sys; [*map(importlib.import_module, sys.argv[1:])]"
+    places = {"PYTHONPATH": f"{BENCHMARKS.parent}:{BENCHMARKS}"}
+    subprocess.run([sys.executable, "-c", program, *names], check=True, env=os.environ | places)
