@@ -15,11 +15,14 @@ from learner.planning import deciding, design
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision, Expected, NotedAround
 from learner.planning.plan import Plan
+from learner.planning.proposal import NoiseError
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way, way_of, ways_of
 
 SIZES = (300, 500, 200)
+# So many that moments of four features could not be given noise, and gradients could.
+MANY = 2**36
 
 
 TICKS = {"name": "asynchronous"}
@@ -317,3 +320,23 @@ def test_an_algorithm_that_is_no_way_is_told_by_its_name():
         assert way_of(settings_of(algorithm=algorithm)) == algorithm["name"]
     from_zero = {"name": "moments", "start": "zero"}
     assert way_of(settings_of(algorithm=from_zero)) == "moments"
+
+
+@pytest.mark.parametrize(
+    "algorithm", [{"name": "moments"}, {"name": "asynchronous", "horizon": 20, "rho": 1e-3}]
+)
+def test_an_owner_that_could_not_draw_its_noise_is_named(public, algorithm):
+    settings = settings_of(algorithm=algorithm, privacy=clip_of(algorithm))
+    with pytest.raises(NoiseError, match=r"owner o2, with 549,755,813,888 records: num_records"):
+        decide(settings, public, num_records=(300, 5000, 2**39), seed=1)
+
+
+def clip_of(algorithm):
+    return {} if algorithm["name"] == "moments" else {"clip": 1.0}
+
+
+def test_auto_leaves_out_what_owners_could_not_draw_the_noise_of(public, monkeypatch):
+    monkeypatch.setattr(deciding, "ways_of", lambda _: ["ticks from zero", "moments"])
+    settings = settings_of(algorithm={"name": "auto"}, forecast={"runs": 10, "worlds": 2})
+    decision = decide(settings, public, num_records=(300, 5000, MANY), seed=1)
+    assert (decision.way, set(decision.ways)) == ("ticks from zero", {"ticks from zero"})
