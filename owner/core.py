@@ -254,7 +254,7 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
 def seeded_noise(plan: NoisePlan, *, rng: np.random.Generator) -> Units:
     """Laplace noise from a seed, on the plan's grid: for experiments, it protects nobody."""
     draws = rng.laplace(scale=plan.scale_units, size=plan.dimension)
-    return np.rint(np.clip(draws, -(2.0**61), 2.0**61)).astype(np.int64)
+    return np.rint(np.clip(draws, -LARGEST_VALUE_UNITS, LARGEST_VALUE_UNITS)).astype(np.int64)
 
 
 def check_theta(theta: Vector, *, dimension: int, theta_max: float) -> None:

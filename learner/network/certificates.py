@@ -171,7 +171,7 @@ def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certi
         found.verify_directly_issued_by(authority.certificate)
         usage = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:  # noqa: BLE001 RUF100 (whatever is wrong with it, a new one is made)
+    except Exception:  # Whatever is wrong with it, a new one is made.
         return None
     lasts = found.not_valid_after_utc - datetime.now(UTC) > RENEW_BEFORE
     fits = set(names) == set(_alternatives(party)) and set(usage) == set(_purposes(party))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Slots, Vector
 from common.errors import InputError
 from common.features import FeatureMap
-from common.privacy import NoisePlan, plan_noise
+from common.privacy import LARGEST_VALUE_UNITS, NoisePlan, plan_noise
 from common.terms import Query, Records, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import (
@@ -279,7 +279,7 @@ class Answers:
             seed = self._seeds[run] * NOISE_SEEDS + owner
             self._rngs[owner, run] = np.random.default_rng(seed)
         drawn = self._rngs[owner, run].laplace(scale=plan.scale_units, size=self._drawn.shape[2:])
-        self._drawn[owner, run] = np.rint(np.clip(drawn, -(2.0**61), 2.0**61))
+        self._drawn[owner, run] = np.rint(np.clip(drawn, -LARGEST_VALUE_UNITS, LARGEST_VALUE_UNITS))
 
 
 def _together(answers: Answers, groups: Groups, weights: Vector) -> GradientFunction:
