@@ -21,6 +21,7 @@ from common.machine import (
     proxy_findings,
 )
 from common.tables import open_source
+from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
 from owner.column_report import look_at_columns, refuse_faults
@@ -129,7 +130,9 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
             yield fails("feature map", str(error))
             yield unchecked("records", "they are read under the feature map; fix it first")
             return
-        yield passes("feature map", f"{pinned.num_features} features, {pinned.digest[:16]}")
+        yield passes(
+            "feature map", f"{counted(pinned.num_features, 'feature')}, {pinned.digest[:16]}"
+        )
     if settings.data.database is not None:
         yield unchecked("records", "a database serves them; copriv-owner check asks it")
         return

@@ -143,7 +143,7 @@ def check(
 @accept_option
 @click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
 def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: bool) -> None:
-    """Look at this machine for OWNER.toml: nobody else need be up, and nothing is written.
+    """Look at this machine for OWNER.toml; no other site needs to be running, nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
     proxies, the ledger and its disk, memory, feature map and records. Each passes, fails with

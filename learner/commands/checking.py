@@ -14,6 +14,7 @@ from rich.text import Text
 from common.errors import InputError
 from common.features import FeatureMap
 from common.findings import STYLES, Finding, State
+from common.texts import counted
 from common.tls import load_identity
 from learner.network.connections import remote_owners
 from learner.network.sites import look_at_sites
@@ -54,8 +55,8 @@ def check_study(
     if failed:
         sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
         raise InputError(
-            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, fix "
-            "them and check again"
+            f"{counted(len(failed), 'rule fails', 'rules fail')} at {sites} of "
+            f"{counted(len(found), 'site')}; nothing was spent, fix that and check again"
         )
     console.print("nothing fails; nothing was spent", highlight=False)
 

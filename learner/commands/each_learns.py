@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
+from common.texts import counted
 from learner.commands.measuring import evaluate_with
 from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
@@ -151,7 +152,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['relative_fitness']:.3g}",
             f"{row['relative_fitness_alone']:.3g}",
             "yes" if row["gains"] else "no",
-            f"{row['studies_answered']} studies",
+            counted(row["studies_answered"], "study", "studies"),
             f"{float(Fraction(row['epsilon_spent'])):.4g}",
         )
     return table

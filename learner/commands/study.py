@@ -14,6 +14,7 @@ from common.errors import StoppedError, UnreachableError
 from common.features import FeatureMap
 from common.files import write_whole
 from common.terms import Records
+from common.texts import counted
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
@@ -163,7 +164,7 @@ def run_simulation(
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     shards = _mapped(settings, feature_map, tables)
     records = sum(map(len, shards))
-    stages(f"read {records:,} records of {len(shards)} owners")
+    stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
     folder = create_run_folder(out, name=settings.name)
     write_features(folder / "features.json", public.feature_map)
     with simulated_owners(
@@ -289,7 +290,8 @@ class _Display(ExitStack):
         """The horizon is known."""
         self._metrics.horizon.set(plan.horizon)
         self._horizon = f"{plan.horizon:,}"
-        self._stages(f"planned {plan.horizon:,} communications of {len(plan.responses)} owners")
+        asked = counted(plan.horizon, "communication")
+        self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
         if ways is not None:
             self._console.print(ways, highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.errors import InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
-from learner.planning.ways import LEVEL
+from learner.planning.ways import LEVEL, why_taken
 
 __all__ = ["check_guard", "ways_sentence"]
 
@@ -39,7 +39,10 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
     if not _beats(reached, decision.public):
         line += "; the public model, which is free, is no worse"
-    if decision.way is None and better * LEVEL < reached:
+    if decision.way is not None:
+        expected = {way: its.relative_fitness for way, its in decision.ways.items()}
+        line += why_taken(own, expected)
+    elif better * LEVEL < reached:
         line += f'; algorithm.name = "auto" would take {best}'
     return line
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from common.texts import counted
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Verdict
 from learner.results.charts import Line, Mark, curve, strip
 from learner.results.forecast_text import sentences
-from learner.results.page import Cell, listed, page, paragraphs, section, table, write_page
+from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 
 __all__ = ["write_forecast_page"]
 
@@ -52,7 +53,8 @@ def _first(verdict: Verdict) -> str:
     gaining = sum(owner.gains for owner in verdict.owners)
     low, high = verdict.interval_90
     count = len(verdict.owners)
-    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners are"
+    verb = "is" if gaining == 1 else "are"
+    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners {verb}"
     if gaining == 0:
         who = "No owner is"
     words = (
@@ -90,7 +92,7 @@ def _owners(verdict: Verdict) -> str:
         ],
     )
     rows = [_row(owner, verdict) for owner in verdict.owners]
-    return section("Owners", picture, table("owners", f"{len(rows)} owners", heads, rows))
+    return section("Owners", picture, table("owners", counted(len(rows), "owner"), heads, rows))
 
 
 def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
@@ -153,8 +155,7 @@ def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
         for (value, answer), middle in zip(points, alone, strict=True)
     ]
     heads = [CURVES[kind], "together", "nine runs in ten", "alone, middle owner", "public model"]
-    behind = table(f"curve-{kind}", title, heads, rows)
-    return f"{drawn}<details><summary>The values as a table</summary>{behind}</details>"
+    return drawn + behind(table(f"curve-{kind}", title, heads, rows))
 
 
 def _ways(smallest: Mapping[str, float | None]) -> str:

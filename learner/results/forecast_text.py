@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
+from common.texts import counted
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
@@ -103,7 +104,7 @@ def sentences(verdict: Verdict) -> list[str]:
     if best:
         lines.append("best found: " + ", ".join(best))
     if verdict.failures:
-        lines.append(f"{len(verdict.failures)} points failed; forecast.json names them")
+        lines.append(f"{counted(len(verdict.failures), 'point')} failed; see forecast.json")
     return lines
 
 

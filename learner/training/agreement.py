@@ -165,10 +165,10 @@ def _version(description: OwnerDescription) -> Finding:
     version = printable(description.version, LONGEST_SHOWN)
     if version == PROGRAM_VERSION:
         return passes("version", version)
-    theirs = f"version {version}" if version else "a version of before versions were told"
+    theirs = f"version {version}" if version else "a version too old to say which"
     return fails(
         "version",
-        f"it runs {theirs}, here is {PROGRAM_VERSION}; install the same version on both sides",
+        f"it runs {theirs}; this is {PROGRAM_VERSION}; install the same version on both sides",
     )
 
 

@@ -224,7 +224,7 @@ def test_another_version_is_found(
 ) -> None:
     monkeypatch.setattr("owner.answering.PROGRAM_VERSION", version)
     said = check(site.sound["owner-a"])
-    told = f"it runs version {version}" if version else "of before versions were told"
+    told = f"it runs version {version}" if version else "a version too old to say which"
     for name in NAMES:
         assert f"{name}: version FAILS: it runs" in said.out
         assert told in said.out
