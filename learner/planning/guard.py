@@ -7,7 +7,7 @@ from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, why_taken
 
-__all__ = ["check_guard", "ways_sentence"]
+__all__ = ["check_guard", "to_beat", "ways_sentence"]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
@@ -37,7 +37,7 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     line = ", ".join([first, *others, f"public model {decision.public:.3g}"])
     best = min(decision.ways, key=lambda way: decision.ways[way].relative_fitness)
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
-    if not _beats(reached, decision.public):
+    if not reached < to_beat(decision.public):
         line += "; the public model, which is free, is no worse"
     if decision.way is not None:
         expected = {way: its.relative_fitness for way, its in decision.ways.items()}
@@ -57,7 +57,7 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     if not settings.is_guarded or public is None or not decision.ways:
         return
     expected = min(its.relative_fitness for its in decision.ways.values())
-    if not _beats(expected, public):
+    if not expected < to_beat(public):
         raise InputError(
             f"no way of learning is forecast to beat the model of the public records: "
             f"{expected:.3g} against {public:.3g} in relative fitness, and that one costs nobody "
@@ -71,6 +71,6 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
         )
 
 
-def _beats(reached: float, free: float) -> bool:
-    """Whether a way is better than what is free, by enough to spend something on it."""
-    return reached < free * (1.0 - LEAST_GAIN)
+def to_beat(free: float) -> float:
+    """Below this a model is better than a free one by enough to spend something on it."""
+    return free * (1.0 - LEAST_GAIN)

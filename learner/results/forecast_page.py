@@ -10,9 +10,9 @@ import numpy as np
 
 from common.texts import counted
 from learner.forecasting.questions import Answer
-from learner.forecasting.verdict import OwnerVerdict, Verdict
+from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import Line, Mark, curve, strip
-from learner.results.forecast_text import sentences
+from learner.results.forecast_text import sentences, smallest_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 
 __all__ = ["write_forecast_page"]
@@ -41,7 +41,7 @@ def write_forecast_page(folder: Path, verdict: Verdict) -> Path:
     }
     if curves:
         drawn = "".join(_curve(kind, answers) for kind, answers in curves.items())
-        ways = _ways(verdict.smallest.epsilon_of_ways)
+        ways = _ways(verdict.smallest)
         parts.append(section("Where it begins to pay", drawn, ways))
     parts.append(_making(verdict))
     return write_page(folder / "forecast.html", page(title, *parts))
@@ -158,11 +158,11 @@ def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
     return drawn + behind(table(f"curve-{kind}", title, heads, rows))
 
 
-def _ways(smallest: Mapping[str, float | None]) -> str:
+def _ways(smallest: Smallest) -> str:
     """Where each way of learning begins to beat what is free."""
     rows: list[list[Cell | str]] = [
-        [way, "none that was tried" if value is None else Cell(f"{value:.3g}", value)]
-        for way, value in smallest.items()
+        [way, Cell(smallest_words(smallest, way, value), value)]
+        for way, value in smallest.epsilon_of_ways.items()
     ]
     if not rows:
         return ""
