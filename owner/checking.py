@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from common.column_fit import ColumnSeen, look_at_columns
 from common.domain import Domain
 from common.errors import BudgetSpentError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
@@ -24,7 +25,6 @@ from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
 from common.texts import counted
 from owner.access import Access
-from owner.column_report import ColumnSeen, look_at_columns
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
 from owner.ledger_rows import StudyEntry, epsilon_uncounted

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from common.column_fit import ColumnSeen, look_at_columns
 from common.config import check_settings
 from common.errors import InputError
 from common.files import write_whole
@@ -24,7 +25,6 @@ from common.joining import Invited, Request, fingerprint
 from common.privacy import in_short
 from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
-from owner.column_report import ColumnSeen, look_at_columns
 from owner.loading import load_records
 from owner.policy import OwnerSettings
 from owner.translation import with_hint

@@ -19,9 +19,10 @@ from common.terms import OwnerDescription, StudyTerms
 from common.texts import printable
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
+from learner.planning.guard import NotBegunError
 from learner.training.claims import check_description
 
-__all__ = ["RULES", "Asked", "Seen", "findings", "refuse_misfits"]
+__all__ = ["RULES", "Asked", "MisfitError", "Seen", "findings", "refuse_misfits"]
 
 RULES = (
     *("reached", "certificate", "name", "version", "clock", "columns", "map", "records"),
@@ -31,6 +32,10 @@ RULES = (
 LARGEST_SKEW_SECONDS = 300.0
 SHOWN_COLUMNS = 5
 LONGEST_SHOWN = 80
+
+
+class MisfitError(NotBegunError, RefusedError):
+    """An owner would refuse the study, so none was enrolled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ def refuse_misfits(
       feature_map: The study's.
 
     Raises:
-      RefusedError: The first that would refuse, and why.
+      MisfitError: The first that would refuse, and why.
     """
     for description, its in zip(descriptions, terms, strict=True):
         if its.responses == 0:
@@ -106,7 +111,7 @@ def refuse_misfits(
             _budget(description, its.epsilon),
         ):
             if finding.state is State.FAILS:
-                raise RefusedError(
+                raise MisfitError(
                     f"owner {description.name}: {finding.rule}: {finding.words}; "
                     "no owner was enrolled"
                 )
