@@ -21,7 +21,7 @@ from learner.network.sites import look_at_sites
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
-from learner.training.agreement import RULES, Asked, findings
+from learner.training.agreement import RULES, UNKNOWN, Asked, findings
 
 __all__ = ["check_study"]
 
@@ -47,7 +47,7 @@ def check_study(
     console.print(_table(names, list(found.values())))
     for name in names:
         for finding in found[name]:
-            if every or finding.state is not State.PASSES:
+            if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
                 console.print(_sentence(name, finding), highlight=False, soft_wrap=True)
     failed = [
         finding for site in found.values() for finding in site if finding.state is State.FAILS

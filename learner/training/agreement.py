@@ -22,7 +22,7 @@ from common.wire import PROGRAM_VERSION
 from learner.planning.guard import NotBegunError
 from learner.training.claims import check_description
 
-__all__ = ["RULES", "Asked", "MisfitError", "Seen", "findings", "refuse_misfits"]
+__all__ = ["RULES", "UNKNOWN", "Asked", "MisfitError", "Seen", "findings", "refuse_misfits"]
 
 RULES = (
     *("reached", "certificate", "name", "version", "clock", "columns", "map", "records"),
@@ -32,6 +32,13 @@ RULES = (
 LARGEST_SKEW_SECONDS = 300.0
 SHOWN_COLUMNS = 5
 LONGEST_SHOWN = 80
+UNKNOWN = "nothing is known of the site yet"
+# What an officer can do about a budget; what was spent stays spent.
+PER_STUDY = "policy.epsilon_per_study is the owner's own"
+LIFETIME = (
+    "closing a study frees only what it has not spent (copriv-owner ledger close); "
+    "policy.epsilon_lifetime is the owner's own"
+)
 
 
 class MisfitError(NotBegunError, RefusedError):
@@ -85,7 +92,7 @@ def findings(seen: Seen, asked: Asked, *, now: datetime | None = None) -> tuple[
       now: The time, for the certificate's days; None for now.
     """
     found = {finding.rule: finding for finding in _found(seen, asked, now or datetime.now(UTC))}
-    missing = unchecked("", "nothing is known of the site yet")
+    missing = unchecked("", UNKNOWN)
     return tuple(found.get(rule, replace(missing, rule=rule)) for rule in RULES)
 
 
@@ -227,15 +234,15 @@ def _loss(description: OwnerDescription, loss: str) -> Finding:
 
 
 def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
-    for most, what in (
-        (description.epsilon_per_study, "it spends at most {} on one study"),
-        (description.epsilon_left, "{} of its lifetime budget is left"),
+    for most, what, cure in (
+        (description.epsilon_per_study, "it spends at most {} on one study", PER_STUDY),
+        (description.epsilon_left, "{} of its lifetime budget is left", LIFETIME),
     ):
         if epsilon > most:
             return fails(
                 "budget",
                 f"the study asks for epsilon {in_short(epsilon)}, {what.format(in_short(most))}; "
-                "ask for less, or ask its officer to free some (copriv-owner ledger close)",
+                f"ask for less, or ask its officer: {cure}",
             )
     return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")
 
