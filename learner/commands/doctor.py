@@ -121,6 +121,6 @@ def _public_side(settings: StudySettings, base: Path) -> Iterator[Finding]:
 
 def _features(settings: StudySettings, base: Path) -> str:
     side = prepare_public_side(settings, base=base)
-    records = 0 if side.records is None else len(side.records)
-    features = counted(side.feature_map.num_features, "feature")
-    return f"{counted(records, 'public record')}, a feature map of {features}"
+    known = side.records
+    records = "no public records" if known is None else counted(len(known), "public record")
+    return f"{records}, a feature map of {counted(side.feature_map.num_features, 'feature')}"

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from common.losses import PARAMETERS
+from common.texts import counted
 from learner.planning.ways import why_taken
 from learner.results.gains import gains_in_words, gains_of_own
 from learner.results.quality_words import no_better_than_guessing, quality_lines
@@ -81,9 +82,10 @@ def _title(summary: Summary) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
-    missed = f" of {summary.horizon:,}" if summary.ticks < summary.horizon else ""
+    missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
+    asked = counted(summary.horizon, "communication")
     lines = [
-        f"{summary.ticks:,}{missed} communications in {summary.wall_seconds:.2f} s.",
+        f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
         *way_sentences(summary),
         *choice_sentences(summary),

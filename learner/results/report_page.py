@@ -260,7 +260,7 @@ def _owner_row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
 def _communication(summary: Summary, trace: _Trace | None) -> str:
     """Who spoke when, and what was missed."""
     lines = [
-        f"{summary.ticks:,} of {summary.horizon:,} communications in "
+        f"{summary.ticks:,} of {counted(summary.horizon, 'communication')} in "
         f"{summary.wall_seconds:.2f} s, {summary.queries_per_second:,.0f} responses a second."
     ]
     missed = summary.horizon - summary.ticks

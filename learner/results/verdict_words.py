@@ -58,12 +58,13 @@ def _gains(summary: Summary) -> str:
         return "Every owner gains from taking part."
     if not gaining:
         return "No owner gains from taking part at this epsilon: each is better off alone."
+    rest = "the other is" if len(gaining) == len(summary.owners) - 1 else "the others are"
     if len(gaining) <= NAMED:
         verb = "gains" if len(gaining) == 1 else "gain"
-        return f"{', '.join(gaining)} {verb} from taking part; the others are better off alone."
+        return f"{', '.join(gaining)} {verb} from taking part; {rest} better off alone."
     return (
-        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; the others are "
-        "better off alone."
+        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; {rest} better off "
+        "alone."
     )
 
 

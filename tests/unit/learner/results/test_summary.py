@@ -151,6 +151,18 @@ def test_where_an_owner_is_the_learner_only_it_is_told_whether_it_gains(
     assert "who gain from taking part" not in page
 
 
+def test_one_of_a_kind_is_told_in_the_singular(tmp_path: Path) -> None:
+    alone = Summary.model_validate(table(ticks=1, horizon=1, owners=[owner("a")]))
+    page = write_report(tmp_path, alone).read_text()
+    assert "<caption>1 owner</caption>" in page
+    assert "1 of 1 communication in" in page
+    assert sentences(alone)[0].startswith("1 communication in ")
+    evaluated = replace(EVALUATED, relative_fitness_alone=(0.2, 0.05))
+    two = Summary.model_validate(table()).with_evaluation(evaluated)
+    assert "a gains from taking part; the other is better off alone." in verdict_lines(two)
+    assert any("1 owner of 2 gains: a" in line for line in sentences(two))
+
+
 def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the_page(
     tmp_path: Path,
 ) -> None:
