@@ -10,6 +10,7 @@ from rich.table import Table
 
 from common.judging import Judged
 from common.quality import Estimate
+from common.texts import counted
 
 __all__ = ["WORDS", "in_words", "quality_sentences", "quality_table", "show_judged"]
 
@@ -39,7 +40,7 @@ def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
 
 def quality_table(judged: Judged) -> Table:
     """Each model's measures, one column for each model."""
-    title = f"{judged.target}: {judged.records:,} records"
+    title = f"{judged.target}: {counted(judged.records, 'record')}"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measure", no_wrap=True)
     for name in judged.models:
@@ -81,7 +82,8 @@ def quality_sentences(judged: Judged) -> list[str]:
     if "own" in judged.models:
         lines.append("own and personal: by cross-validation, on records they were not fitted to.")
     if judged.without_target:
-        lines.append(f"{judged.without_target:,} records without a readable target are left out.")
+        left = counted(judged.without_target, "record")
+        lines.append(f"Left out: {left} without a readable target.")
     main = WORDS[judged.main]
     for name, gap in judged.better_by.items():
         lines.append(f"The common model is {_compared(gap)} than the {name} one in {main}.")

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["LONGEST_TEXT", "printable"]
+__all__ = ["LONGEST_TEXT", "counted", "printable"]
 
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number and its noun, in the right form.
+
+    >>> counted(1, "study", "studies"), counted(2, "study", "studies"), counted(1200, "owner")
+    ('1 study', '2 studies', '1,200 owners')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def printable(text: object, longest: int = LONGEST_TEXT) -> str:

@@ -13,6 +13,7 @@ from common.command import Commands, console, log_format_option, out_file, out_f
 from common.errors import InputError
 from common.files import write_whole
 from common.logs import start_logging
+from common.texts import counted
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
     cluster_option,
@@ -324,8 +325,9 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
             f"{out}: cannot be written ({error.strerror}); give another path with --out"
         ) from None
     click.echo(
-        f"{out}: {feature_map.num_features} features from {len(feature_map.columns)} columns "
-        f"of {feature_map.num_public_records:,} public records, digest {feature_map.digest[:16]}"
+        f"{out}: {counted(feature_map.num_features, 'feature')} from "
+        f"{counted(len(feature_map.columns), 'column')} of "
+        f"{feature_map.num_public_records:,} public records, digest {feature_map.digest[:16]}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from common.column_fit import ColumnSeen, look_at_columns
 from common.domain import Domain
 from common.errors import BudgetSpentError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
@@ -22,8 +23,8 @@ from common.privacy import exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
+from common.texts import counted
 from owner.access import Access
-from owner.column_report import ColumnSeen, look_at_columns
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
 from owner.ledger_rows import StudyEntry, epsilon_uncounted
@@ -102,12 +103,12 @@ def _block_in_words(block: int) -> Iterator[str]:
 def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     """The dry run for the owner's operator."""
     policy = settings.policy
-    yield f"owner {settings.name}: {found.num_records:,} records"
+    yield f"owner {settings.name}: {counted(found.num_records, 'record')}"
     named = ", ".join(found.columns[:NAMED_COLUMNS])
     more = len(found.columns) - NAMED_COLUMNS
     yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
     yield (
-        f"ledger {settings.ledger.path}: {found.studies} studies, "
+        f"ledger {settings.ledger.path}: {counted(found.studies, 'study', 'studies')}, "
         f"{in_short(found.epsilon_left)} of the lifetime epsilon "
         f"{in_short(policy.epsilon_lifetime)} is left"
     )
@@ -118,7 +119,7 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         return
     p, m = feature_map.num_features, terms.responses
     yield (
-        f"feature map {feature_map.digest[:16]}: {p} features, fitted on "
+        f"feature map {feature_map.digest[:16]}: {counted(p, 'feature')}, fitted on "
         f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
         f"{feature_map.source}"
     )
@@ -129,7 +130,7 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         )
     release = release_of(terms)
     yield (
-        f"a study of {m:,} responses with {release.described(terms)}, "
+        f"a study of {counted(m, 'response')} with {release.described(terms)}, "
         f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
         f"would be promised epsilon {in_short(terms.epsilon)}"
     )

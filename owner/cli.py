@@ -159,10 +159,10 @@ def attach(
 ) -> None:
     """Go to a listening learner and answer it there: no port is opened on this side.
 
-    The owner's own Poisson clock says when it asks for an update. A line that breaks is opened
-    again, until the learner says that the study is over: then the command ends with status 0,
-    or waits for the next study with --stay. Off this machine both sides show certificates of
-    the study (copriv certs).
+    The owner's own Poisson clock says when it asks for an update. A broken connection is reopened
+    until the learner says that the study is over: then the command ends with status 0, or waits
+    for the next study with --stay. Off this machine both sides show certificates of the study
+    (copriv certs).
 
     Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
     """

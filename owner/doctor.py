@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.column_fit import look_at_columns
 from common.config import load_settings
 from common.errors import CoprivError, InputError
 from common.features import FeatureMap, load_feature_map
@@ -21,9 +22,10 @@ from common.machine import (
     proxy_findings,
 )
 from common.tables import open_source
+from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
-from owner.column_report import look_at_columns, refuse_faults
+from owner.column_report import refuse_faults
 from owner.ledger_files import ATTRIBUTE
 from owner.ledger_reading import verify_ledger
 from owner.loading import load_records, named_columns, stays_far
@@ -129,7 +131,9 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
             yield fails("feature map", str(error))
             yield unchecked("records", "they are read under the feature map; fix it first")
             return
-        yield passes("feature map", f"{pinned.num_features} features, {pinned.digest[:16]}")
+        yield passes(
+            "feature map", f"{counted(pinned.num_features, 'feature')}, {pinned.digest[:16]}"
+        )
     if settings.data.database is not None:
         yield unchecked("records", "a database serves them; copriv-owner check asks it")
         return

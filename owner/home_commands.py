@@ -42,7 +42,9 @@ def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
     show_judged(found.judged, console(width=140), as_json=as_json)
     if not as_json:
         click.echo(advice(found.judged))
-        click.echo("Nothing was charged; this was for your eyes: it tells about your records.")
+        click.echo(
+            "Nothing was charged. Keep this to yourself: it reveals something about your records."
+        )
 
 
 @click.command()

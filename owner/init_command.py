@@ -10,6 +10,7 @@ import click
 
 from common.command import out_file
 from common.config import parse_epsilon
+from common.texts import counted
 
 __all__ = ["init"]
 
@@ -95,7 +96,7 @@ def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -
             typed[field] = default if yes else click.prompt(QUESTIONS[field], default=default)
     answers = Answers(**typed | {"columns": typed["columns"] or usable(look)})
     records, served = write_settings(place, look, answers, out=out)
-    click.echo(f"{out}: {records:,} records; learners may use {', '.join(served[:NAMED])}")
+    click.echo(f"{out}: {counted(records, 'record')}; learners may use {', '.join(served[:NAMED])}")
     for field in ("epsilon_per_study", "epsilon_lifetime"):
         value = getattr(answers, field)
         click.echo(f"policy.{field} = {value}: {epsilon_in_words(parse_epsilon(value))}")

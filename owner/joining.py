@@ -16,15 +16,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from common.column_fit import ColumnSeen, look_at_columns
 from common.config import check_settings
 from common.errors import InputError
 from common.files import write_whole
 from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint
 from common.privacy import in_short
-from common.texts import printable
+from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
-from owner.column_report import ColumnSeen, look_at_columns
 from owner.loading import load_records
 from owner.policy import OwnerSettings
 from owner.translation import with_hint
@@ -65,8 +65,8 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
         f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
     )
     yield (
-        f"feature map {feature_map.digest[:16]}: {feature_map.num_features} features, target "
-        f"{printable(feature_map.target_name, LONGEST_NAME)}"
+        f"feature map {feature_map.digest[:16]}: {counted(feature_map.num_features, 'feature')}, "
+        f"target {printable(feature_map.target_name, LONGEST_NAME)}"
     )
     for rule in feature_map.columns:
         yield f"  {printable(rule.name, LONGEST_NAME)}: {_meaning(rule)}"

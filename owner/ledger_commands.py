@@ -16,7 +16,7 @@ from rich.text import Text
 from common.command import console
 from common.config import load_settings
 from common.errors import InputError, RefusedError
-from common.privacy import exact_sum, in_short
+from common.privacy import exact_sum
 from owner.ledger import Ledger
 from owner.ledger_reading import (
     History,
@@ -69,9 +69,9 @@ def show(path: Path, settings: Path | None) -> None:
         cells = (
             entry.study_id,
             entry.learner,
-            in_short(entry.epsilon),
-            f"{float(entry.epsilon_spent):.4g}",
-            f"{float(reserved):.4g}",
+            _decimal(entry.epsilon),
+            _decimal(entry.epsilon_spent),
+            _decimal(reserved),
             f"{entry.account.answered} of {entry.account.promised}",
             entry.opened[:10],
             "INSECURE " * entry.insecure_noise + ("closed" if entry.closed else "open"),
@@ -81,18 +81,24 @@ def show(path: Path, settings: Path | None) -> None:
     console().print(table)
     held = exact_sum(entry.epsilon_held for entry in studies)
     spent = exact_sum(entry.epsilon_spent for entry in studies)
-    click.echo(
-        f"of the lifetime budget {in_short(held)} is spent or reserved: {in_short(spent)} spent, "
-        f"{in_short(held - spent)} left to open studies"
-    )
+    of, left = "", ""
     if settings is not None:
         from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
         lifetime = load_settings(OwnerSettings, settings).policy.epsilon_lifetime
-        left = max(lifetime - held, Fraction(0))
-        click.echo(f"{in_short(left)} of the lifetime epsilon {in_short(lifetime)} is left")
+        of = f" of {_decimal(lifetime)}"
+        left = f"; {_decimal(max(lifetime - held, Fraction(0)))} is left"
+    click.echo(
+        f"{_decimal(held)} of the lifetime budget{of} is spent or reserved: {_decimal(spent)} "
+        f"spent, {_decimal(held - spent)} left to open studies{left}"
+    )
     if any(entry.insecure_noise for entry in studies):
         click.echo("INSECURE: some noise came from a seed; those responses protected nobody")
+
+
+def _decimal(value: Fraction) -> str:
+    """An amount as the table has it; ledger export has it exactly."""
+    return f"{float(value):.4g}"
 
 
 @ledger.command()

@@ -12,6 +12,7 @@ import click
 
 from common.command import console, out_folder
 from common.config import parse_epsilon
+from common.texts import counted
 
 if TYPE_CHECKING:
     from common.joining import Invited
@@ -143,7 +144,7 @@ def check(
 @accept_option
 @click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
 def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: bool) -> None:
-    """Look at this machine for OWNER.toml: nobody else need be up, and nothing is written.
+    """Look at this machine for OWNER.toml; no other site needs to be running, nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
     proxies, the ledger and its disk, memory, feature map and records. Each passes, fails with
@@ -242,7 +243,9 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
         owner = load_settings(OwnerSettings, settings)
         declare(owner, invited.feature_map.digest, base=joining.folder)
     asked = invited.invitation
-    click.echo(f"{settings}: {count:,} records; look it over, it is what learners may ask of them")
+    click.echo(
+        f"{settings}: {counted(count, 'record')}; look it over, it is what learners may ask of them"
+    )
     click.echo(f"{joining.beside / asked.owner}.request: send it to the learner")
     click.echo(f"fingerprint {fingerprint}: read it to the learner by telephone")
     click.echo(

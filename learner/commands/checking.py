@@ -14,13 +14,14 @@ from rich.text import Text
 from common.errors import InputError
 from common.features import FeatureMap
 from common.findings import STYLES, Finding, State
+from common.texts import counted
 from common.tls import load_identity
 from learner.network.connections import remote_owners
 from learner.network.sites import look_at_sites
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
-from learner.training.agreement import RULES, Asked, findings
+from learner.training.agreement import RULES, UNKNOWN, Asked, findings
 
 __all__ = ["check_study"]
 
@@ -46,7 +47,7 @@ def check_study(
     console.print(_table(names, list(found.values())))
     for name in names:
         for finding in found[name]:
-            if every or finding.state is not State.PASSES:
+            if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
                 console.print(_sentence(name, finding), highlight=False, soft_wrap=True)
     failed = [
         finding for site in found.values() for finding in site if finding.state is State.FAILS
@@ -54,8 +55,8 @@ def check_study(
     if failed:
         sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
         raise InputError(
-            f"{len(failed)} rules fail at {sites} of {len(found)} sites; nothing was spent, fix "
-            "them and check again"
+            f"{counted(len(failed), 'rule fails', 'rules fail')} at {sites} of "
+            f"{counted(len(found), 'site')}; nothing was spent, fix that and check again"
         )
     console.print("nothing fails; nothing was spent", highlight=False)
 

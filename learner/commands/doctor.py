@@ -19,7 +19,7 @@ from common.machine import (
     proxy_findings,
 )
 from common.tables import open_source, placed
-from common.texts import printable
+from common.texts import counted, printable
 from common.tls import TlsSettings, load_identity, refuse_plain_text
 from learner.commands.options import load_study
 from learner.planning.public_side import prepare_public_side
@@ -46,7 +46,9 @@ def study_findings(path: Path, overrides: tuple[str, ...]) -> Iterator[Finding]:
         yield unchecked("all else", "the settings say where it is; fix them first")
         return
     base = path.parent
-    yield passes("settings", f"{path}: study {settings.name}, {len(settings.owners)} owners")
+    yield passes(
+        "settings", f"{path}: study {settings.name}, {counted(len(settings.owners), 'owner')}"
+    )
     yield found_by("certificate", lambda: _certificate(settings, base))
     if settings.tls is not None:
         yield mode_finding("key", base / settings.tls.key)
@@ -119,5 +121,6 @@ def _public_side(settings: StudySettings, base: Path) -> Iterator[Finding]:
 
 def _features(settings: StudySettings, base: Path) -> str:
     side = prepare_public_side(settings, base=base)
-    records = "no" if side.records is None else f"{len(side.records):,}"
-    return f"{records} public records, a feature map of {side.feature_map.num_features} features"
+    known = side.records
+    records = "no public records" if known is None else counted(len(known), "public record")
+    return f"{records}, a feature map of {counted(side.feature_map.num_features, 'feature')}"

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
+from common.texts import counted
 from learner.commands.measuring import evaluate_with
 from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
@@ -26,7 +27,7 @@ from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
-from learner.results.run_folder import create_run_folder, write_features, write_json
+from learner.results.run_folder import new_run_folder, write_features, write_json
 from learner.results.summary import Summary
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
@@ -71,34 +72,34 @@ def run_each_learns(
     studies = [with_learner(settings, entry.name) for entry in settings.owners]
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
-    folder = create_run_folder(out, name=settings.name)
-    write_features(folder / "features.json", public.feature_map)
-    summaries = []
-    with owner_processes(
-        settings,
-        base=base,
-        run_folder=folder,
-        parent=parent,
-        insecure_noise_seed=insecure_noise_seed,
-        allow_private_bounds=allow_private_bounds,
-        studies=len(studies) - 1,
-    ) as processes:
-        for index, study in enumerate(studies):
-            local = LocalShard(settings.owners[index].name, shards[index])
-            connections = Connections(_with_local(settings, processes, local, index))
-            run = folder / local.name
-            run.mkdir()
-            summaries.append(
-                train_into(
-                    run,
-                    study,
-                    public,
-                    connections,
-                    base=base,
-                    console=console,
-                    evaluate=evaluate_with(study, public, shards, noiseless=noiseless),
+    with new_run_folder(out, name=settings.name) as folder:
+        write_features(folder / "features.json", public.feature_map)
+        summaries = []
+        with owner_processes(
+            settings,
+            base=base,
+            run_folder=folder,
+            parent=parent,
+            insecure_noise_seed=insecure_noise_seed,
+            allow_private_bounds=allow_private_bounds,
+            studies=len(studies) - 1,
+        ) as processes:
+            for index, study in enumerate(studies):
+                local = LocalShard(settings.owners[index].name, shards[index])
+                connections = Connections(_with_local(settings, processes, local, index))
+                run = folder / local.name
+                run.mkdir()
+                summaries.append(
+                    train_into(
+                        run,
+                        study,
+                        public,
+                        connections,
+                        base=base,
+                        console=console,
+                        evaluate=evaluate_with(study, public, shards, noiseless=noiseless),
+                    )
                 )
-            )
     result = table_of_results(summaries)
     console.print(_table(settings.name, result))
     write_json(folder / "each-learns.json", result)
@@ -151,7 +152,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['relative_fitness']:.3g}",
             f"{row['relative_fitness_alone']:.3g}",
             "yes" if row["gains"] else "no",
-            f"{row['studies_answered']} studies",
+            counted(row["studies_answered"], "study", "studies"),
             f"{float(Fraction(row['epsilon_spent'])):.4g}",
         )
     return table

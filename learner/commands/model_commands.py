@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from common.command import console, out_file
+from common.texts import counted
 
 __all__ = ["evaluate", "export", "predict", "report"]
 
@@ -38,7 +39,7 @@ def predict(run: Path, data: Path, out: Path) -> None:
     """
     from learner.commands.use import predict_table  # noqa: PLC0415 (keeps --help quick)
 
-    click.echo(f"{out}: {predict_table(run, data, out):,} records")
+    click.echo(f"{out}: {counted(predict_table(run, data, out), 'record')}")
 
 
 @click.command()

@@ -82,7 +82,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--noiseless",
             is_flag=True,
-            help="Also make the run without noise where it would be left out for its length.",
+            help="Also repeat the run without noise, however long it takes.",
         ),
     ):
         command = option(command)
@@ -102,7 +102,7 @@ jobs_option = click.option(
 
 
 cluster_option = click.option(
-    "--cluster", metavar="ADDRESS", help="A Dask scheduler that computes instead."
+    "--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to compute on."
 )
 
 

@@ -125,7 +125,7 @@ def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: boo
 @study_argument
 @overrides_option
 def doctor(study: Path, overrides: tuple[str, ...]) -> None:
-    """Look at this machine for STUDY.toml: nobody else need be up, and nothing is written.
+    """Look at this machine for STUDY.toml; no other site needs to be running, nothing is written.
 
     A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
     proxies, disk, memory, public records and feature map. Each passes, fails with a reason

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
 from common.arrays import Vector
+from common.column_fit import warn_of_misfits
 from common.errors import StoppedError, UnreachableError
 from common.features import FeatureMap
 from common.files import write_whole
 from common.terms import Records
+from common.texts import counted
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
@@ -32,7 +34,7 @@ from learner.results.report import owners_table, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
     Trace,
-    create_run_folder,
+    new_run_folder,
     run_of,
     write_features,
     write_json,
@@ -86,8 +88,11 @@ def run_training(
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
-    with _remote(settings, public, base=base, insecure=insecure, console=console) as connections:
-        folder = resume or create_run_folder(out, name=settings.name)
+    kept = new_run_folder(out, name=settings.name) if resume is None else nullcontext(resume)
+    with (
+        _remote(settings, public, base=base, insecure=insecure, console=console) as connections,
+        kept as folder,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         write_features(folder / "features.json", public.feature_map)
         train_into(
@@ -162,37 +167,45 @@ def run_simulation(
     feature_map = public.feature_map
     tables = owner_tables(settings, settings.owners, feature_map, base=base)
     shards = _mapped(settings, feature_map, tables)
+    warn_of_misfits(_by_owner(settings, tables), feature_map)
     records = sum(map(len, shards))
-    stages(f"read {records:,} records of {len(shards)} owners")
-    folder = create_run_folder(out, name=settings.name)
-    write_features(folder / "features.json", public.feature_map)
-    with simulated_owners(
-        settings,
-        shards,
-        base=base,
-        folder=folder,
-        parent=parent,
-        insecure_noise_seed=insecure_noise_seed,
-        allow_private_bounds=allow_private_bounds,
-    ) as connections:
-        train_into(
-            folder,
+    stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
+    with new_run_folder(out, name=settings.name) as folder:
+        write_features(folder / "features.json", public.feature_map)
+        with simulated_owners(
             settings,
-            public,
-            connections,
+            shards,
             base=base,
-            console=console,
-            evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
-            raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
-            stages=stages,
-        )
+            folder=folder,
+            parent=parent,
+            insecure_noise_seed=insecure_noise_seed,
+            allow_private_bounds=allow_private_bounds,
+        ) as connections:
+            train_into(
+                folder,
+                settings,
+                public,
+                connections,
+                base=base,
+                console=console,
+                evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
+                raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
+                stages=stages,
+            )
     return folder
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
-    """All owners' records on this machine, after the feature map."""
+    """All owners' records on this machine, after the feature map; what does not fit is told."""
     tables = owner_tables(settings, settings.owners, public.feature_map, base=base)
+    warn_of_misfits(_by_owner(settings, tables), public.feature_map)
     return _mapped(settings, public.feature_map, tables)
+
+
+def _by_owner(settings: StudySettings, tables: Sequence[pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The owners' tables by what a sentence about one begins with."""
+    named = zip(settings.owners, tables, strict=True)
+    return {f"owner {entry.name}": table for entry, table in named}
 
 
 def _mapped(
@@ -289,7 +302,8 @@ class _Display(ExitStack):
         """The horizon is known."""
         self._metrics.horizon.set(plan.horizon)
         self._horizon = f"{plan.horizon:,}"
-        self._stages(f"planned {plan.horizon:,} communications of {len(plan.responses)} owners")
+        asked = counted(plan.horizon, "communication")
+        self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
         if ways is not None:
             self._console.print(ways, highlight=False)

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from common.arrays import Matrix, Vector
 from common.errors import InputError
+from common.texts import counted
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
 from learner.planning.grid import Grid, Point, points_of
@@ -135,7 +136,8 @@ def run_study_sweep(
     base = study.parent
     studies = len(points) * seeds
     console.print(
-        f"points {len(points):,} x seeds {seeds:,} = {studies:,} studies", highlight=False
+        f"points {len(points):,} x seeds {seeds:,} = {counted(studies, 'study', 'studies')}",
+        highlight=False,
     )
     grounds = _grounds(points, base=base)
     folder = _folder(out, points, grid, base=base)
@@ -315,4 +317,6 @@ def _leave(
         ) from None
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
-    write_sweep_page(folder, f"{name}: sweep of {len(rows):,} studies", summary, keys)
+    write_sweep_page(
+        folder, f"{name}: sweep of {counted(len(rows), 'study', 'studies')}", summary, keys
+    )

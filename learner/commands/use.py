@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.column_fit import warn_of_misfits
 from common.errors import InputError
 from common.files import write_whole
 from common.judging import Judged, judge, sample_of
@@ -32,6 +33,7 @@ def predict_table(run: Path, data: Path, out: Path) -> int:
         if name in table.columns:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
     _write(out, write(table.assign(**columns)))
+    warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table)
 
 
@@ -67,6 +69,7 @@ def evaluate_model(run: Path, data: Path) -> Judged:
     """
     model = read_model(run)
     sample = sample_of(model, read_table(TableSource(path=data), base=Path()), where=str(data))
+    warn_of_misfits({str(data): sample.table}, model.feature_map)
     features = sample.records.features
     margins = {"common": model.margins(features)}
     if model.public_theta is not None:

@@ -3,7 +3,7 @@ r"""Who gains, who harms, and where collaboration begins to pay: the answers put
 Relative fitness is always that on the union of the owners whom the study would have.
 
 * Owner i *gains* where the common model is expected to be better on the union than its own, and
-  than that of the public records, which costs nobody anything.
+  than that of the public records, which costs nobody anything, by what the guard asks.
 * Owner i *harms* where the others' model is better without it, by more than ``NOTICEABLE``.
 * One more unit of epsilon from owner i is worth what it lowers the expected relative fitness by.
 """
@@ -18,6 +18,7 @@ import numpy as np
 
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
+from learner.planning.guard import to_beat
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
 __all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
@@ -64,13 +65,15 @@ class Smallest:
     """Where half of the owners gain, in the study's middle; None where nothing tried is enough.
 
     ``epsilon_of_ways`` is the epsilon at which each way of learning begins to beat the public
-    model.
+    model. ``or_below`` names what is the smallest that was tried already, so that it may begin
+    below: "epsilon", "records", or a way.
     """
 
     epsilon: float | None
     records: float | None
     owners: float | None
     epsilon_of_ways: Mapping[str, float | None] = field(default_factory=dict)
+    or_below: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +171,10 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
         records=candidate.num_records[i],
         epsilon=str(entries[i].epsilon or candidate.settings.privacy.epsilon),
         relative_fitness_alone=alone,
-        gains=psi < min(alone, study.public),
+        gains=psi < _bar(alone, study.public),
         one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
         smallest_epsilon_factor=_smallest_factor(
-            answers, "epsilon", FACTORS, min(alone, study.public)
+            answers, "epsilon", FACTORS, _bar(alone, study.public)
         ),
         relative_fitness_without=None if without is None else without.relative_fitness,
         harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
@@ -180,9 +183,14 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
         else tuple(
             entry.name
             for j, entry in enumerate(entries)
-            if j != i and without.relative_fitness < min(study.alone[j], study.public)
+            if j != i and without.relative_fitness < _bar(study.alone[j], study.public)
         ),
     )
+
+
+def _bar(alone: float, public: float) -> float:
+    """What the common model must be better than, for an owner to gain."""
+    return min(alone, to_beat(public))
 
 
 def _psi(answers: Answers, key: str) -> float:
@@ -193,7 +201,7 @@ def _psi(answers: Answers, key: str) -> float:
 def _smallest_factor(
     answers: Answers, kind: str, factors: Sequence[float], alone: float
 ) -> float | None:
-    """The smallest factor at which the common model is as good as ``alone``; None if at none."""
+    """The smallest factor at which the common model is better than ``alone``; None if at none."""
     points = [(f, _psi(answers, f"{kind}-{f:g}")) for f in factors if f"{kind}-{f:g}" in answers]
     return _crossing([(f, psi / alone) for f, psi in points])
 
@@ -201,7 +209,7 @@ def _smallest_factor(
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
     """Where a ratio that falls with x reaches 1, between two points on logarithmic scales."""
     for place, (x, ratio) in enumerate(points):
-        if ratio <= 1.0:
+        if ratio < 1.0:
             if place == 0:
                 return x
             before, above = points[place - 1]
@@ -212,40 +220,51 @@ def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
 
 def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
     """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle."""
-    epsilons = [
-        float(entry.epsilon or candidate.settings.privacy.epsilon)
-        for entry in candidate.settings.owners
-    ]
+    epsilon = float(
+        np.median(
+            [
+                float(entry.epsilon or candidate.settings.privacy.epsilon)
+                for entry in candidate.settings.owners
+            ]
+        )
+    )
 
-    def ratio(key: str) -> float:
-        answer = answers[key]
-        return float(answer.relative_fitness / min(np.median(answer.alone), answer.public))
+    def ratio(answer: Answer) -> float:
+        return answer.relative_fitness / _bar(float(np.median(answer.alone)), answer.public)
 
-    by_epsilon = [(f, ratio(k)) for f in FACTORS if (k := f"epsilon-{f:g}") in answers]
-    by_size = [(f, ratio(k)) for f in FACTORS if (k := f"size-{f:g}") in answers]
-    by_owners = [(float(c), ratio(k)) for c in OWNERS if c > 1 and (k := f"owners-{c}") in answers]
-    epsilon, size = _crossing(by_epsilon), _crossing(by_size)
-    paying = [count for count, value in by_owners if value <= 1.0]
+    of_ways = _ratios_of_ways(candidate, answers)
+    tried = of_ways | {
+        kind: [(f, ratio(answers[k])) for f in FACTORS if (k := f"{name}-{f:g}") in answers]
+        for kind, name in (("epsilon", "epsilon"), ("records", "size"))
+    }
+    found = {name: _crossing(points) for name, points in tried.items()}
+    counts = [c for c in OWNERS if c > 1 and f"owners-{c}" in answers]
     return Smallest(
-        epsilon=None if epsilon is None else epsilon * float(np.median(epsilons)),
-        records=None if size is None else size * float(np.median(candidate.num_records)),
-        owners=paying[0] if paying else None,
-        epsilon_of_ways=_smallest_of_ways(candidate, answers, float(np.median(epsilons))),
+        epsilon=_times(found["epsilon"], epsilon),
+        records=_times(found["records"], float(np.median(candidate.num_records))),
+        owners=next((float(c) for c in counts if ratio(answers[f"owners-{c}"]) < 1.0), None),
+        epsilon_of_ways={way: _times(found[way], epsilon) for way in of_ways},
+        or_below=tuple(
+            name for name, points in tried.items() if points and found[name] == points[0][0]
+        ),
     )
 
 
-def _smallest_of_ways(
-    candidate: Candidate, answers: Answers, epsilon: float
-) -> dict[str, float | None]:
-    """The epsilon at which each way of learning begins to beat the public model."""
-    found = {}
+def _times(factor: float | None, middle: float) -> float | None:
+    return None if factor is None else factor * middle
+
+
+def _ratios_of_ways(candidate: Candidate, answers: Answers) -> dict[str, list[tuple[float, float]]]:
+    """What each way of learning comes to over what the guard asks, at each factor on epsilon."""
+    tried = {}
     for way in candidate.ways:
         points = [(f, answers.get(f"way {way}-{f:g}")) for f in WAY_FACTORS]
-        known = [(f, its.relative_fitness / its.public) for f, its in points if its is not None]
+        known = [
+            (f, its.relative_fitness / to_beat(its.public)) for f, its in points if its is not None
+        ]
         if known:
-            factor = _crossing(known)
-            found[way] = None if factor is None else factor * epsilon
-    return found
+            tried[way] = known
+    return tried
 
 
 def _warnings(candidate: Candidate, change: float) -> list[str]:

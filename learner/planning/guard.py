@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from common.errors import InputError
+from common.errors import CoprivError, InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
-from learner.planning.ways import LEVEL
+from learner.planning.ways import LEVEL, why_taken
 
-__all__ = ["check_guard", "ways_sentence"]
+__all__ = ["GuardError", "NotBegunError", "check_guard", "to_beat", "ways_sentence"]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
 LEAST_GAIN = 0.01
+
+
+class NotBegunError(CoprivError):
+    """The study was stopped while no owner knew of it: nothing of its run has to stay."""
+
+
+class GuardError(NotBegunError, InputError):
+    """It is forecast to be no better than what is free."""
 
 
 def ways_sentence(decision: Decision, *, own: str) -> str | None:
@@ -37,9 +45,12 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
     line = ", ".join([first, *others, f"public model {decision.public:.3g}"])
     best = min(decision.ways, key=lambda way: decision.ways[way].relative_fitness)
     better, reached = (decision.ways[way].relative_fitness for way in (best, own))
-    if not _beats(reached, decision.public):
+    if not reached < to_beat(decision.public):
         line += "; the public model, which is free, is no worse"
-    if decision.way is None and better * LEVEL < reached:
+    if decision.way is not None:
+        expected = {way: its.relative_fitness for way, its in decision.ways.items()}
+        line += why_taken(own, expected)
+    elif better * LEVEL < reached:
         line += f'; algorithm.name = "auto" would take {best}'
     return line
 
@@ -48,26 +59,26 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     """Refuse a study that no way of learning is forecast to make better than what is free.
 
     Raises:
-      InputError: None is forecast to be better than the public model, or than most owners' own.
+      GuardError: None is forecast to be better than the public model, or than most owners' own.
     """
     public = decision.public
     if not settings.is_guarded or public is None or not decision.ways:
         return
     expected = min(its.relative_fitness for its in decision.ways.values())
-    if not _beats(expected, public):
-        raise InputError(
+    if not expected < to_beat(public):
+        raise GuardError(
             f"no way of learning is forecast to beat the model of the public records: "
             f"{expected:.3g} against {public:.3g} in relative fitness, and that one costs nobody "
             f"anything; {HOW_TO_GO_ON}"
         )
     better = sum(own <= expected for own in decision.alone)
     if 2 * better > len(decision.alone):
-        raise InputError(
+        raise GuardError(
             f"no way of learning is forecast to beat most owners' own models: {better} of "
             f"{len(decision.alone)} are forecast at {expected:.3g} or better; {HOW_TO_GO_ON}"
         )
 
 
-def _beats(reached: float, free: float) -> bool:
-    """Whether a way is better than what is free, by enough to spend something on it."""
-    return reached < free * (1.0 - LEAST_GAIN)
+def to_beat(free: float) -> float:
+    """Below this a model is better than a free one by enough to spend something on it."""
+    return free * (1.0 - LEAST_GAIN)

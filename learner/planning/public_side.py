@@ -20,6 +20,7 @@ from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
+from common.texts import counted
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
 from learner.simulated.groups import PublicGroups
@@ -134,7 +135,7 @@ def prepare_public_side(
         None if table is None else held_out_records(feature_map, table, where="the public records")
     )
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
-    on_done(f"{done} {feature_map.num_features} features")
+    on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
     labels, known = _groups(settings, table)
     targets = None if table is None else feature_map.target.raw(table[feature_map.target_name])
     return PublicSide(

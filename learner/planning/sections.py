@@ -94,11 +94,15 @@ class ModelSettings(Settings):
     """What is learnt.
 
     Args:
-      loss: A key of ``common.losses.LOSSES``.
+      loss: What a wrong prediction costs, by the target: of numbers "squared", or "huber" where
+        some are far off (long tails; far less noise); of two classes "logistic", which gives
+        probabilities, or "hinge", which gives scores.
       delta: Where Huber loss turns from squared to absolute, in target units; "auto" takes it from
         the public records.
       regularisation: The coefficient c of g = c theta'theta.
-      theta_max: Half the side of the box of admissible models, L-infinity norm.
+      theta_max: The largest coefficient that a model may have, of features and numbers scaled to
+        deviation one. Too small keeps the best model out, too large costs noise where nothing is
+        clipped; copriv init takes twice the largest one of the public model, rounded up.
     """
 
     EXAMPLES = MappingProxyType({"delta": "auto", "theta_max": 0.5})
@@ -216,9 +220,12 @@ def not_its_key(key: str, name: str) -> str:
 
     >>> not_its_key("algorithm.initial_step", "moments")
     'algorithm.initial_step belongs to synchronous-2, not to moments; remove it'
+    >>> not_its_key("algorithm.initiative", "auto")
+    'algorithm.initiative belongs to asynchronous, not to auto; set algorithm.name = "asynchronous"'
     """
     having = [n for n, kind in ALGORITHMS.items() if key.rsplit(".", maxsplit=1)[-1] in kind.keys]
-    return f"{key} belongs to {' and '.join(having)}, not to {name}; remove it"
+    cure = f'set algorithm.name = "{having[0]}"' if name == AUTO else "remove it"
+    return f"{key} belongs to {' and '.join(having)}, not to {name}; {cure}"
 
 
 class NetworkSettings(Settings):

@@ -24,6 +24,7 @@ __all__ = [
     "resolved",
     "way_of",
     "ways_of",
+    "why_taken",
 ]
 
 TICKS_FROM_ZERO = "ticks from zero"
@@ -96,6 +97,25 @@ def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> s
     times = {way: float(np.median(own / best)) for way, own in compared.items()}
     level = min(times.values()) * LEVEL
     return next(way for way in WAYS if way in times and times[way] <= level)
+
+
+def why_taken(way: str, forecasts: Mapping[str, float]) -> str:
+    """Why ticks from 0 are taken though they are forecast clearly worse; empty for all else.
+
+    Where public records are too few of a class there are no other ways: moments need squared loss.
+
+    >>> why_taken("ticks from zero", {"ticks from zero": 0.562, "ticks": 0.199})
+    '; what begins at a public model of so few records is taken only if forecast 4 times better'
+    >>> why_taken("ticks", {"ticks from zero": 0.562, "ticks": 0.199})
+    ''
+    """
+    is_worse = forecasts[way] > LEVEL * min(forecasts.values())
+    if way != TICKS_FROM_ZERO or set(forecasts) != {way, "ticks"} or not is_worse:
+        return ""
+    return (
+        f"; what begins at a public model of so few records is taken only if forecast "
+        f"{CLEARLY:g} times better"
+    )
 
 
 def as_way(settings: StudySettings, way: str) -> StudySettings:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from common.texts import counted
 from learner.forecasting.questions import Answer
-from learner.forecasting.verdict import OwnerVerdict, Verdict
+from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import Line, Mark, curve, strip
-from learner.results.forecast_text import sentences
-from learner.results.page import Cell, listed, page, paragraphs, section, table, write_page
+from learner.results.forecast_text import sentences, smallest_words
+from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 
 __all__ = ["write_forecast_page"]
 
@@ -40,7 +41,7 @@ def write_forecast_page(folder: Path, verdict: Verdict) -> Path:
     }
     if curves:
         drawn = "".join(_curve(kind, answers) for kind, answers in curves.items())
-        ways = _ways(verdict.smallest.epsilon_of_ways)
+        ways = _ways(verdict.smallest)
         parts.append(section("Where it begins to pay", drawn, ways))
     parts.append(_making(verdict))
     return write_page(folder / "forecast.html", page(title, *parts))
@@ -52,7 +53,8 @@ def _first(verdict: Verdict) -> str:
     gaining = sum(owner.gains for owner in verdict.owners)
     low, high = verdict.interval_90
     count = len(verdict.owners)
-    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners are"
+    verb = "is" if gaining == 1 else "are"
+    who = "Every owner is" if gaining == count else f"{gaining} of {count} owners {verb}"
     if gaining == 0:
         who = "No owner is"
     words = (
@@ -90,7 +92,7 @@ def _owners(verdict: Verdict) -> str:
         ],
     )
     rows = [_row(owner, verdict) for owner in verdict.owners]
-    return section("Owners", picture, table("owners", f"{len(rows)} owners", heads, rows))
+    return section("Owners", picture, table("owners", counted(len(rows), "owner"), heads, rows))
 
 
 def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
@@ -153,15 +155,14 @@ def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
         for (value, answer), middle in zip(points, alone, strict=True)
     ]
     heads = [CURVES[kind], "together", "nine runs in ten", "alone, middle owner", "public model"]
-    behind = table(f"curve-{kind}", title, heads, rows)
-    return f"{drawn}<details><summary>The values as a table</summary>{behind}</details>"
+    return drawn + behind(table(f"curve-{kind}", title, heads, rows))
 
 
-def _ways(smallest: Mapping[str, float | None]) -> str:
+def _ways(smallest: Smallest) -> str:
     """Where each way of learning begins to beat what is free."""
     rows: list[list[Cell | str]] = [
-        [way, "none that was tried" if value is None else Cell(f"{value:.3g}", value)]
-        for way, value in smallest.items()
+        [way, Cell(smallest_words(smallest, way, value), value)]
+        for way, value in smallest.epsilon_of_ways.items()
     ]
     if not rows:
         return ""

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
+from common.texts import counted
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
 from learner.results.gains import gains_in_words
 
-__all__ = ["print_verdict", "sentences"]
+__all__ = ["print_verdict", "sentences", "smallest_words"]
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
@@ -98,36 +99,47 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.curves["epsilon"]:
         lines.append(_smallest_sentence(verdict.smallest))
     if verdict.smallest.epsilon_of_ways:
-        lines.append(_ways_sentence(verdict.smallest.epsilon_of_ways))
+        lines.append(_ways_sentence(verdict.smallest))
     best = _best(verdict.curves)
     if best:
         lines.append("best found: " + ", ".join(best))
     if verdict.failures:
-        lines.append(f"{len(verdict.failures)} points failed; forecast.json names them")
+        lines.append(f"{counted(len(verdict.failures), 'point')} failed; see forecast.json")
     return lines
 
 
 def _smallest_sentence(smallest: Smallest) -> str:
     """Where it begins to pay for the owner in the middle."""
     found = {
-        "an epsilon of": smallest.epsilon,
-        "n_i of": smallest.records,
-        "a number of owners of": smallest.owners,
+        "an epsilon of": smallest_words(smallest, "epsilon", smallest.epsilon),
+        "n_i of": smallest_words(smallest, "records", smallest.records),
+        "a number of owners of": smallest_words(smallest, "owners", smallest.owners),
     }
-    parts = [
-        f"{words} {value:,.3g}" if value else f"{words} none that was tried"
-        for words, value in found.items()
-    ]
-    return "collaboration begins to pay for half of the owners at " + ", or ".join(parts)
+    parts = [f"{words} {value}" for words, value in found.items()]
+    return "collaboration begins to pay for half of the owners at " + "; or ".join(parts)
 
 
-def _ways_sentence(smallest: Mapping[str, float | None]) -> str:
+def smallest_words(smallest: Smallest, name: str, value: float | None) -> str:
+    """Where something begins, in words.
+
+    >>> one = Smallest(epsilon=0.01, records=40.0, owners=None, or_below=("epsilon",))
+    >>> smallest_words(one, "epsilon", 0.01), smallest_words(one, "records", 40.0)
+    ('0.01, the smallest tried, or below', '40')
+    >>> smallest_words(one, "owners", None)
+    'none that was tried'
+    """
+    if value is None:
+        return "none that was tried"
+    return f"{value:,.3g}" + (", the smallest tried, or below" if name in smallest.or_below else "")
+
+
+def _ways_sentence(smallest: Smallest) -> str:
     """Where each way of learning begins to beat what is free."""
     parts = [
-        f"{way} {'at none that was tried' if value is None else f'{value:.3g}'}"
-        for way, value in smallest.items()
+        f"{way} at {smallest_words(smallest, way, value)}"
+        for way, value in smallest.epsilon_of_ways.items()
     ]
-    return "the smallest epsilon that beats the public model: " + ", ".join(parts)
+    return "the smallest epsilon that beats the public model: " + "; ".join(parts)
 
 
 def _best(curves: Mapping[str, Mapping[str, Answer]]) -> list[str]:

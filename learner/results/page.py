@@ -12,6 +12,7 @@ from common.files import write_whole
 
 __all__ = [
     "Cell",
+    "behind",
     "glossary",
     "listed",
     "page",
@@ -68,7 +69,7 @@ def glossary() -> str:
         f"<dt>{html.escape(word)}</dt><dd>{html.escape(meaning)}</dd>"
         for word, meaning in GLOSSARY.items()
     )
-    return f"<details><summary>What the words mean</summary><dl>{entries}</dl></details>"
+    return behind(f"<dl>{entries}</dl>", "What the words mean")
 
 
 def section(title: str, *parts: str) -> str:
@@ -92,6 +93,11 @@ def listed(values: Iterable[tuple[str, str]]) -> str:
         for number, what in values
     )
     return f'<ul class="tiles">{tiles}</ul>'
+
+
+def behind(content: str, title: str = "The values as a table") -> str:
+    """What is folded away until a reader opens it."""
+    return f"<details><summary>{html.escape(title)}</summary>{content}</details>"
 
 
 def table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from learner.results.privacy_words import number_words
 from learner.results.summary import Interval, QualitySummary
 
-__all__ = ["MEASURES", "interval_words", "is_better", "quality_lines"]
+__all__ = ["MEASURES", "interval_words", "is_better", "no_better_than_guessing", "quality_lines"]
 
 MEASURES = {
     "rmse": "typical error (RMSE)",
@@ -29,6 +29,13 @@ def interval_words(interval: Interval) -> str:
     if interval.low is None or interval.high is None:
         return value
     return f"{value} ({number_words(interval.low)} to {number_words(interval.high)})"
+
+
+def no_better_than_guessing(quality: QualitySummary) -> list[str]:
+    """Whether a constant would do as well as the model: one sentence, or none."""
+    if is_better(quality, quality.common.value, quality.guess):
+        return []
+    return ["The model is no better than always predicting the same."]
 
 
 def quality_lines(quality: QualitySummary) -> list[str]:

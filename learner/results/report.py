@@ -9,8 +9,10 @@ from rich import box
 from rich.table import Table
 
 from common.losses import PARAMETERS
-from learner.results.gains import gains_in_words
-from learner.results.quality_words import quality_lines
+from common.texts import counted
+from learner.planning.ways import why_taken
+from learner.results.gains import gains_in_words, gains_of_own
+from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
 
@@ -80,9 +82,10 @@ def _title(summary: Summary) -> str:
 
 def sentences(summary: Summary) -> list[str]:
     """What the numbers say, in sentences."""
-    missed = f" of {summary.horizon:,}" if summary.ticks < summary.horizon else ""
+    missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
+    asked = counted(summary.horizon, "communication")
     lines = [
-        f"{summary.ticks:,}{missed} communications in {summary.wall_seconds:.2f} s.",
+        f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
         *way_sentences(summary),
         *choice_sentences(summary),
@@ -95,14 +98,13 @@ def sentences(summary: Summary) -> list[str]:
     if summary.is_evaluated:
         lines.append(_who_gains(summary))
     if summary.quality is not None:
-        lines += quality_lines(summary.quality)
+        lines += quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.own is not None:
         lines.append(_unprotected(summary.own))
     if summary.in_memory:
         lines.append(
-            "IN MEMORY: the owners were parts of one process, without sockets; their ledgers are "
-            "gone with it."
+            "IN MEMORY: the owners were objects of one process, without sockets or ledgers."
         )
     if summary.insecure_noise:
         lines.append("INSECURE: the noise came from a seed and protected nobody.")
@@ -162,13 +164,12 @@ def way_sentences(summary: Summary) -> list[str]:
     """What the ways of learning were forecast to come to, and what is free."""
     if summary.way is None or not summary.ways:
         return []
-    forecasts = ", ".join(
-        f"{way} {its.forecast_relative_fitness:.3g}" for way, its in summary.ways.items()
-    )
+    expected = {way: its.forecast_relative_fitness for way, its in summary.ways.items()}
+    forecasts = ", ".join(f"{way} {fitness:.3g}" for way, fitness in expected.items())
     free = summary.forecast_relative_fitness_public
     return [
         f"Learnt by {summary.way}. Forecast relative fitness: {forecasts}, and {free:.3g} for the "
-        "model of the public records, which is free."
+        f"model of the public records, which is free{why_taken(summary.way, expected)}."
     ]
 
 
@@ -183,8 +184,7 @@ def _who_gains(summary: Summary) -> str:
         if free <= (summary.relative_fitness or 0.0):
             return f"{reached}: the public model, which is free, is better; nobody gains."
     if summary.own is not None:
-        verb = "gains" if gaining else "does not gain"
-        return f"{reached}: {summary.own}, which alone has the model, {verb}."
+        return f"{reached}: {gains_of_own(summary.own, gains=bool(gaining))}."
     if not gaining:
         return f"{reached}: at this epsilon nobody gains from taking part."
     others = [owner.name for owner in summary.owners if not owner.gains]

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 from common.arrays import Vector
 from common.errors import InputError
 from common.model import Model, read_model
+from common.texts import counted
 from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
-from learner.results.page import Cell, listed, page, paragraphs, section, table, write_page
+from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 from learner.results.privacy_words import as_number, meaning, number_words, strength
 from learner.results.quality_words import MEASURES, interval_words
 from learner.results.report import (
@@ -64,7 +65,7 @@ def write_report(folder: Path, summary: Summary) -> Path:
             _quality(summary, trace),
             _owners(summary),
             _communication(summary, trace),
-            _money(summary),
+            _budget(summary),
             _making(summary, model),
         ),
     )
@@ -105,9 +106,9 @@ def _first(summary: Summary) -> str:
     if summary.quality is not None:
         measure = MEASURES[summary.quality.measure]
         tiles.append((number_words(summary.quality.common.value), f"{measure}, common model"))
-    if summary.is_evaluated:
+    if summary.is_evaluated and summary.own is None:
         gaining = sum(bool(owner.gains) for owner in summary.owners)
-        tiles.append((f"{gaining} of {len(summary.owners)}", "owners gain from taking part"))
+        tiles.append((f"{gaining} of {len(summary.owners)}", "owners who gain from taking part"))
     if spent:
         tiles.append((f"{max(spent):g}", "epsilon spent by the owner that spent most"))
     tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))
@@ -142,7 +143,7 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
         whose = "all owners' records" if quality.on == "owners" else "public records"
         caption = f"{quality.target}: {quality.records:,} {whose}; {quality.intervals}"
         parts.append(table("quality", caption, ["model", MEASURES[quality.measure]], rows))
-    parts.append(validation_part(summary, _behind))
+    parts.append(validation_part(summary))
     if summary.is_evaluated:
         free = summary.relative_fitness_public
         beside = "" if free is None else f" The public model, which is free, has {free:.3g}."
@@ -156,9 +157,14 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
         parts.append(paragraphs([f"Relative fitness {summary.relative_fitness:.3g}{cost}{beside}"]))
         parts.append(_fitness_curve(summary, trace))
     if not any(parts):
-        parts = paragraphs(
-            ["Nobody has measured it: the learner has no records. Each owner can at home."]
-        ).splitlines()
+        parts = [
+            paragraphs(
+                [
+                    "Nobody has measured it: the learner has no records. Each owner can measure it "
+                    "at home, with copriv-owner evaluate."
+                ]
+            )
+        ]
     return section("Quality", *parts)
 
 
@@ -190,12 +196,7 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
                 ": it is smoother than single models, so it bends there."
             ]
         )
-    return drawn + _behind(table("fitness", "Values of the curve", ["k", "relative fitness"], rows))
-
-
-def _behind(content: str) -> str:
-    """What stands behind a picture."""
-    return f"<details><summary>The values as a table</summary>{content}</details>"
+    return drawn + behind(table("fitness", "Values of the curve", ["k", "relative fitness"], rows))
 
 
 def _owners(summary: Summary) -> str:
@@ -224,7 +225,7 @@ def _owners(summary: Summary) -> str:
             label="relative fitness of the own model",
             marks=_marks(summary, summary.relative_fitness),
         )
-    return section("Owners", picture, table("owners", f"{len(rows)} owners", heads, rows))
+    return section("Owners", picture, table("owners", counted(len(rows), "owner"), heads, rows))
 
 
 def _marks(summary: Summary, together: float) -> list[Mark]:
@@ -259,14 +260,14 @@ def _owner_row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
 def _communication(summary: Summary, trace: _Trace | None) -> str:
     """Who spoke when, and what was missed."""
     lines = [
-        f"{summary.ticks:,} of {summary.horizon:,} communications in "
+        f"{summary.ticks:,} of {counted(summary.horizon, 'communication')} in "
         f"{summary.wall_seconds:.2f} s, {summary.queries_per_second:,.0f} responses a second."
     ]
     missed = summary.horizon - summary.ticks
     if missed > 0:
         lines.append(
-            f"{missed:,} ticks were missed: nobody was there to answer them. They are not made up "
-            "for, and what they would have cost is not spent."
+            f"{counted(missed, 'tick was', 'ticks were')} missed: nobody was there to answer, and "
+            "nothing was spent on that. Missed ticks are not made up for."
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
@@ -287,7 +288,7 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     return section("Communication", paragraphs(lines), picture)
 
 
-def _money(summary: Summary) -> str:
+def _budget(summary: Summary) -> str:
     """What privacy was promised and spent."""
     rows: list[list[Cell | str]] = []
     for owner in summary.owners:
@@ -321,7 +322,9 @@ def _money(summary: Summary) -> str:
                 'part of them, so most of each budget stays; split = "schedule" sizes each for its '
                 "own."
             )
-    return section("Money", paragraphs(lines), table("money", "Epsilon of each owner", heads, rows))
+    return section(
+        "Privacy budget", paragraphs(lines), table("budget", "Epsilon of each owner", heads, rows)
+    )
 
 
 def _making(summary: Summary, model: Model | None) -> str:
@@ -371,6 +374,4 @@ def _coefficients(model: Model) -> str:
         "within the public bounds"
     )
     heads = ["column", "kind", "coefficient", "standard error"]
-    return _behind(table("coefficients", caption, heads, rows)).replace(
-        "The values as a table", "The model in raw units"
-    )
+    return behind(table("coefficients", caption, heads, rows), "The model in raw units")

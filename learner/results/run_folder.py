@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,12 +21,14 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.files import write_whole
 from learner.algorithms.clocks import Tick
+from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 
 __all__ = [
     "Trace",
     "create_run_folder",
+    "new_run_folder",
     "run_of",
     "write_features",
     "write_json",
@@ -139,6 +143,25 @@ def create_run_folder(out: Path | None, *, name: str) -> Path:
             f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out"
         ) from None
     return folder
+
+
+@contextmanager
+def new_run_folder(out: Path | None, *, name: str) -> Iterator[Path]:
+    """A new folder for a run, which leaves nothing if it is stopped while no owner knows of it.
+
+    Raises:
+      InputError: As :func:`create_run_folder` says.
+    """
+    was_there = out is not None and out.exists()
+    folder = create_run_folder(out, name=name)
+    try:
+        yield folder
+    except NotBegunError:
+        if not any(folder.rglob("summary.json")):
+            shutil.rmtree(folder, ignore_errors=True)
+            if was_there:
+                folder.mkdir(exist_ok=True)
+        raise
 
 
 def write_settings(path: Path, settings: StudySettings, *, base: Path) -> None:

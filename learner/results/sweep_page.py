@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from common.arrays import Vector
+from common.texts import counted
 from learner.results.charts import Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
 
@@ -123,7 +124,7 @@ def write_sweep_page(folder: Path, title: str, summary: pd.DataFrame, keys: Sequ
     rows = [_cells(point, keys) for _, point in summary.iterrows()]
     heads = [*(keys or ["study"]), *HEADS]
     rows = rows if keys else [["all", *row] for row in rows]
-    shown = table("points", f"{len(rows)} points of the grid", heads, rows)
+    shown = table("points", f"{counted(len(rows), 'point')} of the grid", heads, rows)
     pictures = [_picture(summary, key, keys) for key in keys if _is_number(summary[key])]
     return write_page(
         folder / "sweep.html",

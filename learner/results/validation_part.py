@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from learner.results.page import Cell, paragraphs, table
+from common.texts import counted
+from learner.results.page import Cell, behind, paragraphs, table
 from learner.results.privacy_words import number_words
 from learner.results.summary import Summary
 from learner.results.validated import Measured, ValidationSummary
@@ -13,13 +12,8 @@ from learner.results.validation_words import bin_rows, measure_rows, validation_
 __all__ = ["validation_part"]
 
 
-def validation_part(summary: Summary, behind: Callable[[str], str]) -> str:
-    """Sentences, the numbers, and for classes the calibration table; nothing if nobody was asked.
-
-    Args:
-      summary: Of the run.
-      behind: Folds what is long away.
-    """
+def validation_part(summary: Summary) -> str:
+    """Sentences, numbers, and for classes the calibration table; empty if nobody was asked."""
     found = summary.validation
     if found is None:
         return paragraphs(validation_lines(summary))
@@ -37,7 +31,8 @@ def _measures(found: ValidationSummary) -> str:
     heads = ["what", "answer", "interval", "noise +/-", *(["exactly"] if knows else [])]
     rows = [[what, *_cells(one, exact=knows)] for what, one in measure_rows(found)]
     caption = (
-        f"What {found.owners} owners answer about {found.records:,} records of their own: "
+        f"What {counted(found.owners, 'owner answers', 'owners answer')} about "
+        f"{counted(found.records, 'record')} of their own: "
         f"intervals of noise and sampling, {found.coverage:.0%}"
     )
     return table("validation", caption, heads, rows)

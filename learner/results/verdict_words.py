@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from learner.results.gains import gains_of_own
 from learner.results.privacy_words import as_number, number_words, strength
-from learner.results.quality_words import MEASURES, interval_words, is_better
+from learner.results.quality_words import (
+    MEASURES,
+    interval_words,
+    is_better,
+    no_better_than_guessing,
+)
 from learner.results.summary import Summary
 
 __all__ = ["notes", "verdict_lines"]
@@ -24,7 +30,7 @@ def _verdict(summary: Summary) -> str:
     quality, count = summary.quality, len(summary.owners)
     who = "One owner's" if count == 1 else f"The {count} owners' common"
     if quality is None:
-        return f"{who} model is made; how good it is, nobody has measured yet."
+        return f"{who} model is ready; nobody has measured yet how good it is."
     whose = "their records" if quality.on == "owners" else "the public records"
     line = (
         f"{who} model predicts {quality.target} with a {MEASURES[quality.measure]} of "
@@ -46,16 +52,19 @@ def _gains(summary: Summary) -> str:
     if together is not None and free is not None and free <= together:
         return "No owner gains from taking part: the public model, which is free, is as good."
     gaining = [owner.name for owner in summary.owners if owner.gains]
+    if summary.own is not None:
+        return f"{gains_of_own(summary.own, gains=bool(gaining))} from taking part."
     if len(gaining) == len(summary.owners):
         return "Every owner gains from taking part."
     if not gaining:
         return "No owner gains from taking part at this epsilon: each is better off alone."
+    rest = "the other is" if len(gaining) == len(summary.owners) - 1 else "the others are"
     if len(gaining) <= NAMED:
         verb = "gains" if len(gaining) == 1 else "gain"
-        return f"{', '.join(gaining)} {verb} from taking part; the others are better off alone."
+        return f"{', '.join(gaining)} {verb} from taking part; {rest} better off alone."
     return (
-        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; the others are "
-        "better off alone."
+        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; {rest} better off "
+        "alone."
     )
 
 
@@ -77,8 +86,8 @@ def notes(summary: Summary) -> list[str]:
         value, other = quality.common.value, quality.public.value
         if not is_better(quality, value, other):
             lines.append("The public records alone give a model as good as this one, for free.")
-    if quality is not None and not is_better(quality, quality.common.value, quality.guess):
-        lines.append("The model is no better than always predicting the same.")
+    if quality is not None:
+        lines += no_better_than_guessing(quality)
     if summary.ticks < summary.horizon:
         lines.append(
             f"The run ended after {summary.ticks:,} of {summary.horizon:,} communications; what "

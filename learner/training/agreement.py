@@ -19,9 +19,10 @@ from common.terms import OwnerDescription, StudyTerms
 from common.texts import printable
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
+from learner.planning.guard import NotBegunError
 from learner.training.claims import check_description
 
-__all__ = ["RULES", "Asked", "Seen", "findings", "refuse_misfits"]
+__all__ = ["RULES", "UNKNOWN", "Asked", "MisfitError", "Seen", "findings", "refuse_misfits"]
 
 RULES = (
     *("reached", "certificate", "name", "version", "clock", "columns", "map", "records"),
@@ -31,6 +32,17 @@ RULES = (
 LARGEST_SKEW_SECONDS = 300.0
 SHOWN_COLUMNS = 5
 LONGEST_SHOWN = 80
+UNKNOWN = "nothing is known of the site yet"
+# What an officer can do about a budget; what was spent stays spent.
+PER_STUDY = "policy.epsilon_per_study is the owner's own"
+LIFETIME = (
+    "closing a study frees only what it has not spent (copriv-owner ledger close); "
+    "policy.epsilon_lifetime is the owner's own"
+)
+
+
+class MisfitError(NotBegunError, RefusedError):
+    """An owner would refuse the study, so none was enrolled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +92,7 @@ def findings(seen: Seen, asked: Asked, *, now: datetime | None = None) -> tuple[
       now: The time, for the certificate's days; None for now.
     """
     found = {finding.rule: finding for finding in _found(seen, asked, now or datetime.now(UTC))}
-    missing = unchecked("", "nothing is known of the site yet")
+    missing = unchecked("", UNKNOWN)
     return tuple(found.get(rule, replace(missing, rule=rule)) for rule in RULES)
 
 
@@ -95,7 +107,7 @@ def refuse_misfits(
       feature_map: The study's.
 
     Raises:
-      RefusedError: The first that would refuse, and why.
+      MisfitError: The first that would refuse, and why.
     """
     for description, its in zip(descriptions, terms, strict=True):
         if its.responses == 0:
@@ -106,7 +118,7 @@ def refuse_misfits(
             _budget(description, its.epsilon),
         ):
             if finding.state is State.FAILS:
-                raise RefusedError(
+                raise MisfitError(
                     f"owner {description.name}: {finding.rule}: {finding.words}; "
                     "no owner was enrolled"
                 )
@@ -165,10 +177,10 @@ def _version(description: OwnerDescription) -> Finding:
     version = printable(description.version, LONGEST_SHOWN)
     if version == PROGRAM_VERSION:
         return passes("version", version)
-    theirs = f"version {version}" if version else "a version of before versions were told"
+    theirs = f"version {version}" if version else "a version too old to say which"
     return fails(
         "version",
-        f"it runs {theirs}, here is {PROGRAM_VERSION}; install the same version on both sides",
+        f"it runs {theirs}; this is {PROGRAM_VERSION}; install the same version on both sides",
     )
 
 
@@ -222,15 +234,15 @@ def _loss(description: OwnerDescription, loss: str) -> Finding:
 
 
 def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
-    for most, what in (
-        (description.epsilon_per_study, "it spends at most {} on one study"),
-        (description.epsilon_left, "{} of its lifetime budget is left"),
+    for most, what, cure in (
+        (description.epsilon_per_study, "it spends at most {} on one study", PER_STUDY),
+        (description.epsilon_left, "{} of its lifetime budget is left", LIFETIME),
     ):
         if epsilon > most:
             return fails(
                 "budget",
                 f"the study asks for epsilon {in_short(epsilon)}, {what.format(in_short(most))}; "
-                "ask for less, or ask its officer to free some (copriv-owner ledger close)",
+                f"ask for less, or ask its officer: {cure}",
             )
     return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")
 

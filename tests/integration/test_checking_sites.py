@@ -122,7 +122,7 @@ def fails(said: Any, rule: str, *words: str, site: str = "owner-a") -> None:
     assert said.status == 2, said
     assert f"{site}: {rule} FAILS:" in said.out, said.out
     assert said.out.count(" FAILS: ") == 1, said.out
-    assert "1 rules fail at 1 of 2 sites; nothing was spent" in said.err
+    assert "1 rule fails at 1 of 2 sites; nothing was spent" in said.err
     for word in words:
         assert word in said.out
 
@@ -201,7 +201,10 @@ def test_a_budget_too_small_is_found(check: Any, site: SimpleNamespace) -> None:
     assert "owner-a: budget FAILS: the study asks for epsilon 5/2, it spends at most 2" in said.out
     policy = {"policy": {"epsilon_per_study": "2", "epsilon_lifetime": "1/3"}}
     port = site.serve("poor", "owner-a", site.certs / "owner-a", **policy).port
-    fails(check(port), "budget", "asks for epsilon 1, 1/3 of its lifetime budget is left")
+    said = check(port)
+    fails(said, "budget", "asks for epsilon 1, 1/3 of its lifetime budget is left")
+    # Here everything is spent on nothing that could be closed: nobody is told that it would help.
+    assert "closing a study frees only what it has not spent" in said.out
 
 
 def test_a_run_that_one_owner_would_refuse_enrols_nobody(
@@ -214,6 +217,7 @@ def test_a_run_that_one_owner_would_refuse_enrols_nobody(
     assert said.returncode == 3
     assert "owner owner-b: budget: the study asks for epsilon 1, it spends at most" in said.stderr
     assert "no owner was enrolled" in said.stderr
+    assert not (tmp_path / "run").exists()
     for name in ("owner-a", "frugal"):
         assert read_studies(site.folder / name / "ledger.sqlite")[1] == []
 
@@ -224,7 +228,7 @@ def test_another_version_is_found(
 ) -> None:
     monkeypatch.setattr("owner.answering.PROGRAM_VERSION", version)
     said = check(site.sound["owner-a"])
-    told = f"it runs version {version}" if version else "of before versions were told"
+    told = f"it runs version {version}" if version else "a version too old to say which"
     for name in NAMES:
         assert f"{name}: version FAILS: it runs" in said.out
         assert told in said.out
@@ -247,7 +251,10 @@ def test_a_clock_off_by_an_hour_is_found(
 def test_a_closed_port_is_found(check: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    fails(check(port), "reached", "nobody listens there; start it, or check its address")
+    said = check(port)
+    fails(said, "reached", "nobody listens there; start it, or check its address")
+    # All else there is unknown, and needs no line of its own.
+    assert said.out.count("owner-a: ") == 1
 
 
 def test_a_proxy_in_between_is_found(

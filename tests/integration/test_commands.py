@@ -205,6 +205,37 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
     assert "in_memory" not in seeded_runs[1].told()
 
 
+def test_a_simulation_warns_of_an_owner_whose_columns_do_not_fit(
+    study: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = study()
+    table = pd.read_csv(tmp_path / "records.csv")
+    column = next(name for name in table.columns if name != "y")
+    table.loc[:299, column] *= 1000.0
+    table.to_csv(tmp_path / "records.csv", index=False)
+    result = copriv("simulate", path, "--out", tmp_path / "run", "--in-memory")
+    assert result.returncode == 0, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"copriv: warning: owner north: column '{column}': ")
+
+
+def test_what_the_guard_stops_leaves_no_folder_so_that_yes_goes_on_there(
+    study: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, out = study(), tmp_path / "run"
+    path.write_text(
+        path.read_text()
+        .replace('profile = "published"\n', "guard = true\n")
+        .replace("epsilon = 5", "epsilon = 1e-6")
+    )
+    told = sentence(copriv("simulate", path, "--out", out, "--in-memory"))
+    assert "go on with --yes" in told
+    assert not out.exists()
+    simulated(path, out, "--in-memory", "--yes")
+    assert sentence(copriv("simulate", path, "--out", out, "--in-memory")).endswith("with --out")
+    assert (out / "summary.json").is_file()
+
+
 def test_owners_in_memory_cannot_come_to_the_learner(study: Callable[..., Path]) -> None:
     path = study(change=lambda settings: settings["algorithm"].update(initiative="owner"))
     assert "--in-memory" in sentence(copriv("simulate", path, "--in-memory"))

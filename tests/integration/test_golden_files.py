@@ -156,12 +156,13 @@ def test_a_ledger_holds_and_has_spent_the_same(
     for _ in range(2):
         shown = typed("copriv-owner", "ledger", "show", path)
         assert shown.returncode == 0, shown.stderr
-        assert f"of the lifetime budget {held} is spent or reserved" in shown.stdout
+        assert f"{float(held):.4g} of the lifetime budget is spent or reserved" in shown.stdout
         for study in meaning["studies"]:
             name, values = study["terms"]["study_id"], study["terms"]
             line = next(row for row in shown.stdout.splitlines() if row.split()[:1] == [name])
             count = f"{study['answered']} of {values['responses']}"
-            for cell in (study["learner"], values["epsilon"], count):
+            epsilon = f"{float(Fraction(values['epsilon'])):.4g}"
+            for cell in (study["learner"], epsilon, count):
                 assert cell in line
             assert ("INSECURE" in line) is study["insecure"]
             assert line.rstrip().endswith(" open") is not study["closed"]

@@ -117,6 +117,25 @@ def test_evaluate_tells_quality_beside_the_public_model(
     assert told["clamping"]["measure"] == "rmse"
 
 
+def test_predict_and_evaluate_say_which_columns_do_not_fit(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model, data = tmp_path / "model.json", tmp_path / "new.csv"
+    model.write_text(make_model().to_json())
+    table = make_raw_table(300, seed=9, strange=False)
+    for factor, is_told in ((1.0, False), (1000.0, True)):
+        table.assign(amount=table["amount"] * factor).to_csv(data, index=False)
+        for command in (("predict", "--out", tmp_path / "out.csv"), ("evaluate", "--json")):
+            said = typed("copriv", command[0], model, "--data", data, *command[1:])
+            assert said.returncode == 0, said.stderr
+            words = f"copriv: warning: {data}: column 'amount': "
+            assert [line.startswith(words) for line in said.stderr.splitlines()] == [True] * is_told
+            assert "warning" not in said.stdout
+
+
 def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     tmp_path: Path,
     make_model: Callable[..., Model],

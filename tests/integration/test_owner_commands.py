@@ -37,6 +37,7 @@ from common.privacy import NoisePlan
 from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
 from common.terms import StudyTerms
+from common.texts import counted
 from owner.audit import Finding, audit
 from owner.audit_cases import CASES
 from owner.checking import typical_answer
@@ -112,7 +113,7 @@ def test_check_tells_the_noise_that_an_enrolment_then_promises(
     for words in ("200 records", "promised epsilon 1", "confirms 1,", "nothing was charged"):
         assert words in checked.stdout
     again = owner_command("check", settings, "--epsilon", "1/3", "--clip", "0.5")
-    assert "1 studies, 9 of the lifetime epsilon 10 is left" in again.stdout
+    assert "1 study, 9 of the lifetime epsilon 10 is left" in again.stdout
     assert "at most 0.5, by the clip" in again.stdout
     asked = ("check", settings, "--epsilon", "1", "--loss", "huber")
     huber = owner_command(*asked, "--delta", "0.001")
@@ -163,7 +164,7 @@ def test_check_tells_the_noise_of_moments(
     told = []
     for options in ([], ["--public", tmp_path / "public.parquet"]):
         checked = owner_command("check", settings, "--study", study, *options)
-        assert "a study of 1 responses with release of second moments" in checked.stdout
+        assert "a study of 1 response with release of second moments" in checked.stdout
         told.append(float(re.findall(r"typical moments, L1: (\S+)", checked.stdout)[0]))
     assert told[1] <= told[0] < 10 * told[1]
     scale = float(re.findall(r"noise scale on each coordinate: (\S+)", checked.stdout)[0])
@@ -197,7 +198,9 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         study.write_text(tomli_w.dumps(table))
         checked = owner_command("check", settings, "--study", study, *options)
         assert checked.returncode == 0, checked.stderr
-        asked = f"a study of {rounds} responses with squared loss, gradient and curvature"
+        asked = (
+            f"a study of {counted(rounds, 'response')} with squared loss, gradient and curvature"
+        )
         assert asked in checked.stdout
         assert "gradient, L1: at most 1.5, by the clip" in checked.stdout
         assert f"; {share:g} of epsilon is for the curvature" in checked.stdout
@@ -526,8 +529,11 @@ def test_a_ledger_fits_80_columns_and_says_what_is_left(
     first = next(line for line in lines if line.strip().startswith("spring-"))
     assert "0 of 10" in first
     assert first.rstrip().endswith(" open")
-    assert "5/2 is spent or reserved: 0 spent, 5/2 left to open studies" in said.stdout
-    assert "15/2 of the lifetime epsilon 10 is left" in said.stdout
+    assert "5/2" not in said.stdout
+    assert (
+        "2.5 of the lifetime budget of 10 is spent or reserved: 0 spent, 2.5 left to open studies; "
+        "7.5 is left"
+    ) in said.stdout
 
 
 def test_check_shows_the_columns_to_the_officer_and_refuses_those_that_do_not_fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.errors import InputError
+from common.column_fit import (
+    MOST_OWNERS,
+    MOST_TOLD,
+    faults_of,
+    look_at_columns,
+    warn_of_misfits,
+)
+from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from owner.column_report import faults_of, look_at_columns, refuse_faults
+from owner.column_report import refuse_faults
 
 N = 400
 
@@ -101,3 +109,31 @@ def test_a_column_that_is_accepted_passes_no_other(study_map: FeatureMap) -> Non
     with pytest.raises(InputError, match="column 'sex'") as refused:
         refuse_faults(look_at_columns(table, study_map), accepted=("age",))
     assert "'age'" not in str(refused.value)
+
+
+def told_of(tables: dict[str, pd.DataFrame], study_map: FeatureMap, **options: bool) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_misfits(tables, study_map, **options)
+    assert all(one.category is DoubtWarning for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def test_who_holds_the_records_is_warned_of_each_column_in_a_few_lines(
+    study_map: FeatureMap,
+) -> None:
+    wrong = people(1).assign(age=lambda t: t["age"] * 365, sex=lambda t: t["sex"].str[0])
+    tables = {"owner good": people(2), "owner wrong": wrong, "owner tiny": wrong.head(19)}
+    first, second = told_of(tables, study_map)
+    assert first.startswith("owner wrong: column 'age': 100% of the records are beyond")
+    assert second.startswith("owner wrong: column 'sex': 100% of the records have categories")
+    *shown, more = told_of({f"owner o{i}": wrong for i in range(300)}, study_map)
+    assert len(shown) == MOST_TOLD
+    assert more == f"and {2 * MOST_OWNERS - MOST_TOLD} more columns that do not fit"
+
+
+def test_a_column_of_which_half_is_missing_does_not_fit(study_map: FeatureMap) -> None:
+    table = people(1)
+    table.loc[::2, "age"] = np.nan
+    (sentence,) = told_of({"new.csv": table.drop(columns="cost")}, study_map, has_target=False)
+    assert sentence.startswith("new.csv: column 'age': 50% of the records have no readable value")

@@ -5,7 +5,7 @@ import pytest
 
 from learner.planning.decision import Decision, Expected
 from learner.planning.guard import ways_sentence
-from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, WAYS, best_way
+from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, WAYS, best_way, why_taken
 
 SHARED = np.array([0.2, 0.5, 0.6, 0.9, 4.0])
 
@@ -59,6 +59,34 @@ def test_ticks_from_zero_are_believed_where_public_records_are_few_of_a_class():
     assert best_way(forecasts, trusts_public_model=True) == "ticks"
     forecasts[TICKS_FROM_ZERO] = 5.5 * SHARED
     assert best_way(forecasts, trusts_public_model=False) == "ticks"
+
+
+@pytest.mark.parametrize(
+    ("forecasts", "is_told"),
+    [
+        ({TICKS_FROM_ZERO: 0.562, "ticks": 0.199}, True),
+        ({TICKS_FROM_ZERO: 0.21, "ticks": 0.199}, False),
+        ({TICKS_FROM_ZERO: 0.562, "ticks": 0.199, "moments": 1.0}, False),
+    ],
+)
+def test_the_factor_that_decided_for_ticks_from_zero_is_told(forecasts, is_told):
+    expected = {
+        way: Expected(relative_fitness=psi, low=psi, high=psi) for way, psi in forecasts.items()
+    }
+    decision = Decision(
+        num_records=(9,),
+        horizon=1,
+        clip=None,
+        constant=0.0,
+        way=TICKS_FROM_ZERO,
+        ways=expected,
+        public=0.9,
+    )
+    line = ways_sentence(decision, own=TICKS_FROM_ZERO)
+    assert line is not None
+    assert ("only if forecast 4 times better" in line) == is_told
+    assert ("only if forecast 4 times better" in why_taken(TICKS_FROM_ZERO, forecasts)) == is_told
+    assert why_taken("ticks", forecasts) == ""
 
 
 @pytest.mark.parametrize(("better", "is_told"), [(0.99 / LEVEL, True), (1.01 / LEVEL, False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from common.errors import InputError
+from common.model import Model
 from learner.results.report import sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
+from learner.results.verdict_words import verdict_lines
 
 SCHEMA = json.loads((Path(__file__).parents[4] / "learner/summary.schema.json").read_text())
 
@@ -68,6 +71,17 @@ EVALUATED = Evaluated(
 )
 
 
+QUALITY: dict[str, Any] = {
+    "measure": "rmse",
+    "target": "stay",
+    "on": "public",
+    "records": 100,
+    "common": {"value": 8.0, "low": 7.0, "high": 9.0},
+    "guess": 8.6,
+    "intervals": "bootstrap",
+}
+
+
 def kept(folder: Path, text: str | bytes) -> Path:
     (folder / "summary.json").write_bytes(text.encode() if isinstance(text, str) else text)
     return folder
@@ -121,6 +135,56 @@ def test_nobody_gains_from_a_model_that_stays_with_another(
     summary = summary if own is None else summary.with_learner(own)
     told = summary.with_evaluation(EVALUATED).as_json()
     assert [owner["gains"] for owner in told["owners"]] == gains
+
+
+@pytest.mark.parametrize(("alone", "verb"), [(0.2, "gains"), (0.05, "does not gain")])
+def test_where_an_owner_is_the_learner_only_it_is_told_whether_it_gains(
+    tmp_path: Path, alone: float, verb: str
+) -> None:
+    evaluated = replace(EVALUATED, relative_fitness_alone=(alone, 0.3))
+    summary = Summary.model_validate(table()).with_learner("a").with_evaluation(evaluated)
+    words = f"a, which alone has the model, {verb}"
+    assert any(words in line for line in sentences(summary))
+    assert any(words in line for line in verdict_lines(summary))
+    page = write_report(tmp_path, summary).read_text()
+    assert "better off alone" not in page
+    assert "who gain from taking part" not in page
+
+
+def test_one_of_a_kind_is_told_in_the_singular(tmp_path: Path) -> None:
+    alone = Summary.model_validate(table(ticks=1, horizon=1, owners=[owner("a")]))
+    page = write_report(tmp_path, alone).read_text()
+    assert "<caption>1 owner</caption>" in page
+    assert "1 of 1 communication in" in page
+    assert sentences(alone)[0].startswith("1 communication in ")
+    evaluated = replace(EVALUATED, relative_fitness_alone=(0.2, 0.05))
+    two = Summary.model_validate(table()).with_evaluation(evaluated)
+    assert "a gains from taking part; the other is better off alone." in verdict_lines(two)
+    assert any("1 owner of 2 gains: a" in line for line in sentences(two))
+
+
+def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the_page(
+    tmp_path: Path,
+) -> None:
+    words = "The model is no better than always predicting the same."
+    for guess, is_told in ((8.0, True), (9.0, False)):
+        summary = Summary.model_validate(table(quality=QUALITY | {"guess": guess}))
+        assert (words in sentences(summary)) == is_told
+        assert (words in write_report(tmp_path, summary).read_text()) == is_told
+
+
+def test_a_column_named_like_a_heading_keeps_its_name(
+    tmp_path: Path, make_model: Callable[..., Model]
+) -> None:
+    model = make_model()
+    rule = model.feature_map.columns[0].model_copy(update={"name": "The values as a table"})
+    columns = (rule, *model.feature_map.columns[1:])
+    feature_map = model.feature_map.model_copy(update={"columns": columns})
+    named = replace(model, feature_map=feature_map)
+    (tmp_path / "model.json").write_text(named.to_json())
+    page = write_report(tmp_path, Summary.model_validate(table())).read_text()
+    assert "<summary>The model in raw units</summary>" in page
+    assert ">The values as a table</th>" in page
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""Where collaboration begins to pay is where the guard lets a study go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.config import check_settings
+from common.features import FeatureMap
+from learner.forecasting.candidate import Candidate
+from learner.forecasting.questions import FACTORS, WAY_FACTORS, Answer
+from learner.forecasting.verdict import Verdict, verdict
+from learner.planning.guard import LEAST_GAIN
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.results.forecast_page import write_forecast_page
+from learner.results.forecast_text import sentences
+
+STUDY = {
+    "name": "study",
+    "seed": 1,
+    "features": {"public": {"path": "p.csv"}, "target": "y"},
+    "model": {"loss": "squared", "theta_max": 2.0},
+    "privacy": {"epsilon": 1},
+    "owners": [{"name": "a"}, {"name": "b"}],
+}
+PUBLIC = 0.01
+# All of the noise is taken back: next to nothing is gained.
+TINY_GAIN = PUBLIC * (1 - LEAST_GAIN / 2)
+GAIN = PUBLIC / 2
+
+
+def answer(fitness: float) -> Answer:
+    return Answer(
+        relative_fitness=fitness,
+        low=fitness,
+        high=fitness,
+        alone=[1.0, 1.0],
+        public=PUBLIC,
+        horizon=10,
+        clip=None,
+        constant=1.0,
+        split="schedule",
+        algorithm="newton",
+    )
+
+
+@pytest.fixture(scope="module")
+def candidate(feature_map: FeatureMap, public_table: pd.DataFrame) -> Candidate:
+    records = feature_map.apply(public_table, where="x")
+    labels = (records.targets > np.median(records.targets)).astype(np.intp)
+    side = PublicSide(feature_map=feature_map, records=records, labels=labels, known={})
+    settings = check_settings(StudySettings, STUDY, where="study.toml")
+    return Candidate(settings=settings, public=side, num_records=(100, 100))
+
+
+def told(candidate: Candidate, at_least: float, above: float) -> Verdict:
+    """What is told where the smallest factor comes to one fitness, and all others to another."""
+
+    def at(factor: float) -> Answer:
+        return answer(at_least if factor == FACTORS[0] else above)
+
+    answers = {"study": at(1.0)}
+    answers |= {f"{kind}-{f:g}": at(f) for f in FACTORS for kind in ("epsilon", "size")}
+    answers |= {f"way newton-{f:g}": at(f) for f in WAY_FACTORS}
+    return verdict(candidate, answers)
+
+
+def test_where_the_guard_refuses_collaboration_does_not_begin_to_pay(candidate):
+    found = told(candidate, TINY_GAIN, TINY_GAIN)
+    assert found.smallest.epsilon is None
+    assert found.smallest.epsilon_of_ways["newton"] is None
+    assert not any(owner.gains for owner in found.owners)
+    above = told(candidate, TINY_GAIN, GAIN).smallest
+    assert FACTORS[0] < above.epsilon < FACTORS[1]
+    assert WAY_FACTORS[0] < above.epsilon_of_ways["newton"] < WAY_FACTORS[1]
+    assert above.or_below == ()
+
+
+def test_where_the_smallest_tried_pays_it_may_begin_below(candidate, tmp_path):
+    found = told(candidate, GAIN, GAIN)
+    assert found.smallest.epsilon == FACTORS[0]
+    assert set(found.smallest.or_below) == {"epsilon", "records", "newton"}
+    assert set(found.as_json()["smallest"]["or_below"]) == {"epsilon", "records", "newton"}
+    words = "0.01, the smallest tried, or below"
+    pays, beats = [line for line in sentences(found) if "the smallest tried" in line]
+    assert f"an epsilon of {words}; or n_i of 1, the smallest tried, or below" in pays
+    assert f"beats the public model: newton at {words}" in beats
+    page = write_forecast_page(tmp_path, found).read_text()
+    assert f">{words}</td>" in page
+    surer = replace(found, smallest=replace(found.smallest, or_below=()))
+    assert not any("the smallest tried" in line for line in sentences(surer))
