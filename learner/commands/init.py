@@ -23,6 +23,7 @@ from common.map_fitting import fit_feature_map
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_table
+from common.target_fitting import count_values
 from learner.planning.drafting import (
     MOST_OWNERS,
     Inputs,
@@ -32,7 +33,6 @@ from learner.planning.drafting import (
     choose_target,
     equal_parts,
     parts_by_column,
-    values_of,
 )
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
@@ -96,7 +96,7 @@ class Session:
         column = self.look.columns.get(target)
         if column is None or column.kind == "number" or column.distinct == 2:
             return []
-        return list(values_of(self.table[target]))
+        return list(count_values(self.table[target]))
 
     def public_rows(self, typed: str | None) -> str:
         """The range of the public rows: as typed, or the last ones."""

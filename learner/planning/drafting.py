@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from common.arrays import Vector
-from common.columns import category_keys
+from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.looking import TELLING, Column, Look, same_partition, tells_target
-from common.suggestions import among_columns
+from common.suggestions import among_columns, nearest
+from common.target_fitting import count_values, counts_in_words
 
 __all__ = [
     "Inputs",
@@ -25,10 +26,10 @@ __all__ = [
     "choose_target",
     "equal_parts",
     "parts_by_column",
-    "values_of",
 ]
 
-NAMED_VALUES = 8
+# Of two values the one that says yes is class +1, beside what says no.
+SAYS_YES = {"1": {"0", "-1"}, "yes": {"no"}, "y": {"n"}, "t": {"f"}, "positive": {"negative"}}
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
 FEWEST_OF_AN_OWNER = 50
@@ -82,13 +83,6 @@ class Part:
     where: dict[str, str] = field(default_factory=dict)
 
 
-def values_of(cells: pd.Series) -> dict[str, int]:
-    """How often each value stands in a column, the most frequent first."""
-    positions, keys = category_keys(cells)
-    counts = pd.Series([None if i < 0 else keys[i] for i in positions]).value_counts()
-    return {str(key): int(count) for key, count in counts.items()}
-
-
 def choose_target(
     table: pd.DataFrame, look: Look, name: str, positive: Sequence[str]
 ) -> tuple[Target, list[str]]:
@@ -99,23 +93,17 @@ def choose_target(
     """
     if name not in look.columns:
         raise InputError(f"--target: no column {name!r}{among_columns(name, look.columns)}")
-    column, counts = look.columns[name], values_of(table[name])
+    column, counts = look.columns[name], count_values(table[name])
     if not positive and column.kind == "number" and column.distinct > 2:
         values = column.numbers
         missing = int(np.count_nonzero(np.isnan(values)))
         return Target(name, (), values, missing), _about(column, missing)
     if not positive and column.distinct != 2:
-        shown = ", ".join(f"{v!r} ({c:,})" for v, c in list(counts.items())[:NAMED_VALUES])
         raise InputError(
-            f"--target {name}: expected numbers or two values, it has {shown or 'none'}; name the "
-            "values of class +1 with --positive"
+            f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
+            "name the values of class +1 with --positive"
         )
-    chosen = tuple(positive) or (min(counts, key=lambda value: counts[value]),)
-    unknown = [value for value in chosen if value not in counts]
-    if unknown:
-        raise InputError(
-            f"--positive: {name} has no {unknown[0]!r}{among_columns(unknown[0], counts)}"
-        )
+    chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
     if len(chosen) == len(counts):
         raise InputError("--positive: every value is class +1; leave some for class -1")
     positions, keys = category_keys(table[name])
@@ -123,7 +111,42 @@ def choose_target(
     warnings = _about(column, column.missing)
     share = sum(counts[value] for value in chosen) / sum(counts.values())
     warnings.append(f"target {name}: class +1 is {', '.join(chosen)}, {share:.1%} of the records")
+    others = {value: count for value, count in counts.items() if value not in chosen}
+    if len(others) > 1:
+        warnings.append(f"target {name}: class -1 is all else: {counts_in_words(others)}")
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
+
+
+def _affirmed(counts: Mapping[str, int]) -> str:
+    """Which of two values is class +1: the one that says yes, or else the rarer.
+
+    >>> _affirmed({"1": 700, "0": 300}), _affirmed({"No": 40, "Yes": 60})
+    ('1', 'Yes')
+    >>> _affirmed({"home": 90, "died": 10})
+    'died'
+    """
+    spelt = {value.lower(): value for value in counts}
+    yes = [value for key, value in spelt.items() if SAYS_YES.get(key, set()) & spelt.keys()]
+    return yes[0] if yes else min(counts, key=lambda value: counts[value])
+
+
+def _positive_keys(
+    name: str, positive: Sequence[str], counts: Mapping[str, int]
+) -> tuple[str, ...]:
+    """The values of class +1 as the column has them, however they were typed.
+
+    Raises:
+      InputError: The column has no such value.
+    """
+    keys = {category_key(value) or "": value for value in positive}
+    for key, typed in keys.items():
+        if key not in counts:
+            near = nearest(typed, counts)
+            hint = "" if near is None else f" (did you mean {near!r}?)"
+            raise InputError(
+                f"--positive: {name} has no {typed!r}{hint}; it has {counts_in_words(counts)}"
+            )
+    return tuple(keys)
 
 
 def _about(column: Column, missing: int) -> list[str]:
@@ -148,6 +171,8 @@ def choose_inputs(look: Look, target: Target, *, owners: str | None, drop: Seque
     for name in drop:
         if name not in look.columns:
             raise InputError(f"--drop: no column {name!r}{among_columns(name, look.columns)}")
+        if name == target.name:
+            raise InputError(f"--drop: {name} is the target; drop others, or give another --target")
     if owners is not None:
         left.add(owners)
         same = same_partition([look.columns[owners], *look.columns.values()])

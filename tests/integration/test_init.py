@@ -202,7 +202,11 @@ def test_classes_of_words_are_asked(folder: Path) -> None:
         (["--owners", "county"], "give --target COLUMN, one of Record ID, age"),
         (["--target", "dayz"], "no column 'dayz'; did you mean 'days'?"),
         (["--target", "county"], "name the values of class +1 with --positive"),
-        (["--target", "died", "--positive", "ye"], "died has no 'ye'; did you mean 'yes'?"),
+        (
+            ["--target", "died", "--positive", "ye"],
+            "died has no 'ye' (did you mean 'yes'?); it has 'no'",
+        ),
+        (["--target", "days", "--drop", "days"], "--drop: days is the target"),
         (["--target", "days", "--owners", "count"], "did you mean 'county'?"),
         (["--target", "days", "--owners", "age"], "no value has 50 records"),
         (["--target", "days", "--public", "5000"], "a number of rows below 1,200"),
