@@ -30,8 +30,8 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
             "--positive",
             multiple=True,
             metavar="VALUE",
-            help="A value of class +1, where the target is no number; may be repeated. By default, of "
-            "two values 1, true or yes, else the rarer.",
+            help="A value of class +1, where the target is no number; may be repeated. Of two "
+            "values the default is 1, true or yes, else the rarer.",
         ),
         click.option(
             "--owners",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,11 @@ def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
 
 def test_a_model_says_what_its_prediction_1_stands_for(make_model: Callable[..., Model]) -> None:
     assert make_model().meaning_of_one == ""
-    assert make_model("logistic").meaning_of_one == "class = late"
-    assert (
-        make_model("logistic", positive=["late", "paid"]).meaning_of_one == "class = late or paid"
-    )
-    many = [f"v{i}" for i in range(9)] + ["late\x1b[31m"]
-    assert make_model("logistic", positive=["late", *many]).meaning_of_one == (
-        "class = late or late [31m or v0 or v1 or v2 or v3 or 5 more"
+    model = make_model("logistic")
+    assert model.meaning_of_one == "class = late"
+    others = ("paid\x1b[31m", *(f"v{i}" for i in range(9)))
+    target = model.feature_map.target.model_copy(update={"also_positive": others})
+    feature_map = model.feature_map.model_copy(update={"target": target})
+    assert replace(model, feature_map=feature_map).meaning_of_one == (
+        "class = late or paid [31m or v0 or v1 or v2 or v3 or 5 more"
     )
