@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from common.arrays import Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
+from common.features import FeatureMap
 from common.looking import TELLING, Column, Look, same_partition, tells_target
 from common.suggestions import among_columns, nearest
 from common.target_fitting import count_values, counts_in_words
@@ -25,6 +26,7 @@ __all__ = [
     "choose_inputs",
     "choose_target",
     "equal_parts",
+    "far_out_notes",
     "parts_by_column",
 ]
 
@@ -33,7 +35,9 @@ SAYS_YES = {"1": {"0", "-1"}, "yes": {"no"}, "y": {"n"}, "t": {"f"}, "positive":
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
 FEWEST_OF_AN_OWNER = 50
+NAMED = 5
 MOST_OWNERS = 12
+ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -157,11 +161,6 @@ def _about(column: Column, missing: int) -> list[str]:
             f"target {column.name}: {missing:,} records have none; they are left out "
             '(missing_target = "drop")'
         )
-    if column.kind == "number" and column.has_heavy_tails:
-        remarks.append(
-            f"target {column.name}: a few values are far out; they are cut at the 99th percentile "
-            'of the public records (features.coverage); loss = "huber" minds them less'
-        )
     return remarks
 
 
@@ -201,6 +200,11 @@ def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
         (column.is_constant, "it says the same of every record"),
         (
+            column.kind == "text" and column.unsure_date,
+            f"its dates have a form that is not read ({column.unsure_date}); write them as "
+            "YEAR-MONTH-DAY",
+        ),
+        (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
@@ -226,16 +230,53 @@ def _oddities(column: Column, target: Target) -> list[str]:
         )
     if column.is_code:
         remarks.append(f"{column.name}: its numbers are taken for names (features.categorical)")
-    elif column.has_heavy_tails:
+    elif column.is_whole and column.hardly_repeats:
         remarks.append(
-            f"{column.name}: a few values are far out; they are cut at the public bounds"
+            f"{column.name}: nearly every record has another number; if it names records, leave it "
+            "out with --drop"
         )
     if column.kind == "date":
-        remarks.append(f"{column.name}: dates become months since January 2000")
+        as_read = f"; {column.unsure_date} is read as month/day/year" * bool(column.unsure_date)
+        remarks.append(f"{column.name}: dates become months since January 2000{as_read}")
+    elif column.unsure_date:
+        remarks.append(
+            f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
+            "are names; write them as YEAR-MONTH-DAY"
+        )
     if column.missing > column.count:
         share = column.missing / (column.missing + column.count)
         remarks.append(f"{column.name}: {share:.0%} of the cells are empty; they get the median")
     return remarks
+
+
+def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
+    """What becomes of numbers far out: whether the bounds of public records cut them."""
+    target = feature_map.target
+    reach = target.bound * target.scale
+    bounds = {
+        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
+    }
+    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
+    if target.positive is None:
+        limits = (target.center - reach, target.center + reach)
+        note = _far_out_note(look.columns[target.name], *limits, what="target ")
+        more = '; loss = "huber" minds far targets less' if note else ""
+        notes.insert(0, note + more)
+    return [note for note in notes if note]
+
+
+def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
+    """What becomes of one column's numbers far out, empty where it has none."""
+    far = column.far_out
+    if not far.size:
+        return ""
+    # Bounds that were scaled and back are rounded.
+    slack = ROUNDED * (high - low)
+    cut = int(np.count_nonzero((far < low - slack) | (far > high + slack)))
+    bounds = f"the public bounds ({low:g} to {high:g})"
+    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    code = f"; {column.repeated_far_out}" if column.repeated_far_out else ""
+    return f"{what}{column.name}: numbers far out: {far.size:,}; {told}{code}"
 
 
 def parts_by_column(
@@ -268,11 +309,23 @@ def parts_by_column(
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
     others = len(ranked) - len(large)
     left = sum(len(rows[key]) for key in ranked) - sum(len(part.places) for part in parts)
+    notes = _spelt_twice(str(cells.name), ranked)
     left_out = (
         f"{cells.name}: {others} values with {left:,} records are no owners: they have fewer than "
         f"{FEWEST_OF_AN_OWNER} records, or are not among the {most} largest (--most)"
     )
-    return parts, [left_out] if others else []
+    return parts, [*notes, left_out] if others else notes
+
+
+def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
+    """That values of the owners' column differ in nothing but small and capital letters."""
+    spelt: dict[str, list[str]] = {}
+    for key in keys:
+        spelt.setdefault(key.casefold(), []).append(key)
+    twice = [" and ".join(map(repr, alike)) for alike in spelt.values() if len(alike) > 1]
+    return [
+        f"{name}: {'; '.join(twice[:NAMED])} are different owners; spell them alike if they are one"
+    ] * bool(twice)
 
 
 def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:

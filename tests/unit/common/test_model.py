@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
