@@ -24,8 +24,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     ("; did you mean 'epsilon'?", "; did you mean 'age'?")
     >>> did_you_mean("kappa", ["epsilon"])
     ''
-    >>> did_you_mean("Cr\u00e9dit", ["Cre\u0301dit"])[-66:]
-    ', whose accents are stored in another form (copy it from there)?'
+    >>> "accents are stored in another form" in did_you_mean("Cr\u00e9dit", ["Cre\u0301dit"])
+    True
     """
     near = nearest(name, known)
     if near is None:
