@@ -27,11 +27,15 @@ __all__ = [
     "log_format_option",
     "out_file",
     "out_folder",
+    "reading_options",
     "run_command",
+    "typed_place",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The options of :func:`reading_options`.
+READING = ("query", "separator", "decimal", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
 
@@ -52,6 +56,41 @@ def out_file(text: str, **more: Any) -> Callable[[Function], Function]:
 def out_folder(text: str, **more: Any) -> Callable[[Function], Function]:
     """The option --out of a command that writes a folder; more is click's, such as `default`."""
     return _out("FOLDER", click.Path(path_type=Path, file_okay=False), text, more)
+
+
+def reading_options(command: Function) -> Function:
+    """How a table that is typed is read; :func:`typed_place` takes these options."""
+    for option in (
+        click.option("--query", metavar="SELECT", help="What to read of a database."),
+        click.option(
+            "--separator",
+            metavar="CHARACTER",
+            help="What separates the cells of a CSV file; by default found in its header.",
+        ),
+        click.option(
+            "--decimal",
+            type=click.Choice([".", ","]),
+            help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
+        ),
+        click.option(
+            "--encoding",
+            metavar="NAME",
+            help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
+    """Settings of a table that is typed; the options of its reading are taken out of the others.
+
+    >>> typed_place("env:STAYS", {"query": "select 1", "decimal": None, "name": "a"})
+    {'database': 'env:STAYS', 'query': 'select 1'}
+    """
+    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
+    options = {key: typed.pop(key, None) for key in READING}
+    return place | {key: value for key, value in options.items() if value}
 
 
 def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

@@ -38,6 +38,11 @@ _DECIMAL_COMMA = re.compile(
     r"(?<![0-9.,])(?P<whole>[0-9]{1,3}(?:\.[0-9]{3})++|[0-9]++),(?P<part>[0-9]++)",
     re.ASCII,
 )
+# Read so only where a user says that commas are decimal points; elsewhere 2.756 may be either.
+_GROUPED = re.compile(
+    r"(?<![0-9.,])(?P<whole>[1-9][0-9]{0,2}(?:\.[0-9]{3})++)(?![0-9.,])",
+    re.ASCII,
+)
 _UNICODE_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -136,6 +141,8 @@ class CsvFile:
         """A column's cells, decoded and with decimal points, each by itself."""
         if self._is_bytes:
             column = _each(column, ~column.str.isascii().fillna(True).astype(bool), _text_of_bytes)
+        if self._dialect.decimal == ",":
+            column = _each(column, column.str.contains(".", regex=False).fillna(False), _ungrouped)
         if self.has_decimal_comma:
             column = _each(column, column.str.contains(",", regex=False).fillna(False), _pointed)
         return column
@@ -241,3 +248,13 @@ def _pointed(text: str) -> str:
     """
     pointed = _DECIMAL_COMMA.sub(lambda m: f"{m['whole'].replace('.', '')}.{m['part']}", text)
     return text if math.isnan(parse_number(pointed)) else pointed
+
+
+def _ungrouped(text: str) -> str:
+    """A number without the points between its thousands, if a text is one with such points.
+
+    >>> [_ungrouped(text) for text in ("48.011", "-1.234.567 %", "23.06.2018", "2.75", "1.458,50")]
+    ['48011', '-1234567 %', '23.06.2018', '2.75', '1.458,50']
+    """
+    whole = _GROUPED.sub(lambda m: m["whole"].replace(".", ""), text)
+    return text if math.isnan(parse_number(whole)) else whole

@@ -32,6 +32,7 @@ from common.config import Lasting, Positive, Settings
 from common.domain import Domain
 from common.errors import InputError
 from common.fitting import (
+    MOST_CATEGORIES,
     Bound,
     CategoryOrder,
     ColumnRule,
@@ -126,7 +127,7 @@ class FeatureSettings(Settings):
     l1_coverage: Annotated[float, Field(gt=0, le=1)] = 0.9
     l1_radius: Positive | None = None
     category_order: CategoryOrder = "target"
-    max_categories: Annotated[int, Field(ge=2)] = 1000
+    max_categories: Annotated[int, Field(ge=2)] = MOST_CATEGORIES
     intercept: bool = True
     positive: Annotated[
         str | int | float | bool | tuple[str | int | float | bool, ...] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ from common.errors import InputError
 
 __all__ = [
     "LARGEST_NUMBER",
+    "MOST_CATEGORIES",
+    "READABLE_SHARE",
     "SMALLEST_SCALE",
     "Bound",
     "CategoryOrder",
@@ -29,6 +32,8 @@ __all__ = [
     "are_shares",
     "fit_column",
     "fit_rotation",
+    "is_free_text",
+    "read_as_numbers",
     "tidy",
 ]
 
@@ -45,6 +50,8 @@ CategoryOrder = Literal["target", "name"]
 
 # So many of a column's values must read as numbers (or dates) for the column to be one.
 READABLE_SHARE = 0.95
+# A text column with more distinct values is free text, unless its settings say otherwise.
+MOST_CATEGORIES = 1000
 # A category's mean target counts as if so many average records were added to it.
 PRIOR_RECORDS = 20.0
 # A class of more values than this is better written as a column of its own.
@@ -199,17 +206,39 @@ def fit_column(
     if not present.any():
         return "no values"
     name, shares = str(column.name), are_shares(column)
-    if not categorical:
-        numbers = parse_numbers(column, shares=shares)
-        if _readable(numbers, present):
-            return _fit_number(name, "number", numbers, coverage, shares)
-        months = parse_months(column)
-        if _readable(months, present):
-            return _fit_number(name, "date", months, coverage, False)
-    if len(set(keys)) > max_categories:
+    read = None if categorical else read_as_numbers(column, present, shares=shares)
+    if read is not None:
+        kind, raw = read
+        return _fit_number(name, kind, raw, coverage, shares and kind == "number")
+    if is_free_text(keys, max_categories):
         return "free text"
     cells = [keys[i] if i >= 0 else None for i in positions]
     return _fit_category(name, cells, targets, coverage, order)
+
+
+def read_as_numbers(
+    column: pd.Series, present: Flags, *, shares: bool
+) -> tuple[Literal["number", "date"], Vector] | None:
+    """A column as numbers, or else as dates, where enough of its values read so; None elsewhere.
+
+    Args:
+      column: Its cells, n of them.
+      present: Which of them have a value, shape (n,).
+      shares: Whether its numbers are shares of one.
+
+    Returns:
+      (what they are, the numbers or months, shape (n,)).
+    """
+    numbers = parse_numbers(column, shares=shares)
+    if _readable(numbers, present):
+        return "number", numbers
+    months = parse_months(column)
+    return ("date", months) if _readable(months, present) else None
+
+
+def is_free_text(keys: Sequence[str | None], max_categories: int) -> bool:
+    """Whether the distinct values of a column are too many for categories."""
+    return len(set(keys)) > max_categories
 
 
 def _readable(parsed: Vector, present: Flags) -> bool:

@@ -8,28 +8,42 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from common.arrays import Vector
-from common.columns import category_keys, parse_months, parse_numbers
+from common.columns import category_keys
+from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
 
 __all__ = ["Column", "Look", "look_at", "same_partition", "tells_target"]
 
-# So much of a column must read as numbers or dates for it to be one.
-READABLE = 0.95
 # A column with so large a share of different values names records.
 IDENTIFYING = 0.9
 FEWEST_RECORDS = 20
-FREE_TEXT = 1000
 # So often each value stands in a column that says something of groups.
 REPEATED = 10
 # A column that explains so much of the target's variance says what the target is.
 TELLING = 0.95
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
-_CODE_NAME = re.compile(r"(?:^|[^a-z])(?:id|code|codes|number|nr|no|key|zip)(?:$|[^a-z])", re.ASCII)
+MONTHS = 12
+_CODE_NAME = re.compile(
+    r"(?<![a-z])(?:id|code|codes|number|nr|no|key|zip)(?![a-z])",
+    re.ASCII,
+)
+_RECORD_NAME = re.compile(
+    r"(?<![a-z])(?:ids?|uid|uuid|nr|no|num|number|nummer|key|code|serial|index|row|ssn|mrn|account|"
+    r"iban|phone)(?![a-z])",
+    re.ASCII,
+)
+_CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
+# Dates as they are written by hand: day and month, in whatever order, and the year.
+_DAY_MONTH_YEAR = re.compile(
+    r"(?P<first>[0-9]{1,2})(?P<mark>[./-])(?P<second>[0-9]{1,2})(?P=mark)(?:[0-9]{2}){1,2}(?: .*)?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class Column:
       distinct: How many different values it has.
       missing: How many cells have no value.
       numbers: Its numbers or months, shape (n,), NaN elsewhere; of categories their positions.
+      unsure_date: One of its cells that is or may be another date than is read; empty for none.
     """
 
     name: str
@@ -49,6 +64,7 @@ class Column:
     distinct: int
     missing: int
     numbers: Vector
+    unsure_date: str = ""
 
     @property
     def count(self) -> int:
@@ -61,12 +77,27 @@ class Column:
         return self.distinct < 2
 
     @property
+    def hardly_repeats(self) -> bool:
+        """Whether nearly all of its values differ."""
+        return self.count >= FEWEST_RECORDS and self.distinct >= IDENTIFYING * self.count
+
+    @property
     def is_identifier(self) -> bool:
-        """Whether it names records: nearly all values differ, and they are names or counted."""
-        if self.kind == "date" or self.count < FEWEST_RECORDS:
+        """Whether it names records: nearly all values differ, and they are names or counted.
+
+        Whole numbers may as well be amounts of money: they name records where the column is called
+        so, or where they count.
+        """
+        if self.kind == "date" or not self.hardly_repeats:
             return False
-        differing = self.distinct >= IDENTIFYING * self.count
-        return differing and (self.kind != "number" or self.is_whole)
+        named = _is_called(self.name, _RECORD_NAME)
+        return self.kind != "number" or (self.is_whole and (named or self._counts))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether its numbers are those between the smallest and the largest, hardly one left."""
+        known = self.numbers[np.isfinite(self.numbers)]
+        return bool(np.ptp(known) + 1 <= self.distinct / IDENTIFYING)
 
     @property
     def is_whole(self) -> bool:
@@ -77,19 +108,30 @@ class Column:
     @property
     def is_code(self) -> bool:
         """Whether its numbers are names: whole, and called so."""
-        called = _CODE_NAME.search(self.name.lower().replace("_", " ")) is not None
-        return self.kind == "number" and self.is_whole and called
+        return self.kind == "number" and self.is_whole and _is_called(self.name, _CODE_NAME)
 
-    @property
-    def has_heavy_tails(self) -> bool:
-        """Whether a few numbers are so far out that the rest would be squeezed."""
+    @cached_property
+    def far_out(self) -> Vector:
+        """The numbers that are so far out that the rest would be squeezed, shape (k,)."""
         known = self.numbers[np.isfinite(self.numbers)]
         if self.kind != "number" or known.size < FEWEST_RECORDS:
-            return False
+            return np.empty(0)
         low, high = np.quantile(known, [0.25, 0.75])
         spread = high - low if high > low else np.std(known)
-        middle = np.median(known)
-        return bool(spread > 0 and np.max(np.abs(known - middle)) > FAR_OUT * spread)
+        far = np.abs(known - np.median(known)) > FAR_OUT * spread
+        return known[far & (spread > 0)]
+
+    @property
+    def repeated_far_out(self) -> str:
+        """Which number far out stands again and again, as a question; empty for none."""
+        values, counts = np.unique(self.far_out, return_counts=True)
+        if not counts.size or counts.max() < REPEATED:
+            return ""
+        most = int(np.argmax(counts))
+        return (
+            f"{values[most]:g} stands {counts[most]:,} times: a code for missing? then leave these "
+            "cells empty"
+        )
 
 
 @dataclass(frozen=True)
@@ -131,11 +173,42 @@ def _column(name: str, cells: pd.Series) -> Column:
     missing, distinct = int(np.count_nonzero(~present)), len(names)
     if not present.any():
         return Column(name, "empty", 0, missing, coded)
-    for kind, parse in (("number", parse_numbers), ("date", parse_months)):
-        parsed = parse(cells)
-        if np.mean(~np.isnan(parsed[present])) >= READABLE:
-            return Column(name, kind, distinct, missing, parsed)
-    return Column(name, "text" if distinct > FREE_TEXT else "category", distinct, missing, coded)
+    unsure = _unsure_date([key for key in keys if key is not None])
+    read = read_as_numbers(cells, present, shares=False)
+    if read is not None:
+        return Column(name, read[0], distinct, missing, read[1], unsure)
+    kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
+    return Column(name, kind, distinct, missing, coded, unsure)
+
+
+def _unsure_date(keys: Sequence[str]) -> str:
+    """One of a column's values that is or may be a date of day, month and year; empty for none.
+
+    Dates between strokes are read as month/day/year: a day above 12 shows that they are.
+
+    >>> _unsure_date(["01/07/2020"]), _unsure_date(["01/07/2020", "01/28/2020"])
+    ('01/07/2020', '')
+    >>> _unsure_date(["01/07/2020", "28/07/2020"]), _unsure_date(["23.06.2018"])
+    ('28/07/2020', '23.06.2018')
+    """
+    found = [match for key in keys if (match := _DAY_MONTH_YEAR.fullmatch(key))]
+    if len(found) < READABLE_SHARE * len(keys) or not found:
+        return ""
+    days_first = [match for match in found if int(match["first"]) > MONTHS]
+    is_clear = not days_first and any(
+        match["mark"] == "/" and int(match["second"]) > MONTHS for match in found
+    )
+    return "" if is_clear else (days_first or found)[0].string
+
+
+def _is_called(name: str, words: re.Pattern[str]) -> bool:
+    """Whether one of the words of a column's name is among these.
+
+    >>> _is_called("customerId", _CODE_NAME), _is_called("PAID", _CODE_NAME)
+    (True, False)
+    """
+    apart = _CAPITAL_WITHIN.sub(" ", name).lower().replace("_", " ")
+    return words.search(apart) is not None
 
 
 def tells_target(column: Column, target: Vector) -> float:

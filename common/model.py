@@ -24,11 +24,14 @@ from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, Featur
 from common.fitting import Number
 from common.losses import LOSSES, Logistic, Loss, loss_of
 from common.names import Name
+from common.texts import printable
 
 __all__ = ["FORMAT", "Model", "model_from_json", "read_model"]
 
 FORMAT = "copriv-model/1"
 MODEL_FILE = "model.json"
+# So many values, and so much of each, are named in a sentence.
+NAMED_VALUES, NAMED_CHARACTERS = 6, 40
 
 _Numbers = Annotated[
     tuple[Number, ...], Field(min_length=1, max_length=LARGEST_COUNT + 1, fail_fast=True)
@@ -68,6 +71,15 @@ class Model:
     def has_probabilities(self) -> bool:
         """Whether its margins mean probabilities."""
         return isinstance(self.loss, Logistic)
+
+    @property
+    def meaning_of_one(self) -> str:
+        """Which value of the target the prediction 1 stands for; nothing where it is a number."""
+        target = self.feature_map.target
+        values = () if target.positive is None else (target.positive, *target.also_positive)
+        named = [printable(value, NAMED_CHARACTERS) for value in values[:NAMED_VALUES]]
+        more = [f"{len(values) - NAMED_VALUES} more"] if len(values) > NAMED_VALUES else []
+        return f"{printable(target.name)} = {' or '.join(named + more)}" if named else ""
 
     def margins(self, features: Matrix, theta: Vector | None = None) -> Vector:
         """The margins z of mapped records, of this model or of another ``theta``, shape (n,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 from common.errors import InputError
@@ -12,6 +13,7 @@ __all__ = ["among_columns", "check_columns", "did_you_mean", "nearest"]
 
 NAMED = 8
 LONGEST_NAME = 60
+ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
 
 
@@ -22,16 +24,26 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     ("; did you mean 'epsilon'?", "; did you mean 'age'?")
     >>> did_you_mean("kappa", ["epsilon"])
     ''
+    >>> "accents are stored in another form" in did_you_mean("Cr\u00e9dit", ["Cre\u0301dit"])
+    True
     """
     near = nearest(name, known)
-    return "" if near is None else f"; did you mean {printable(near, LONGEST_NAME)!r}?"
+    if near is None:
+        return ""
+    accents = ACCENTS if near != name and _composed(near) == _composed(name) else ""
+    return f"; did you mean {printable(near, LONGEST_NAME)!r}{accents}?"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is nearest to another, None if none is near."""
-    by_lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    by_lower = {_composed(one).lower(): one for one in known}
+    near = difflib.get_close_matches(_composed(name).lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else None
+
+
+def _composed(name: str) -> str:
+    """A name with its accents in one form: Macs store them beside their letters (NFD)."""
+    return unicodedata.normalize("NFC", name)
 
 
 def among_columns(name: str, columns: Iterable[str], *, listed: bool = True) -> str:

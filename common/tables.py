@@ -79,7 +79,7 @@ class TablePlace(Settings):
     decimal: Literal[".", ","] | None = Field(
         default=None,
         description="The decimal point of a CSV file's numbers; without it a comma where "
-        "semicolons separate the cells, else a point.",
+        "semicolons separate the cells, else a point. Set to a comma, points group thousands.",
         examples=[","],
     )
     missing_target: Literal["drop", "refuse"] | None = Field(

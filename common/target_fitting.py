@@ -12,7 +12,7 @@ from common.columns import category_key, category_keys, parse_numbers
 from common.errors import DoubtWarning, InputError
 from common.fitting import LARGEST_NUMBER, SMALLEST_SCALE, TargetRule, are_shares, tidy
 
-__all__ = ["fit_target"]
+__all__ = ["count_values", "counts_in_words", "fit_target"]
 
 # So many values are named in a sentence.
 NAMED_VALUES = 6
@@ -65,7 +65,7 @@ def _fit_classes(
     rule = TargetRule(
         name=str(column.name), positive=keys[0], also_positive=tuple(keys[1:]), bound=1.0, fill=-1.0
     )
-    counts = _count_values(column)
+    counts = count_values(column)
     missing = [key for key in keys if key not in counts]
     if len(missing) == len(keys) or not counts.keys() - set(keys):
         wrong = "no record is of class -1"
@@ -74,7 +74,7 @@ def _fit_classes(
         few = f": positive = {min(counts, key=lambda k: counts[k])!r}?" if len(counts) == 2 else ""
         raise InputError(
             f"{where}: target {rule.name!r}: {wrong}; the column has "
-            f"{_in_words(counts)}; set features.positive to the values of class +1{few}"
+            f"{counts_in_words(counts)}; set features.positive to the values of class +1{few}"
         )
     if missing:
         warnings.warn(
@@ -87,16 +87,20 @@ def _fit_classes(
         others = {key: count for key, count in counts.items() if key != keys[0]}
         warnings.warn(
             f"features.positive = {positive!r} makes every other value of {rule.name!r} class -1: "
-            f"{_in_words(others)}; write positive = [{positive!r}] if that is meant, or list all "
-            "values of class +1",
+            f"{counts_in_words(others)}; write positive = [{positive!r}] if that is meant, or list "
+            "all values of class +1",
             DoubtWarning,
             stacklevel=2,
         )
     return rule
 
 
-def _count_values(column: pd.Series) -> dict[str, int]:
-    """How often each value stands in a column, the most frequent first."""
+def count_values(column: pd.Series) -> dict[str, int]:
+    """How often each value stands in a column, the most frequent first.
+
+    >>> count_values(pd.Series(["yes", "no", " no", None]))
+    {'no': 2, 'yes': 1}
+    """
     positions, keys = category_keys(column)
     counts: dict[str, int] = {}
     for key, count in zip(keys, np.bincount(positions[positions >= 0]), strict=False):
@@ -105,8 +109,12 @@ def _count_values(column: pd.Series) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
-    """Values and how often each is there."""
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """Values and how often each is there.
+
+    >>> counts_in_words({"no": 1200, "yes": 30})
+    "'no' (1,200) and 'yes' (30)"
+    """
     named = [f"{key[:40]!r} ({count:,})" for key, count in list(counts.items())[:NAMED_VALUES]]
     more = len(counts) - len(named)
     if more:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from common.command import out_file
+from common.command import out_file, reading_options, typed_place
 from common.config import parse_epsilon
 from common.texts import counted
 
@@ -62,10 +62,10 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.argument("table", metavar="TABLE")
 @answers_options
-@click.option("--query", metavar="SELECT", help="What to read of a database.")
+@reading_options
 @out_file("Where the settings go.", default=Path("owner.toml"))
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
-def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -> None:
+def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
 
     Looks at the columns, asks what was not typed, says what an epsilon promises, and writes a
@@ -81,8 +81,7 @@ def init(*, table: str, query: str | None, out: Path, yes: bool, **typed: Any) -
         write_settings,
     )
 
-    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    place |= {"query": query} if query else {}
+    place = typed_place(table, typed)
     look, notes = look_at_table(place)
     for line in notes:
         click.echo(f"note: {line}")

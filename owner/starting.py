@@ -14,8 +14,9 @@ from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon
 from common.errors import InputError
 from common.files import write_whole
-from common.looking import Look, look_at
+from common.looking import Column, Look, look_at
 from common.names import check_name
+from common.number_marks import mark_notes
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from owner.loading import check_header, load_records
@@ -73,18 +74,33 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     table = read_table(source, base=Path())
     check_header(read_header(source, base=Path()), table, where=str(place.get("path", "table")))
     look = look_at(table)
-    notes = []
+    notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
         if column.is_identifier:
             notes.append(f"{column.name}: names records (an identifier); not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
             notes.append(f"{column.name}: {what}; not told to learners")
-        elif column.has_heavy_tails:
-            notes.append(f"{column.name}: a few values are far out; studies cut them at bounds")
+        elif column.far_out.size:
+            notes.append(f"{column.name}: {_far_out(column)}")
+        if column.unsure_date:
+            notes.append(f"{column.name}: {_date(column)}")
         if column.missing > column.count > 0:
             notes.append(f"{column.name}: more than half of the cells are empty")
     return look, notes
+
+
+def _far_out(column: Column) -> str:
+    """What to know of numbers far out."""
+    cut = "studies cut those beyond their public bounds"
+    return f"numbers far out: {column.far_out.size:,}; {column.repeated_far_out or cut}"
+
+
+def _date(column: Column) -> str:
+    """How a date that may be meant otherwise is read."""
+    if column.kind == "date":
+        return f"{column.unsure_date} is read as month/day/year"
+    return f"{column.unsure_date} is no form of date that is read; write dates as YEAR-MONTH-DAY"
 
 
 def usable(look: Look) -> list[str]:

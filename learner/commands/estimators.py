@@ -143,7 +143,7 @@ class _Federated(BaseEstimator):
         defaults: dict[str, Any] = {
             # Whoever fits has the records: ``score`` tells more than a noisy answer would.
             "privacy": {"epsilon": self.epsilon, "validation": 0},
-            "model": {"loss": self._loss, "theta_max": 1.0},
+            "model": {"loss": self._loss, "theta_max": self._theta_max},
         }
         for key, values in defaults.items():
             given[key] = values | dict(given.get(key, {}))
@@ -225,7 +225,8 @@ class FederatedRegressor(RegressorMixin, _Federated):
       public_share: Without ``public``: the share of the records that is given away as public. It
         is not trained on, and nothing protects it.
       settings: Sections of a study (docs/design.md), such as
-        ``{"algorithm": {"name": "moments"}, "model": {"loss": "huber", "delta": "auto"}}``.
+        ``{"algorithm": {"name": "moments"}, "model": {"loss": "huber", "delta": "auto"}}``. Where
+        they have no ``model.theta_max`` it is 1 for numbers, 10 for classes.
       study: A STUDY.toml to run in place of records in memory.
       out: The run folder of that study.
       guard: Whether to refuse to fit what is forecast to be no better than the model of the public
@@ -253,6 +254,8 @@ class FederatedRegressor(RegressorMixin, _Federated):
 
     _loss = "squared"
     _positive = None
+    # Coefficients of standardised columns and targets.
+    _theta_max = 1.0
 
     def predict(self, X: Any) -> Vector:
         """Predictions in the target's own units, shape (n,)."""
@@ -281,6 +284,8 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 
     _loss = "logistic"
     _positive = "1"
+    # Log-odds: room for one record in ten thousand, and for columns that nearly tell the class.
+    _theta_max = 10.0
 
     def predict(self, X: Any) -> Any:
         """The class of each record, shape (n,)."""

@@ -23,6 +23,7 @@ from learner.forecasting.questions import (
 )
 from learner.forecasting.verdict import Verdict, verdict
 from learner.network.processes import read_owner, table_source
+from learner.planning.boxes import edge_sentence
 from learner.planning.deciding import decide_quietly
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
@@ -69,6 +70,7 @@ def run_forecast(
             raise InputError(f"--compare {name}: expected one of {', '.join(COMPARED)}")
     candidate = candidate_of(settings, base=base, public=public)
     fits = candidate.groups  # refuses too few records before anything is computed
+    _warn_of_edges(candidate, console)
     folder = _folder(out, name=f"{settings.name}-forecast")
     with console.status(f"deciding from {len(fits.records):,} public records"):
         decision = decide_quietly(
@@ -95,6 +97,14 @@ def run_forecast(
     _leave(found, folder)
     print_verdict(found, console)
     return folder
+
+
+def _warn_of_edges(candidate: Candidate, console: Console) -> None:
+    """Tell whether the box is too small for the public model."""
+    fits, names = candidate.groups, candidate.public.feature_map.feature_names
+    sentence = edge_sentence(fits.problem, fits.theta_optimal, names)
+    if sentence is not None:
+        console.print(f"warning: {sentence}", highlight=False, markup=False)
 
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:

@@ -16,13 +16,18 @@ from rich.console import Console
 from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon, with_absolute_paths
 from common.errors import InputError
-from common.features import FeatureSettings
+from common.features import FeatureMap, FeatureSettings
 from common.files import write_whole
 from common.looking import Look, look_at
+from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
+from common.number_marks import mark_notes
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
-from common.tables import TableSource, read_table
+from common.tables import TableSource, read_header, read_table
+from common.target_fitting import count_values
+from common.terms import Records
+from learner.planning.boxes import roomy_box
 from learner.planning.drafting import (
     MOST_OWNERS,
     Inputs,
@@ -31,17 +36,14 @@ from learner.planning.drafting import (
     choose_inputs,
     choose_target,
     equal_parts,
+    far_out_notes,
     parts_by_column,
-    values_of,
 )
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 
 __all__ = ["Choices", "Session", "open_session"]
 
-# Boxes to choose from: half the side, in units of the target's deviation for each feature.
-BOXES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-ROOM = 2.0
 MOST_PUBLIC = 5000
 PUBLIC_SHARE = 0.1
 FEWEST_PER_FEATURE = 10
@@ -80,11 +82,13 @@ class Session:
       source: Where it is, absolute.
       table: Its rows.
       look: Its columns.
+      notes: What is to be known of its file.
     """
 
     source: TableSource
     table: pd.DataFrame
     look: Look
+    notes: Sequence[str] = ()
 
     @property
     def likely_owners(self) -> list[str]:
@@ -96,7 +100,7 @@ class Session:
         column = self.look.columns.get(target)
         if column is None or column.kind == "number" or column.distinct == 2:
             return []
-        return list(values_of(self.table[target]))
+        return list(count_values(self.table[target]))
 
     def public_rows(self, typed: str | None) -> str:
         """The range of the public rows: as typed, or the last ones."""
@@ -134,9 +138,11 @@ class Session:
         inputs = choose_inputs(self.look, target, owners=owners, drop=choices.drop)
         public = self._public(choices)
         parts, left = self._parts(choices, public)
-        for line in (*notes, *inputs.warnings, *left):
+        feature_map, records = self._mapped(target, inputs, public)
+        for line in (*notes, *inputs.warnings, *far_out_notes(self.look, feature_map), *left):
             console.print(f"note: {line}", highlight=False, markup=False)
-        values = _values(name, target, inputs, self._box(target, inputs, public), choices.epsilon)
+        box = roomy_box(LOSSES[_loss(target)](), records)
+        values = _values(name, target, inputs, box, choices.epsilon)
         _make(out)
         values |= (
             self._split(out, public, parts) if choices.split else self._in_place(choices, parts)
@@ -188,18 +194,17 @@ class Session:
             "number of equal parts"
         )
 
-    def _box(self, target: Target, inputs: Inputs, public: NDArray[np.intp]) -> float:
-        """Half the side of a box with room around what least squares finds on public records."""
+    def _mapped(
+        self, target: Target, inputs: Inputs, public: NDArray[np.intp]
+    ) -> tuple[FeatureMap, Records]:
+        """The feature map of the public rows, and these under it."""
         settings = _features(target, inputs)
         table = self.table.iloc[public].reset_index(drop=True)
         fitted = fit_feature_map(
             table, FeatureSettings(public=TableSource(), **settings), source="public"
         )
         known = ~np.isnan(fitted.target.raw(table[target.name]))
-        records = fitted.apply(table[known].reset_index(drop=True), where="public")
-        theta = np.linalg.lstsq(records.features, records.targets, rcond=None)[0]
-        wanted = ROOM * float(np.max(np.abs(theta)))
-        return next((box for box in BOXES if box >= wanted), BOXES[-1])
+        return fitted, fitted.apply(table[known].reset_index(drop=True), where="public")
 
     def _in_place(self, choices: Choices, parts: Sequence[Part]) -> dict[str, Any]:
         """The table's own rows, by range and condition."""
@@ -244,12 +249,17 @@ def open_session(place: Mapping[str, str]) -> Session:
       place: Settings of a table, as :class:`~common.tables.TablePlace` has them.
 
     Raises:
-      InputError: It cannot be read.
+      InputError: It cannot be read, or has two columns of one name.
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
+    header = read_header(source, base=Path())
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"init: the column name {twice!r} occurs twice; rename one")
     table = read_table(source, base=Path())
-    return Session(source, table, look_at(table))
+    notes = mark_notes(source, base=Path(), table=table)
+    return Session(source, table, look_at(table), notes)
 
 
 def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:
@@ -274,6 +284,11 @@ def _features(target: Target, inputs: Inputs) -> dict[str, Any]:
     return chosen
 
 
+def _loss(target: Target) -> str:
+    """The loss that a target is learnt with."""
+    return "logistic" if target.positive else "squared"
+
+
 def _values(
     name: str, target: Target, inputs: Inputs, box: float, epsilon: str | None
 ) -> dict[str, Any]:
@@ -282,12 +297,11 @@ def _values(
         budget = parse_epsilon(epsilon)
     except ValueError as error:
         raise InputError(f"--epsilon: got {epsilon!r}, {error}") from None
-    loss = "logistic" if target.positive else "squared"
     return {
         "name": name,
         "profile": "recommended",
         "features": _features(target, inputs),
-        "model": {"loss": loss, "theta_max": box},
+        "model": {"loss": _loss(target), "theta_max": box},
         "algorithm": {"name": "auto"},
         "privacy": {"epsilon": int(budget) if budget.denominator == 1 else str(Fraction(budget))},
     }

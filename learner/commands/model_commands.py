@@ -32,14 +32,17 @@ def predict(run: Path, data: Path, out: Path) -> None:
     """Write TABLE with a column prediction, by the model of RUN (a run folder or a model file).
 
     Predictions are in the target's own units; of classes the column is 1 where the target is
-    expected to be the positive value, beside a column probability or score. The name of the
-    file says whether it is CSV or Parquet.
+    expected to be the positive value, which the command names, beside a column probability or
+    score. The name of the file says whether it is CSV or Parquet.
 
     Example: copriv predict runs/spring --data stays.csv --out predicted.csv
     """
     from learner.commands.use import predict_table  # noqa: PLC0415 (keeps --help quick)
 
-    click.echo(f"{out}: {counted(predict_table(run, data, out), 'record')}")
+    count, meaning = predict_table(run, data, out)
+    click.echo(f"{out}: {counted(count, 'record')}")
+    if meaning:
+        click.echo(f"prediction 1 means {meaning}")
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console, out_folder
+from common.command import console, out_folder, reading_options, typed_place
 from common.errors import InputError
 from common.names import check_name
 
@@ -30,7 +30,8 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
             "--positive",
             multiple=True,
             metavar="VALUE",
-            help="A value of class +1, where the target is no number; may be repeated.",
+            help="A value of class +1, where the target is no number; may be repeated. Of two "
+            "values the default is 1, true or yes, else the rarer.",
         ),
         click.option(
             "--owners",
@@ -68,43 +69,15 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def reading(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How the table is read."""
-    for option in (
-        click.option("--query", metavar="SELECT", help="What to read of a database."),
-        click.option(
-            "--separator",
-            metavar="CHARACTER",
-            help="What separates the cells of a CSV file; by default found in its header.",
-        ),
-        click.option(
-            "--decimal",
-            type=click.Choice([".", ","]),
-            help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
-        ),
-        click.option(
-            "--encoding",
-            metavar="NAME",
-            help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("table", metavar="TABLE")
 @choices
-@reading
+@reading_options
 @out_folder("The new study's folder; the default is the table's name.")
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 def init(
     *,
     table: str,
-    query: str | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
     out: Path | None,
     yes: bool,
     **typed: Any,
@@ -119,11 +92,11 @@ def init(
     """
     from learner.commands.init import Choices, open_session  # noqa: PLC0415 (keeps --help quick)
 
-    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    options = {"query": query, "separator": separator, "decimal": decimal, "encoding": encoding}
-    session = open_session(place | {key: value for key, value in options.items() if value})
+    session = open_session(typed_place(table, typed))
     folder = out or Path(_name(table))
     click.echo(f"{table}: {session.look.num_records:,} records, {_columns(session)}")
+    for line in session.notes:
+        click.echo(f"note: {line}")
     chosen = _asked(session, Choices(**typed), yes=yes)
     path = session.write(chosen, folder, name=_name(folder.name), console=console(width=120))
     click.echo(f"next: copriv simulate {path}")

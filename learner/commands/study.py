@@ -20,10 +20,13 @@ from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
+from learner.planning.boxes import edge_sentence
 from learner.planning.guard import ways_sentence
 from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.planning.validation import public_theta
 from learner.planning.ways import way_of
 from learner.results.card import write_card
 from learner.results.compare import comparison_table, verdict, write_comparison
@@ -242,7 +245,7 @@ def train_into(
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
         stack.enter_context(metrics.served(settings.network.metrics))
-        display = stack.enter_context(_Display(console, trace, metrics, stages))
+        display = stack.enter_context(_Display(console, trace, metrics, stages, public))
         try:
             outcome = train(
                 settings,
@@ -288,9 +291,15 @@ class _Display(ExitStack):
     """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
 
     def __init__(
-        self, console: Console, trace: Trace, metrics: LearnerMetrics, stages: Stages | None
+        self,
+        console: Console,
+        trace: Trace,
+        metrics: LearnerMetrics,
+        stages: Stages | None,
+        public: PublicSide,
     ) -> None:
         super().__init__()
+        self._public = public
         self._stages = stages or Stages(console)
         self._k, self._horizon = 0, ""
         self._console = console
@@ -307,8 +316,18 @@ class _Display(ExitStack):
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
         if ways is not None:
             self._console.print(ways, highlight=False)
+        self._warn_of_edges(plan)
         shown = progress(self._console, "training", total=plan.horizon)
         self._advance = self.enter_context(shown)
+
+    def _warn_of_edges(self, plan: Plan) -> None:
+        """Tell whether the box is too small for the public model."""
+        theta = public_theta(plan, self._public)
+        if theta is not None:
+            problem = problem_of(plan.settings, plan.loss)
+            sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
+            if sentence is not None:
+                self._console.print(f"warning: {sentence}", highlight=False, markup=False)
 
     def watch(self, lines: Sequence[OwnerLine]) -> None:
         """These are the owners."""

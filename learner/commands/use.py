@@ -19,8 +19,11 @@ from common.tables import TableSource, read_table
 __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
 
 
-def predict_table(run: Path, data: Path, out: Path) -> int:
-    """Write a raw table with the columns of the prediction; how many records it has.
+def predict_table(run: Path, data: Path, out: Path) -> tuple[int, str]:
+    """Write a raw table with the columns of the prediction.
+
+    Returns:
+      (how many records it has, what the prediction 1 stands for; nothing for a number).
 
     Raises:
       InputError: The model or the table cannot be used, or the file cannot be written.
@@ -34,7 +37,7 @@ def predict_table(run: Path, data: Path, out: Path) -> int:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
     _write(out, write(table.assign(**columns)))
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
-    return len(table)
+    return len(table), model.meaning_of_one
 
 
 def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from common.arrays import Vector
-from common.columns import category_keys
+from common.columns import category_key, category_keys
 from common.errors import InputError
+from common.features import FeatureMap
 from common.looking import TELLING, Column, Look, same_partition, tells_target
-from common.suggestions import among_columns
+from common.suggestions import among_columns, nearest
+from common.target_fitting import count_values, counts_in_words
 
 __all__ = [
     "Inputs",
@@ -24,15 +26,18 @@ __all__ = [
     "choose_inputs",
     "choose_target",
     "equal_parts",
+    "far_out_notes",
     "parts_by_column",
-    "values_of",
 ]
 
-NAMED_VALUES = 8
+# Of two values the one that says yes is class +1, beside what says no.
+SAYS_YES = {"1": {"0", "-1"}, "yes": {"no"}, "y": {"n"}, "t": {"f"}, "positive": {"negative"}}
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
 FEWEST_OF_AN_OWNER = 50
+NAMED = 5
 MOST_OWNERS = 12
+ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,6 @@ class Part:
     where: dict[str, str] = field(default_factory=dict)
 
 
-def values_of(cells: pd.Series) -> dict[str, int]:
-    """How often each value stands in a column, the most frequent first."""
-    positions, keys = category_keys(cells)
-    counts = pd.Series([None if i < 0 else keys[i] for i in positions]).value_counts()
-    return {str(key): int(count) for key, count in counts.items()}
-
-
 def choose_target(
     table: pd.DataFrame, look: Look, name: str, positive: Sequence[str]
 ) -> tuple[Target, list[str]]:
@@ -99,23 +97,17 @@ def choose_target(
     """
     if name not in look.columns:
         raise InputError(f"--target: no column {name!r}{among_columns(name, look.columns)}")
-    column, counts = look.columns[name], values_of(table[name])
+    column, counts = look.columns[name], count_values(table[name])
     if not positive and column.kind == "number" and column.distinct > 2:
         values = column.numbers
         missing = int(np.count_nonzero(np.isnan(values)))
         return Target(name, (), values, missing), _about(column, missing)
     if not positive and column.distinct != 2:
-        shown = ", ".join(f"{v!r} ({c:,})" for v, c in list(counts.items())[:NAMED_VALUES])
         raise InputError(
-            f"--target {name}: expected numbers or two values, it has {shown or 'none'}; name the "
-            "values of class +1 with --positive"
+            f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
+            "name the values of class +1 with --positive"
         )
-    chosen = tuple(positive) or (min(counts, key=lambda value: counts[value]),)
-    unknown = [value for value in chosen if value not in counts]
-    if unknown:
-        raise InputError(
-            f"--positive: {name} has no {unknown[0]!r}{among_columns(unknown[0], counts)}"
-        )
+    chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
     if len(chosen) == len(counts):
         raise InputError("--positive: every value is class +1; leave some for class -1")
     positions, keys = category_keys(table[name])
@@ -123,7 +115,42 @@ def choose_target(
     warnings = _about(column, column.missing)
     share = sum(counts[value] for value in chosen) / sum(counts.values())
     warnings.append(f"target {name}: class +1 is {', '.join(chosen)}, {share:.1%} of the records")
+    others = {value: count for value, count in counts.items() if value not in chosen}
+    if len(others) > 1:
+        warnings.append(f"target {name}: class -1 is all else: {counts_in_words(others)}")
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
+
+
+def _affirmed(counts: Mapping[str, int]) -> str:
+    """Which of two values is class +1: the one that says yes, or else the rarer.
+
+    >>> _affirmed({"1": 700, "0": 300}), _affirmed({"No": 40, "Yes": 60})
+    ('1', 'Yes')
+    >>> _affirmed({"home": 90, "died": 10})
+    'died'
+    """
+    spelt = {value.lower(): value for value in counts}
+    yes = [value for key, value in spelt.items() if SAYS_YES.get(key, set()) & spelt.keys()]
+    return yes[0] if yes else min(counts, key=lambda value: counts[value])
+
+
+def _positive_keys(
+    name: str, positive: Sequence[str], counts: Mapping[str, int]
+) -> tuple[str, ...]:
+    """The values of class +1 as the column has them, however they were typed.
+
+    Raises:
+      InputError: The column has no such value.
+    """
+    keys = {category_key(value) or "": value for value in positive}
+    for key, typed in keys.items():
+        if key not in counts:
+            near = nearest(typed, counts)
+            hint = "" if near is None else f" (did you mean {near!r}?)"
+            raise InputError(
+                f"--positive: {name} has no {typed!r}{hint}; it has {counts_in_words(counts)}"
+            )
+    return tuple(keys)
 
 
 def _about(column: Column, missing: int) -> list[str]:
@@ -134,11 +161,6 @@ def _about(column: Column, missing: int) -> list[str]:
             f"target {column.name}: {missing:,} records have none; they are left out "
             '(missing_target = "drop")'
         )
-    if column.kind == "number" and column.has_heavy_tails:
-        remarks.append(
-            f"target {column.name}: a few values are far out; they are cut at the 99th percentile "
-            'of the public records (features.coverage); loss = "huber" minds them less'
-        )
     return remarks
 
 
@@ -148,6 +170,8 @@ def choose_inputs(look: Look, target: Target, *, owners: str | None, drop: Seque
     for name in drop:
         if name not in look.columns:
             raise InputError(f"--drop: no column {name!r}{among_columns(name, look.columns)}")
+        if name == target.name:
+            raise InputError(f"--drop: {name} is the target; drop others, or give another --target")
     if owners is not None:
         left.add(owners)
         same = same_partition([look.columns[owners], *look.columns.values()])
@@ -176,6 +200,11 @@ def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
         (column.is_constant, "it says the same of every record"),
         (
+            column.kind == "text" and column.unsure_date,
+            f"its dates have a form that is not read ({column.unsure_date}); write them as "
+            "YEAR-MONTH-DAY",
+        ),
+        (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
@@ -201,16 +230,53 @@ def _oddities(column: Column, target: Target) -> list[str]:
         )
     if column.is_code:
         remarks.append(f"{column.name}: its numbers are taken for names (features.categorical)")
-    elif column.has_heavy_tails:
+    elif column.is_whole and column.hardly_repeats:
         remarks.append(
-            f"{column.name}: a few values are far out; they are cut at the public bounds"
+            f"{column.name}: nearly every record has another number; if it names records, leave it "
+            "out with --drop"
         )
     if column.kind == "date":
-        remarks.append(f"{column.name}: dates become months since January 2000")
+        as_read = f"; {column.unsure_date} is read as month/day/year" * bool(column.unsure_date)
+        remarks.append(f"{column.name}: dates become months since January 2000{as_read}")
+    elif column.unsure_date:
+        remarks.append(
+            f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
+            "are names; write them as YEAR-MONTH-DAY"
+        )
     if column.missing > column.count:
         share = column.missing / (column.missing + column.count)
         remarks.append(f"{column.name}: {share:.0%} of the cells are empty; they get the median")
     return remarks
+
+
+def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
+    """What becomes of numbers far out: whether the bounds of public records cut them."""
+    target = feature_map.target
+    reach = target.bound * target.scale
+    bounds = {
+        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
+    }
+    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
+    if target.positive is None:
+        limits = (target.center - reach, target.center + reach)
+        note = _far_out_note(look.columns[target.name], *limits, what="target ")
+        more = '; loss = "huber" minds far targets less' if note else ""
+        notes.insert(0, note + more)
+    return [note for note in notes if note]
+
+
+def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
+    """What becomes of one column's numbers far out, empty where it has none."""
+    far = column.far_out
+    if not far.size:
+        return ""
+    # Bounds that were scaled and back are rounded.
+    slack = ROUNDED * (high - low)
+    cut = int(np.count_nonzero((far < low - slack) | (far > high + slack)))
+    bounds = f"the public bounds ({low:g} to {high:g})"
+    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    code = f"; {column.repeated_far_out}" if column.repeated_far_out else ""
+    return f"{what}{column.name}: numbers far out: {far.size:,}; {told}{code}"
 
 
 def parts_by_column(
@@ -243,11 +309,23 @@ def parts_by_column(
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
     others = len(ranked) - len(large)
     left = sum(len(rows[key]) for key in ranked) - sum(len(part.places) for part in parts)
+    notes = _spelt_twice(str(cells.name), ranked)
     left_out = (
         f"{cells.name}: {others} values with {left:,} records are no owners: they have fewer than "
         f"{FEWEST_OF_AN_OWNER} records, or are not among the {most} largest (--most)"
     )
-    return parts, [left_out] if others else []
+    return parts, [*notes, left_out] if others else notes
+
+
+def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
+    """That values of the owners' column differ in nothing but small and capital letters."""
+    spelt: dict[str, list[str]] = {}
+    for key in keys:
+        spelt.setdefault(key.casefold(), []).append(key)
+    twice = [" and ".join(map(repr, alike)) for alike in spelt.values() if len(alike) > 1]
+    return [
+        f"{name}: {'; '.join(twice[:NAMED])} are different owners; spell them alike if they are one"
+    ] * bool(twice)
 
 
 def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:

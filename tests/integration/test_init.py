@@ -71,12 +71,12 @@ def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[...
     told = init(typed, *arguments, "--out", "s")
     for words in (
         "target days: 2 records have none; they are left out",
-        "target days: a few values are far out",
+        "target days: numbers far out: 1; 1 of them are cut at the public bounds",
         "Record ID: left out: it names records (an identifier)",
         "hours: left out: it tells the target",
         "year: left out: it says the same of every record",
         "admitted: dates become months",
-        "income: a few values are far out",
+        "income: numbers far out: ",
         "empty: left out: it has no values",
         "next: copriv simulate s/study.toml",
     ):
@@ -202,7 +202,11 @@ def test_classes_of_words_are_asked(folder: Path) -> None:
         (["--owners", "county"], "give --target COLUMN, one of Record ID, age"),
         (["--target", "dayz"], "no column 'dayz'; did you mean 'days'?"),
         (["--target", "county"], "name the values of class +1 with --positive"),
-        (["--target", "died", "--positive", "ye"], "died has no 'ye'; did you mean 'yes'?"),
+        (
+            ["--target", "died", "--positive", "ye"],
+            "died has no 'ye' (did you mean 'yes'?); it has 'no'",
+        ),
+        (["--target", "days", "--drop", "days"], "--drop: days is the target"),
         (["--target", "days", "--owners", "count"], "did you mean 'county'?"),
         (["--target", "days", "--owners", "age"], "no value has 50 records"),
         (["--target", "days", "--public", "5000"], "a number of rows below 1,200"),
@@ -252,6 +256,63 @@ def test_an_owners_questions_have_answers_that_can_be_refused(
         assert said.returncode == 2
         assert why in said.stderr
         assert not (folder / "owner.toml").exists()
+
+
+def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    """And in one without, the public model is said to lie at its edge before owners are asked."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=4000)
+    fraud = np.where(rng.random(4000) < 0.02 * np.exp(x - 0.5), "yes", "no")
+    pd.DataFrame({"x": x.round(3), "fraud": fraud}).to_csv(folder / "rare.csv", index=False)
+    init(typed, "rare.csv", "--target", "fraud", "--out", "s")
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.model.theta_max >= 2 * np.log(40)
+    warning = "the public model is at an edge of its box (constant); enlarge model.theta_max"
+    for command, out in (("simulate", "wide"), ("forecast", "wide-forecast")):
+        said = typed("copriv", command, "s/study.toml", "--out", out)
+        assert said.returncode == 0, said.stderr
+        assert "at an edge" not in said.stdout
+        narrow = ("--set", "model.theta_max=2", "--set", "guard=false", "--out", f"{out}-2")
+        said = typed("copriv", command, "s/study.toml", *narrow)
+        assert said.returncode == 0, said.stderr
+        assert f"warning: {warning}, which is 2" in said.stdout
+
+
+def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    rng = np.random.default_rng(4)
+    sums = [f"{amount:,}".replace(",", ".") for amount in rng.integers(100, 50_000, 400)]
+    rates = [f"{rate:.2f}".replace(".", ",") for rate in rng.normal(5, 1, 400)]
+    table = pd.DataFrame({"sum": sums, "rate": rates})
+    table.to_csv(folder / "sums.csv", index=False, sep=";")
+    hint = "note: sum: cells such as"
+    assert hint in init(typed, "sums.csv", "--target", "rate", "--out", "a")
+    assert hint not in init(typed, "sums.csv", "--target", "rate", "--decimal", ",", "--out", "b")
+    settings = load_settings(StudySettings, folder / "b" / "study.toml")
+    assert settings.data.decimal == ","
+    said = typed("copriv-owner", "init", "sums.csv", "--yes", "--out", "a.toml")
+    assert hint in said.stdout
+    said = typed("copriv-owner", "init", "sums.csv", "--decimal", ",", "--yes", "--out", "b.toml")
+    assert hint not in said.stdout
+    assert load_settings(OwnerSettings, folder / "b.toml").data.decimal == ","
+    table.to_csv(folder / "latin.csv", index=False, sep="_", encoding="utf-16-le")
+    typing = ("--separator", "_", "--encoding", "utf-16-le", "--decimal", ",")
+    said = typed("copriv-owner", "init", "latin.csv", *typing, "--yes", "--out", "c.toml")
+    assert said.returncode == 0, said.stderr
+    data = load_settings(OwnerSettings, folder / "c.toml").data
+    assert (data.separator, data.encoding, data.decimal) == ("_", "utf-16-le", ",")
+
+
+def test_a_table_with_a_column_name_twice_is_refused(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    (folder / "twice.csv").write_text("age,age,y\n1,2,3\n4,5,6\n")
+    said = typed("copriv", "init", "twice.csv", "--target", "y", "--yes", "--out", "s")
+    assert said.returncode == 2
+    assert said.stderr == "copriv: init: the column name 'age' occurs twice; rename one\n"
 
 
 def test_annotated_settings_are_what_was_chosen() -> None:

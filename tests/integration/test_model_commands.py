@@ -136,6 +136,19 @@ def test_predict_and_evaluate_say_which_columns_do_not_fit(
             assert "warning" not in said.stdout
 
 
+def test_predict_says_which_class_the_prediction_1_is(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    strange_table: pd.DataFrame,
+    typed: Callable[..., Any],
+) -> None:
+    strange_table.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "model.json").write_text(make_model("logistic").to_json())
+    arguments = ("--data", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    said = typed("copriv", "predict", tmp_path / "model.json", *arguments)
+    assert "prediction 1 means class = late" in said.stdout
+
+
 def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     tmp_path: Path,
     make_model: Callable[..., Model],

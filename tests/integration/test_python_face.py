@@ -145,6 +145,16 @@ def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away() -> Non
     np.testing.assert_array_equal(model.predict(table), chances[:, 1] > 0.5)
 
 
+def test_a_rare_class_has_room_for_its_base_rate() -> None:
+    rng = np.random.default_rng(7)
+    x, owners = rng.normal(size=(6000, 1)), np.arange(6000) % 3
+    is_fraud = rng.random(6000) < 0.01
+    model = FederatedClassifier(epsilon=1e3, settings=SHORT, random_state=1)
+    model.fit(x, is_fraud, owners=owners)
+    assert model.model_.public_theta is not None
+    assert model.model_.public_theta[-1] == pytest.approx(np.log(0.01 / 0.99), abs=0.4)
+
+
 @pytest.mark.parametrize(
     ("changes", "owners", "words"),
     [

@@ -97,3 +97,15 @@ def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
     np.testing.assert_array_equal(found["prediction"], found["probability"] > 0.5)
     with pytest.raises(InputError, match=r"t\.csv: no column 'grade'"):
         model.predictions(strange_table.drop(columns="grade"), where="t.csv")
+
+
+def test_a_model_says_what_its_prediction_1_stands_for(make_model: Callable[..., Model]) -> None:
+    assert make_model().meaning_of_one == ""
+    model = make_model("logistic")
+    assert model.meaning_of_one == "class = late"
+    others = ("paid\x1b[31m", *(f"v{i}" for i in range(9)))
+    target = model.feature_map.target.model_copy(update={"also_positive": others})
+    feature_map = model.feature_map.model_copy(update={"target": target})
+    assert replace(model, feature_map=feature_map).meaning_of_one == (
+        "class = late or paid [31m or v0 or v1 or v2 or v3 or 5 more"
+    )

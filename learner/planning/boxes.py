@@ -1,0 +1,60 @@
+"""The box of admissible models: how large one should be, and whether one is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.arrays import Vector
+from common.losses import Loss, Regulariser
+from common.terms import Records
+from learner.simulated.problem import Problem
+
+__all__ = ["edge_sentence", "roomy_box"]
+
+# Boxes to choose from: half the side, in units of the target's deviation, or of log-odds, for each
+# feature.
+BOXES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+ROOM = 2.0
+# Coefficients beyond so many units are not believed: classes that few public records separate have
+# no best model at all.
+BELIEVED = 5.0
+NAMED = 3
+
+
+def roomy_box(loss: Loss, records: Records) -> float:
+    """Half the side of a box with room around the model of public records, and their base rate.
+
+    >>> from common.losses import Logistic
+    >>> targets = np.repeat([-1.0, 1.0], [990, 10])
+    >>> roomy_box(Logistic(), Records(features=np.ones((1000, 1)), targets=targets))
+    10.0
+    """
+    shrinking = Regulariser(coefficient=1.0 / (2.0 * BELIEVED**2 * len(records)))
+    problem = Problem(loss=loss, regulariser=shrinking, theta_max=BOXES[-1])
+    wanted = ROOM * float(np.max(np.abs(problem.optimum(records))))
+    return next((box for box in BOXES if box >= wanted), BOXES[-1])
+
+
+def edge_sentence(problem: Problem, theta: Vector, names: Sequence[str]) -> str | None:
+    """That a model of public records lies at an edge of its box; None where it does not.
+
+    Args:
+      problem: What is learnt.
+      theta: The model, shape (p,).
+      names: The features' names.
+
+    >>> from common.losses import Squared
+    >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=0.5)
+    >>> edge_sentence(problem, np.array([0.5, 0.1]), ["age", "intercept"])
+    'the public model is at an edge of its box (age); enlarge model.theta_max, which is 0.5'
+    """
+    found = [name for name, is_there in zip(names, problem.at_edge(theta), strict=True) if is_there]
+    if not found:
+        return None
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return (
+        f"the public model is at an edge of its box ({', '.join(found[:NAMED])}{more}); enlarge "
+        f"model.theta_max, which is {problem.theta_max:g}"
+    )

@@ -1,0 +1,69 @@
+"""What the columns of a raw table are taken for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.fitting import MOST_CATEGORIES
+from common.looking import Column, look_at
+
+NUM = 400
+RNG = np.random.default_rng(0)
+
+
+def column(cells: object, name: str = "column") -> Column:
+    return look_at(pd.DataFrame({name: cells})).columns[name]
+
+
+@pytest.mark.parametrize("name", ["income", "Betrag", "paid", "covid"])
+def test_amounts_of_money_name_nobody(name: str) -> None:
+    amounts = RNG.permutation(10**6)[:NUM]
+    assert not column(amounts, name).is_identifier
+    assert column(amounts, name).hardly_repeats
+
+
+@pytest.mark.parametrize("name", ["id", "Record ID", "customerId", "Kunden-Nr", "row_number"])
+def test_whole_numbers_name_records_where_they_are_called_so(name: str) -> None:
+    assert column(RNG.permutation(10**6)[:NUM], name).is_identifier
+
+
+def test_whole_numbers_that_count_name_records_in_any_order() -> None:
+    assert column(RNG.permutation(np.arange(100_000, 100_000 + NUM)), "kunde").is_identifier
+    assert not column(np.arange(0, 3 * NUM, 3), "kunde").is_identifier
+
+
+def test_names_that_hardly_repeat_name_records() -> None:
+    assert column([f"P{i}" for i in range(NUM)], "patient").is_identifier
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more: int) -> None:
+    cells = [f"word {i}" for i in range(MOST_CATEGORIES + more)]
+    assert column(2 * cells).kind == ("text" if more else "category")
+
+
+def test_a_number_far_out_that_repeats_is_asked_about() -> None:
+    ages = [*RNG.integers(18, 80, NUM), *[-999] * 30]
+    assert column(ages).far_out.size == 30
+    assert column(ages).repeated_far_out.startswith("-999 stands 30 times: a code for missing?")
+    assert column([*ages[:NUM], -999]).repeated_far_out == ""
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "unsure"),
+    [
+        (["01/07/2020", "01/09/2020"], "date", "01/07/2020"),
+        (["01/07/2020", "01/28/2020"], "date", ""),
+        (["2020-07-01", "2020-09-01"], "date", ""),
+        (["23.06.2018", "01.02.2018"], "category", "23.06.2018"),
+        (["28/07/2020", "29/09/2020"], "category", "28/07/2020"),
+        (["red", "green"], "category", ""),
+    ],
+)
+def test_a_date_that_may_be_meant_otherwise_is_known(
+    cells: list[str], kind: str, unsure: str
+) -> None:
+    found = column(20 * cells)
+    assert (found.kind, found.unsure_date) == (kind, unsure)

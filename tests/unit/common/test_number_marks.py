@@ -1,0 +1,83 @@
+"""Points and commas that may mean something else than they are read as are told to the holder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from common.number_marks import mark_notes
+from common.tables import TableSource, read_table
+
+THOUSANDS = ["48.011", "2.756", "959"]
+
+
+def noted(folder: Path, separator: str, columns: dict[str, list[str]], **more: object) -> list[str]:
+    path = folder / "table.csv"
+    pd.DataFrame(columns).to_csv(path, index=False, sep=separator)
+    source = TableSource.model_validate({"path": path} | more)
+    return mark_notes(source, base=Path(), table=read_table(source, base=Path()))
+
+
+def test_points_that_may_group_thousands_are_told(tmp_path: Path) -> None:
+    (note,) = noted(tmp_path, ";", {"sum": THOUSANDS, "rate": ["6,422", "5", "7,1"]})
+    assert note.startswith("sum: cells such as 48.011 are read as decimals; if the point groups")
+    assert "--decimal ," in note
+
+
+@pytest.mark.parametrize(
+    ("separator", "columns"),
+    [
+        (";", {"sum": THOUSANDS, "rate": ["6.42", "5", "7.1"]}),
+        (";", {"sum": ["48.011", "2.756", "9.59"], "n": ["1", "2", "3"]}),
+        (";", {"sum": ["48.011", "2.756", "0.959"], "n": ["1", "2", "3"]}),
+        (";", {"sum": ["48.011", "2.756", "12959"], "n": ["1", "2", "3"]}),
+        (",", {"sum": THOUSANDS, "n": ["1", "2", "3"]}),
+        ("\t", {"sum": ["48,011", "2,756", "959"], "n": ["1", "2", "3"]}),
+        (",", {"name": ["Berg, Ida", "Tal, Eva", "A, B"], "n": ["1", "2", "3"]}),
+    ],
+)
+def test_what_is_read_as_it_is_meant_is_not_told(
+    tmp_path: Path, separator: str, columns: dict[str, list[str]]
+) -> None:
+    assert noted(tmp_path, separator, columns) == []
+
+
+@pytest.mark.parametrize("separator", [",", "\t", "|"])
+def test_decimal_commas_that_nobody_named_are_told(tmp_path: Path, separator: str) -> None:
+    columns = {"share": ["0,2120", "0,3", "1"], "sum": ["48,011", "2,756", "959"]}
+    (note,) = noted(tmp_path, separator, columns)
+    assert note.startswith("share: cells such as 0,2120 have a decimal comma; say so with")
+
+
+def test_what_the_user_says_is_not_doubted(tmp_path: Path) -> None:
+    assert noted(tmp_path, ";", {"sum": THOUSANDS, "n": THOUSANDS}, decimal=".") == []
+    assert noted(tmp_path, "|", {"share": ["0,2"], "n": ["1"]}, decimal=",") == []
+
+
+def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "short.csv"
+    path.write_text("a;b\n48.011;1\n2.756\n")
+    source = TableSource(path=path)
+    assert mark_notes(source, base=Path(), table=read_table(source, base=Path()))
+    pd.DataFrame({"a": [1.5], "b": ["0,2"]}).to_parquet(tmp_path / "t.parquet")
+    source = TableSource(path=tmp_path / "t.parquet")
+    assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == []
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_where_commas_are_said_to_be_decimal_points_group(tmp_path: Path, separator: str) -> None:
+    cells = ["48.011", "1.234.567,5", "959", "6,422", "2.75", "23.06.2018", "0.123"]
+    path = tmp_path / "table.csv"
+    pd.DataFrame({"a": cells, "b": "x"}).to_csv(path, index=False, sep=separator)
+    table = read_table(TableSource(path=path, decimal=","), base=Path())
+    expected = ["48011", "1234567.5", "959", "6.422", "2.75", "23.06.2018", "0.123"]
+    assert table["a"].tolist() == expected
+
+
+def test_where_nobody_says_so_points_stay(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    pd.DataFrame({"a": THOUSANDS, "b": "6,42"}).to_csv(path, index=False, sep=";")
+    table = read_table(TableSource(path=path), base=Path())
+    assert table["a"].tolist() == THOUSANDS

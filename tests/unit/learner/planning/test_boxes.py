@@ -1,0 +1,53 @@
+"""How large the box of admissible models should be, and when it is too small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from common.losses import Logistic, Loss, Regulariser, Squared
+from common.terms import Records
+from learner.planning.boxes import edge_sentence, roomy_box
+from learner.simulated.problem import Problem
+
+
+def records_of(margins: np.ndarray, *, seed: int = 0) -> Records:
+    """Classes with these log-odds, of a feature and a constant."""
+    rng = np.random.default_rng(seed)
+    targets = np.where(rng.random(margins.size) < 1 / (1 + np.exp(-margins)), 1.0, -1.0)
+    features = np.stack([margins, np.ones(margins.size)], axis=1)
+    return Records(features=features, targets=targets)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01, 0.001])
+def test_the_box_has_room_for_the_base_rate_of_a_rare_class(share: float) -> None:
+    targets = np.where(np.arange(4000) < 4000 * share, 1.0, -1.0)
+    records = Records(features=np.ones((4000, 1)), targets=targets)
+    assert roomy_box(Logistic(), records) >= 1.9 * abs(np.log(share / (1 - share)))
+
+
+def test_the_box_holds_the_studys_own_optimum_with_room() -> None:
+    x = np.random.default_rng(1).normal(size=2000)
+    records = records_of(8 * x)
+    scaled = Records(features=records.features / [8, 1], targets=records.targets)
+    free = Problem(loss=Logistic(), regulariser=Regulariser(coefficient=0.0), theta_max=1e3)
+    assert roomy_box(Logistic(), scaled) >= 1.5 * np.max(np.abs(free.optimum(scaled)))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Squared()])
+def test_separated_classes_get_a_box_that_ends(loss: Loss) -> None:
+    x = np.linspace(-1, 1, 40)
+    records = Records(features=x[:, None], targets=np.sign(x))
+    assert roomy_box(loss, records) <= 50
+
+
+@pytest.mark.parametrize(("theta_max", "named"), [(0.5, "age and 1 more"), (1.5, "d"), (3.0, None)])
+def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max: float, named: str | None) -> None:
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=theta_max)
+    theta = np.clip([1.0, -1.0, 1.0, 2.0], -theta_max, theta_max)
+    sentence = edge_sentence(problem, theta, ["sex", "b", "age", "d"])
+    if named is None:
+        assert sentence is None
+    else:
+        assert sentence is not None
+        assert f"{named}); enlarge model.theta_max, which is {theta_max}" in sentence

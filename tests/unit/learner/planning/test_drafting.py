@@ -1,0 +1,141 @@
+"""What is learnt from what, and whose a record is, as a raw table tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.features import FeatureSettings
+from common.looking import look_at
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+from learner.planning.drafting import (
+    Target,
+    choose_inputs,
+    choose_target,
+    far_out_notes,
+    parts_by_column,
+)
+
+
+def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
+    table = pd.DataFrame({"ill": pd.Series(cells, dtype=object)})
+    return choose_target(table, look_at(table), "ill", positive)
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [(1, 0), ("1.0", "0.0"), (1, -1), ("TRUE", "FALSE"), (True, False), ("Yes", "No"), ("y", "n")],
+)
+def test_of_two_values_the_one_that_says_yes_is_class_plus_one_however_frequent(
+    yes: object, no: object
+) -> None:
+    for cells in ([yes] * 7 + [no] * 3, [yes] * 3 + [no] * 7):
+        target, _ = target_of(cells)
+        np.testing.assert_array_equal(target.values, [1.0 if c == yes else -1.0 for c in cells])
+
+
+def test_of_two_other_values_the_rarer_is_class_plus_one() -> None:
+    assert target_of(["home"] * 7 + ["died"] * 3)[0].positive == ("died",)
+    assert target_of([1] * 7 + [2] * 3)[0].positive == ("2",)
+
+
+@pytest.mark.parametrize(
+    ("typed", "cells"),
+    [
+        ("true", ["TRUE", "FALSE"]),
+        ("True", [True, False]),
+        ("1.0", [1, 0]),
+        ("1", ["1.0", "0.0"]),
+        (" North  Side ", ["North Side", "South"]),
+    ],
+)
+def test_a_class_is_found_however_it_is_typed(typed: str, cells: list[object]) -> None:
+    np.testing.assert_array_equal(target_of(cells, (typed,))[0].values, [1.0, -1.0])
+
+
+def test_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InputError) as refused:
+        target_of(["yes"] * 3 + ["no"] * 4, ("yess",))
+    assert str(refused.value) == (
+        "--positive: ill has no 'yess' (did you mean 'yes'?); it has 'no' (4) and 'yes' (3)"
+    )
+
+
+def test_what_counts_as_class_minus_one_is_told() -> None:
+    cells = ["Yes"] * 9 + ["yes"] * 8 + ["no"] * 7 + ["unknown"] * 6
+    _, notes = target_of(cells, ("Yes",))
+    assert "target ill: class -1 is all else: 'yes' (8), 'no' (7) and 'unknown' (6)" in notes
+    _, notes = target_of(cells, ("Yes", "yes", "unknown"))
+    assert not any("class -1" in note for note in notes)
+
+
+def notes_about(**columns: object) -> str:
+    """What is told of inputs beside a target that they do not tell."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"y": rng.normal(size=400)} | columns)
+    look = look_at(table)
+    target, _ = choose_target(table, look, "y", ())
+    warnings = choose_inputs(look, target, owners=None, drop=()).warnings
+    settings = FeatureSettings(public=TableSource(), target="y")
+    feature_map = fit_feature_map(table, settings, source="public")
+    return "\n".join([*warnings, *far_out_notes(look, feature_map)])
+
+
+def test_numbers_far_out_are_said_to_be_cut_only_where_they_are() -> None:
+    ages = np.random.default_rng(1).integers(18, 80, 400)
+    told = notes_about(age=np.where(np.arange(400) % 12 == 0, -999, ages), one=ages * 1.0)
+    assert "age: numbers far out: 34; none is cut: the public bounds (-999 to 79) hold them" in told
+    assert "-999 stands 34 times: a code for missing?" in told
+    assert "one: " not in told
+    told = notes_about(age=np.where(np.arange(400) == 7, 10**6, ages))
+    assert "age: numbers far out: 1; 1 of them are cut at the public bounds (18 to 79)" in told
+    assert "a code for missing" not in told
+
+
+def test_a_target_code_at_its_bound_is_not_said_to_be_cut() -> None:
+    y = np.random.default_rng(2).normal(size=400)
+    told = notes_about(y=np.where(np.arange(400) % 20 == 0, 9999, y), x=y[::-1])
+    assert "target y: numbers far out: 20; none is cut" in told
+    assert "9999 stands 20 times" in told
+
+
+def test_dates_that_may_be_meant_otherwise_are_told() -> None:
+    months = np.arange(400) % 12 + 1
+    told = notes_about(
+        slashed=[f"01/{m:02}/2020" for m in months],
+        dotted=[f"{d % 28 + 1}.{m:02}.{2000 + d % 7}" for d, m in enumerate(months)],
+        iso=[f"2020-{m:02}-1{d % 9}" for d, m in enumerate(months)],
+    )
+    assert "slashed: dates become months since January 2000; 01/01/2020 is read as month/" in told
+    assert "dotted: 13.01.2005 is no form of date that is read" in told
+    assert "iso: dates become months since January 2000\n" in f"{told}\n"
+
+
+def test_many_dates_of_an_unread_form_are_no_free_text() -> None:
+    days = pd.date_range("2015-01-01", periods=1400).strftime("%d.%m.%Y")
+    table = pd.DataFrame(
+        {"y": np.arange(2800) % 7, "x": np.arange(2800) % 5, "day": [*days, *days]}
+    )
+    look = look_at(table)
+    target, _ = choose_target(table, look, "y", ())
+    (told,) = choose_inputs(look, target, owners=None, drop=()).warnings
+    assert told.startswith("day: left out: its dates have a form that is not read (13.01.2015)")
+
+
+def test_amounts_stay_inputs_and_are_told() -> None:
+    told = notes_about(income=np.random.default_rng(3).permutation(10**6)[:400])
+    assert "income: nearly every record has another number" in told
+    assert "left out" not in told
+
+
+def test_owners_spelt_in_two_ways_are_told() -> None:
+    cells = pd.Series(["North", "NORTH ", "South"] * 100, name="branch")
+    parts, notes = parts_by_column(cells, np.arange(300))
+    assert len(parts) == 3
+    (note,) = notes
+    assert "branch: 'NORTH' and 'North' are different owners; spell them alike" in note
