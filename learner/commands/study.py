@@ -16,23 +16,18 @@ from common.features import FeatureMap
 from common.files import write_whole
 from common.terms import Records
 from common.texts import counted
+from learner.commands.display import Display
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
-from learner.planning.boxes import edge_sentence
-from learner.planning.guard import ways_sentence
-from learner.planning.plan import Plan
-from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.planning.validation import public_theta
-from learner.planning.ways import way_of
 from learner.results.card import write_card
 from learner.results.compare import comparison_table, verdict, write_comparison
 from learner.results.made_model import model_of
 from learner.results.metrics import LearnerMetrics, TimedOwner
-from learner.results.progress import Advance, Stages, progress
+from learner.results.progress import Stages
 from learner.results.report import owners_table, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
@@ -47,10 +42,8 @@ from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
 from learner.results.summary import Summary, read_summary, summarise
 from learner.training.journal import Journal
-from learner.training.line import OwnerLine
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
-from learner.training.runner import Applied
 from learner.training.study import train
 
 __all__ = [
@@ -245,7 +238,7 @@ def train_into(
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)
         stack.enter_context(metrics.served(settings.network.metrics))
-        display = stack.enter_context(_Display(console, trace, metrics, stages, public))
+        display = stack.enter_context(Display(console, trace, metrics, stages, public))
         try:
             outcome = train(
                 settings,
@@ -285,76 +278,6 @@ def _timed(owners: Sequence[Owner], metrics: LearnerMetrics) -> list[Owner]:
     return [
         owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics) for owner in owners
     ]
-
-
-class _Display(ExitStack):
-    """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
-
-    def __init__(
-        self,
-        console: Console,
-        trace: Trace,
-        metrics: LearnerMetrics,
-        stages: Stages | None,
-        public: PublicSide,
-    ) -> None:
-        super().__init__()
-        self._public = public
-        self._stages = stages or Stages(console)
-        self._k, self._horizon = 0, ""
-        self._console = console
-        self._trace = trace
-        self._metrics = metrics
-        self._advance: Advance | None = None
-
-    def started(self, plan: Plan) -> None:
-        """The horizon is known."""
-        self._metrics.horizon.set(plan.horizon)
-        self._horizon = f"{plan.horizon:,}"
-        asked = counted(plan.horizon, "communication")
-        self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
-        ways = ways_sentence(plan.decision, own=way_of(plan.settings))
-        if ways is not None:
-            self._console.print(ways, highlight=False)
-        self._warn_of_edges(plan)
-        shown = progress(self._console, "training", total=plan.horizon)
-        self._advance = self.enter_context(shown)
-
-    def _warn_of_edges(self, plan: Plan) -> None:
-        """Tell whether the box is too small for the public model."""
-        theta = public_theta(plan, self._public)
-        if theta is not None:
-            problem = problem_of(plan.settings, plan.loss)
-            sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
-            if sentence is not None:
-                self._console.print(f"warning: {sentence}", highlight=False, markup=False)
-
-    def watch(self, lines: Sequence[OwnerLine]) -> None:
-        """These are the owners."""
-        if self._advance is not None:
-            self._advance.watch(lines)
-        self._metrics.watch(lines)
-
-    def stopped(self, folder: Path | None) -> str:
-        """The sentence after Ctrl-C; a run in a folder can go on."""
-        go_on = (
-            "a simulation does not go on: start it again"
-            if folder is None
-            else f"`copriv train --resume {folder}` goes on"
-        )
-        return f"stopped at communication {self._k:,} of {self._horizon or 'a run'}; {go_on}"
-
-    def enrolled(self) -> None:
-        """All owners have agreed."""
-        self._stages("enrolled the owners")
-
-    def applied(self, communication: Applied) -> None:
-        """One more communication."""
-        self._k = communication.k
-        self._trace.append(communication)
-        self._metrics.ticks.set(communication.k)
-        if self._advance is not None:
-            self._advance(communication.k)
 
 
 def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:

@@ -1,0 +1,95 @@
+"""What a training run shows while it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from common.texts import counted
+from learner.planning.boxes import edge_sentence
+from learner.planning.guard import ways_sentence
+from learner.planning.plan import Plan
+from learner.planning.proposal import problem_of
+from learner.planning.public_side import PublicSide
+from learner.planning.validation import public_theta
+from learner.planning.ways import way_of
+from learner.results.metrics import LearnerMetrics
+from learner.results.progress import Advance, Stages, progress
+from learner.results.run_folder import Trace
+from learner.training.line import OwnerLine
+from learner.training.runner import Applied
+
+__all__ = ["Display"]
+
+
+class Display(ExitStack):
+    """Keeps the trace of a run, and shows how it goes: the progress line and the metrics."""
+
+    def __init__(
+        self,
+        console: Console,
+        trace: Trace,
+        metrics: LearnerMetrics,
+        stages: Stages | None,
+        public: PublicSide,
+    ) -> None:
+        super().__init__()
+        self._public = public
+        self._stages = stages or Stages(console)
+        self._k, self._horizon = 0, ""
+        self._console = console
+        self._trace = trace
+        self._metrics = metrics
+        self._advance: Advance | None = None
+
+    def started(self, plan: Plan) -> None:
+        """The horizon is known."""
+        self._metrics.horizon.set(plan.horizon)
+        self._horizon = f"{plan.horizon:,}"
+        asked = counted(plan.horizon, "communication")
+        self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
+        ways = ways_sentence(plan.decision, own=way_of(plan.settings))
+        if ways is not None:
+            self._console.print(ways, highlight=False)
+        self._warn_of_edges(plan)
+        shown = progress(self._console, "training", total=plan.horizon)
+        self._advance = self.enter_context(shown)
+
+    def _warn_of_edges(self, plan: Plan) -> None:
+        """Tell whether the box is too small for the public model."""
+        theta = public_theta(plan, self._public)
+        if theta is not None:
+            problem = problem_of(plan.settings, plan.loss)
+            sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
+            if sentence is not None:
+                self._console.print(f"warning: {sentence}", highlight=False, markup=False)
+
+    def watch(self, lines: Sequence[OwnerLine]) -> None:
+        """These are the owners."""
+        if self._advance is not None:
+            self._advance.watch(lines)
+        self._metrics.watch(lines)
+
+    def stopped(self, folder: Path | None) -> str:
+        """The sentence after Ctrl-C; a run in a folder can go on."""
+        go_on = (
+            "a simulation does not go on: start it again"
+            if folder is None
+            else f"`copriv train --resume {folder}` goes on"
+        )
+        return f"stopped at communication {self._k:,} of {self._horizon or 'a run'}; {go_on}"
+
+    def enrolled(self) -> None:
+        """All owners have agreed."""
+        self._stages("enrolled the owners")
+
+    def applied(self, communication: Applied) -> None:
+        """One more communication."""
+        self._k = communication.k
+        self._trace.append(communication)
+        self._metrics.ticks.set(communication.k)
+        if self._advance is not None:
+            self._advance(communication.k)
