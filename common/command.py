@@ -27,6 +27,7 @@ __all__ = [
     "log_format_option",
     "out_file",
     "out_folder",
+    "plain_console",
     "run_command",
 ]
 
@@ -64,8 +65,17 @@ def address_value(_: click.Context, __: click.Parameter, value: str | None) -> s
 
 def console(width: int = 160) -> Console:
     """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
-    stdout = Console()
-    return stdout if stdout.is_terminal else Console(width=width)
+    stdout = plain_console()
+    return stdout if stdout.is_terminal else plain_console(width=width)
+
+
+def plain_console(**options: Any) -> Console:
+    """A console that prints texts as they are, in tables too; options are rich's.
+
+    Names of columns and sentences of owners may hold what rich would take for its own signs: [/b]
+    would end the command, [link=...] would lead a reader elsewhere.
+    """
+    return Console(markup=False, emoji=False, **options)
 
 
 class Commands(click.Group):

@@ -28,7 +28,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from common.arrays import Flags, Matrix
-from common.config import Lasting, Positive, Settings
+from common.config import Lasting, Place, Positive, Settings
 from common.domain import Domain
 from common.errors import InputError
 from common.fitting import (
@@ -38,6 +38,7 @@ from common.fitting import (
     Number,
     TargetRule,
 )
+from common.setting_errors import first_fault
 from common.suggestions import check_columns
 from common.tables import TableSource
 from common.terms import Records
@@ -114,7 +115,7 @@ class FeatureSettings(Settings):
         }
     )
 
-    map: Path | None = None
+    map: Place | None = None
     public: TableSource | None = None
     target: str | None = None
     columns: tuple[str, ...] | None = None
@@ -272,14 +273,12 @@ class FeatureMap(Lasting):
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            if first["type"] == "json_invalid":
+            if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
                 raise InputError(
                     f"{where}: no JSON of a feature map; give a file of copriv features fit"
                 ) from None
-            key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
-            message = first["msg"].removeprefix("Value error, ")
-            raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}") from None
+            key, fault = first_fault(error)
+            raise InputError(f"{where}: {key or 'the text'}: {fault}") from None
 
     def apply(self, table: pd.DataFrame, *, where: str, fill_target: bool = False) -> Records:
         """The records of a raw table, each by itself, all within :attr:`domain`.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from common.errors import InputError
 
-__all__ = ["lock_file", "read_secret", "write_whole"]
+__all__ = ["lock_file", "open_regular", "read_secret", "real_path", "write_whole"]
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -41,6 +44,11 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     os.replace(draft, path)
 
 
+def real_path(path: Path) -> Path:
+    """The absolute path behind symbolic links; of a loop of them, which nobody can open, itself."""
+    return Path(os.path.realpath(path))
+
+
 def lock_file(path: Path, *, make: bool = True) -> int:
     """Take a file for this process alone.
 
@@ -54,15 +62,37 @@ def lock_file(path: Path, *, make: bool = True) -> int:
     Raises:
       BlockingIOError: Another process holds it.
       FileNotFoundError: It is missing and not to be made, or its folder is missing.
-      OSError: It cannot be opened for writing.
+      OSError: It cannot be opened for writing, or is no regular file.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if make else 0)
+    handle = os.open(path, flags, 0o600)
     try:
+        _check_regular(handle, path)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         os.close(handle)
         raise
     return handle
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read; one that would make us wait for ever is refused.
+
+    Raises:
+      OSError: It cannot be read, or it is a pipe, a device or a folder.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check_regular(handle, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check_regular(handle: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
 
 
 def read_secret(

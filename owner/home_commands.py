@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 
-from common.command import console, out_file
+from common.command import console, out_file, plain_console
 
 if TYPE_CHECKING:
     from owner.at_home import AtHome
@@ -85,7 +84,7 @@ def _found(settings: Path, run: Path) -> AtHome:
     from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
     loaded = load_settings(OwnerSettings, settings)
-    stderr = Console(stderr=True)
+    stderr = plain_console(stderr=True)
     with Progress(console=stderr, disable=not stderr.is_terminal, transient=True) as bar:
         task = bar.add_task("models")
         return evaluate_at_home(

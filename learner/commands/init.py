@@ -23,6 +23,7 @@ from common.map_fitting import fit_feature_map
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_table
+from common.texts import printable
 from learner.planning.drafting import (
     MOST_OWNERS,
     Inputs,
@@ -135,7 +136,7 @@ class Session:
         public = self._public(choices)
         parts, left = self._parts(choices, public)
         for line in (*notes, *inputs.warnings, *left):
-            console.print(f"note: {line}", highlight=False, markup=False)
+            console.print(f"note: {printable(line)}", highlight=False)
         values = _values(name, target, inputs, self._box(target, inputs, public), choices.epsilon)
         _make(out)
         values |= (

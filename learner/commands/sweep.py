@@ -149,7 +149,7 @@ def run_study_sweep(
     repeated = how.run("seeds", repeat_point, to_repeat) if decisions else Sweep()
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
-        console.print(f"left out: {sentence}", highlight=False, markup=False)
+        console.print(f"left out: {sentence}", highlight=False)
     rows = _rows(points, decisions, repeated, to_repeat)
     if rows.empty:
         raise InputError(failures[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.files import lock_file, write_whole
+from common.files import lock_file, open_regular, write_whole
 
 
 def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
@@ -69,3 +69,14 @@ def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     os.close(held)
     os.close(lock_file(path))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for use in (open_regular, lock_file):
+        with pytest.raises(OSError, match="pipe is no regular file"):
+            use(pipe)
+    (tmp_path / "file").write_bytes(b"told")
+    with open_regular(tmp_path / "file") as file:
+        assert file.read() == b"told"

@@ -97,3 +97,11 @@ def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
     np.testing.assert_array_equal(found["prediction"], found["probability"] > 0.5)
     with pytest.raises(InputError, match=r"t\.csv: no column 'grade'"):
         model.predictions(strange_table.drop(columns="grade"), where="t.csv")
+
+
+def test_a_strangers_key_steers_no_terminal(make_model: Callable[..., Model]) -> None:
+    table = json.loads(make_model().to_json())
+    table["feature_map"]["\x1b[2J"] = 1
+    with pytest.raises(InputError) as refused:
+        model_from_json(json.dumps(table), where="model.json")
+    assert str(refused.value).isprintable()
