@@ -35,6 +35,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
+STOPPED = "stopped; type the same again to start anew"
 
 log_format_option = click.option(
     "--log-format",
@@ -86,11 +87,19 @@ class Commands(click.Group):
 
         Raises:
           StoppedError: Ctrl-C was typed, and nothing has a sentence of its own for it.
+        InputError: A question was asked where nobody can answer.
         """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise StoppedError("stopped; type the same again to start anew") from None
+            raise StoppedError(STOPPED) from None
+        except click.Abort as error:
+            if not isinstance(error.__context__, EOFError):
+                raise StoppedError(STOPPED) from None
+            raise InputError(
+                "a question has no answer, since nobody types here; give --yes, or the answer as "
+                "an option of --help"
+            ) from None
 
 
 def run_command(command: click.Command, name: str) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from common.errors import InputError
 
-__all__ = ["lock_file", "open_regular", "read_secret", "real_path", "write_whole"]
+__all__ = [
+    "lock_file",
+    "make_folder",
+    "open_regular",
+    "read_secret",
+    "real_path",
+    "refused",
+    "write_or_refuse",
+    "write_whole",
+]
+
+MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -35,13 +47,55 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(draft, flags, 0o666 if mode is None else mode)
-    with os.fdopen(handle, "wb") as file:
-        if mode is not None:
-            os.fchmod(handle, mode)
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(handle)
-    os.replace(draft, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if mode is not None:
+                os.fchmod(handle, mode)
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(handle)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_or_refuse(
+    path: Path, content: str | bytes, *, mode: int | None = None, cure: str = MAKE_ROOM
+) -> None:
+    """Write a file that somebody asked for, as :func:`write_whole` does.
+
+    Args:
+      path: The file; another one of this name is replaced.
+      content: Text or bytes.
+      mode: The file's permissions.
+      cure: What to do if it cannot be written.
+
+    Raises:
+      InputError: It cannot be written; nothing of it is left.
+    """
+    with refused(path, cure=cure):
+        write_whole(path, content, mode=mode)
+
+
+def make_folder(path: Path, *, cure: str = MAKE_ROOM) -> None:
+    """Make a folder, and those that it lies in, unless it is there.
+
+    Raises:
+      InputError: It cannot be made.
+    """
+    with refused(path, cure=cure):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
+    """What the system does not let write is one sentence about the path."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"{path}: cannot be written ({why}); {cure}") from None
 
 
 def real_path(path: Path) -> Path:

@@ -17,7 +17,7 @@ from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureSettings
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.looking import Look, look_at
 from common.map_fitting import fit_feature_map
 from common.row_filters import parse_rows
@@ -37,6 +37,7 @@ from learner.planning.drafting import (
 )
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.run_folder import write_table
 
 __all__ = ["Choices", "Session", "open_session"]
 
@@ -152,7 +153,7 @@ class Session:
             title=f"{name}: {target.name} from {len(inputs.columns)} columns of "
             f"{len(parts)} owners. Written by copriv init; every key that could be set is here.",
         )
-        write_whole(path, text)
+        write_or_refuse(path, text)
         found = prepare_public_side(load_settings(StudySettings, path), base=out)
         if len(public) < FEWEST_PER_FEATURE * found.feature_map.num_features:
             console.print(
@@ -222,12 +223,10 @@ class Session:
 
     def _split(self, out: Path, public: NDArray[np.intp], parts: Sequence[Part]) -> dict[str, Any]:
         """Each owner's records, and the public ones, in files of their own."""
-        (out / "owners").mkdir(exist_ok=True)
-        self.table.iloc[public].to_parquet(out / "public.parquet", index=False)
+        make_folder(out / "owners")
+        write_table(out / "public.parquet", self.table.iloc[public])
         for part in parts:
-            self.table.iloc[part.places].to_parquet(
-                out / "owners" / f"{part.name}.parquet", index=False
-            )
+            write_table(out / "owners" / f"{part.name}.parquet", self.table.iloc[part.places])
         return {
             "data": {},
             "public": {"path": "public.parquet"},
@@ -296,9 +295,6 @@ def _values(
 
 def _make(out: Path) -> None:
     """The new folder."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be made ({error.strerror}); give another --out") from None
+    make_folder(out, cure="give another --out")
     if any(out.iterdir()):
         raise InputError(f"{out}: the folder is not empty; give another one with --out")

@@ -22,7 +22,7 @@ from learner.planning.grid import Grid, Point, points_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.roles import own_index
 from learner.results.progress import progress
-from learner.results.run_folder import create_run_folder, write_json, write_settings
+from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
 from learner.simulated.evaluation import union
 from learner.simulated.sweeps import Failure, Sweep, run_sweep
@@ -305,14 +305,7 @@ def _leave(
     folder: Path, rows: pd.DataFrame, name: str, keys: Sequence[str], console: Console
 ) -> None:
     """The rows, their table and the page."""
-    draft = folder / ".sweep.parquet.part"
-    try:
-        rows.to_parquet(draft, index=False)
-        draft.replace(folder / "sweep.parquet")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written ({error.strerror}); check the disk's space"
-        ) from None
+    write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
     write_sweep_page(folder, f"{name}: sweep of {len(rows):,} studies", summary, keys)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from common.model import Model, read_model
 from learner.results.privacy_words import as_number, meaning, strength
 from learner.results.quality_words import is_better, quality_lines
@@ -25,10 +24,7 @@ def write_card(folder: Path, summary: Summary) -> Path:
       InputError: The model cannot be read, or the card cannot be written.
     """
     path = folder / "MODEL_CARD.md"
-    try:
-        write_whole(path, card_text(summary, read_model(folder)))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); make room") from None
+    write_or_refuse(path, card_text(summary, read_model(folder)))
     return path
 
 
