@@ -292,7 +292,9 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
         ) from None
     except RecursionError:
-        raise InputError(f"{path}: lists or tables are nested too deeply; nest them less") from None
+        raise InputError(
+            f"{path}: lists or tables are nested too deeply; write fewer levels"
+        ) from None
     # Also bytes that are no UTF-8, and whole numbers of thousands of digits.
     except ValueError as error:
         raise InputError(

@@ -55,6 +55,8 @@ __all__ = [
 CONSTANT = "constant"
 LARGEST_TEXT = 64 * 2**20
 LARGEST_COUNT = 10_000
+# Why a column was left out is a few words; an owner keeps them with the map.
+LONGEST_REASON = 200
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
 LARGEST_ENTRIES = 2_000_000
 _NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
@@ -201,6 +203,8 @@ class FeatureMap(Lasting):
             raise ValueError(f"the rotation is not a matrix of {p} rows and {d} columns")
         if p + self.intercept > LARGEST_COUNT:
             raise ValueError(f"more than {LARGEST_COUNT} features")
+        if any(len(why) > LONGEST_REASON for why in self.dropped.values()):
+            raise ValueError(f"a reason in dropped has more than {LONGEST_REASON} characters")
         if self.l1_radius is not None and not self.l1_radius > self.intercept:
             raise ValueError("l1_radius leaves no room beside the constant feature 1")
         return self

@@ -167,8 +167,8 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
         raise InputError(
-            f"{sent}: is there already, from an earlier join whose key it is of; send that one, or "
-            "move it away"
+            f"{sent}: is there already, from an earlier join; send that one, or remove it to join "
+            "anew"
         )
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(

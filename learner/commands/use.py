@@ -28,7 +28,9 @@ def predict_table(run: Path, data: Path, out: Path) -> int:
     """
     write = _writer(out)
     if out.exists() and data.exists() and out.samefile(data):
-        raise InputError(f"{out}: is the table itself, which stays as it is; {ELSEWHERE}")
+        raise InputError(
+            f"{out}: is the table itself, which stays as it is; give another path with --out"
+        )
     model = read_model(run)
     table = read_table(TableSource(path=data), base=Path())
     columns = model.predictions(table, where=str(data))

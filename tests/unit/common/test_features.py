@@ -381,3 +381,12 @@ def test_a_strangers_columns_in_a_sentence_steer_no_terminal() -> None:
     with pytest.raises(InputError, match=r"columns\.0\..*\[2J: extra inputs") as refused:
         FeatureMap.from_json(json.dumps(table))
     assert str(refused.value).isprintable()
+
+
+def test_a_reason_for_leaving_a_column_out_is_short() -> None:
+    table = json.loads(fit().to_json())
+    table["dropped"] = {"x": "z" * 200}
+    assert FeatureMap.from_json(json.dumps(table)).dropped == table["dropped"]
+    table["dropped"] = {"x": "z" * 201}
+    with pytest.raises(InputError, match="a reason in dropped has more than 200 characters"):
+        FeatureMap.from_json(json.dumps(table))
