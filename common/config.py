@@ -295,10 +295,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: lists or tables are nested too deeply; write fewer levels"
         ) from None
-    # Also bytes that are no UTF-8, and whole numbers of thousands of digits.
-    except ValueError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: not valid TOML: {printable(error)}; correct that place"
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{path}: a whole number has thousands of digits; write a smaller one"
         ) from None
 
 

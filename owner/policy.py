@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 ANONYMOUS = "anonymous"
-_TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
+_TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:[^\r\n\0]+", re.ASCII)
 LARGEST_COUNT = 10**9
 LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.

@@ -60,7 +60,7 @@ class Example(Settings):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (f"number = {'9' * 5000}", "not valid TOML: .*4300 digits"),
+        (f"number = {'9' * 5000}", "a whole number has thousands of digits; write"),
         (f"number = {'[' * 5000}", "nested too deeply"),
         ('path = "a\\u0000b"', r"path: got .*, expected a path without the character NUL"),
         ('secret = "file:a\\u0000b"', r'secret: got .*, expected "file:PATH"'),
