@@ -10,6 +10,7 @@ from common.config import Settings
 from common.setting_errors import as_toml
 from common.setting_keys import Key, keys_of
 from common.settings_reference import default_of, example_of, meaning_of
+from common.texts import printable
 
 __all__ = ["annotated"]
 
@@ -92,4 +93,4 @@ def _entry(key: Key, values: Mapping[str, Any], notes: Mapping[str, str]) -> Ite
 def _comment(text: str) -> Iterator[str]:
     for line in text.splitlines():
         for part in textwrap.wrap(line, WIDTH) or [""]:
-            yield f"# {part}".rstrip()
+            yield f"# {printable(part)}".rstrip()

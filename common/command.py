@@ -27,6 +27,7 @@ __all__ = [
     "log_format_option",
     "out_file",
     "out_folder",
+    "plain_console",
     "reading_options",
     "run_command",
     "typed_place",
@@ -38,6 +39,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 READING = ("query", "separator", "decimal", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
+STOPPED = "stopped; type the same again to start anew"
 
 log_format_option = click.option(
     "--log-format",
@@ -103,8 +105,17 @@ def address_value(_: click.Context, __: click.Parameter, value: str | None) -> s
 
 def console(width: int = 160) -> Console:
     """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
-    stdout = Console()
-    return stdout if stdout.is_terminal else Console(width=width)
+    stdout = plain_console()
+    return stdout if stdout.is_terminal else plain_console(width=width)
+
+
+def plain_console(**options: Any) -> Console:
+    """A console that prints texts as they are, in tables too; options are rich's.
+
+    Names of columns and sentences of owners may hold what rich would take for its own signs: [/b]
+    would end the command, [link=...] would lead a reader elsewhere.
+    """
+    return Console(markup=False, emoji=False, **options)
 
 
 class Commands(click.Group):
@@ -115,11 +126,19 @@ class Commands(click.Group):
 
         Raises:
           StoppedError: Ctrl-C was typed, and nothing has a sentence of its own for it.
+        InputError: A question was asked where nobody can answer.
         """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise StoppedError("stopped; type the same again to start anew") from None
+            raise StoppedError(STOPPED) from None
+        except click.Abort as error:
+            if not isinstance(error.__context__, EOFError):
+                raise StoppedError(STOPPED) from None
+            raise InputError(
+                "a question has no answer, since nobody types here; give --yes, or the answer as "
+                "an option of --help"
+            ) from None
 
 
 def run_command(command: click.Command, name: str) -> None:

@@ -27,10 +27,12 @@ from pydantic import (
 )
 
 from common.errors import InputError
+from common.files import real_path
 from common.losses import LOSSES
 from common.setting_errors import sentences
 from common.setting_keys import meanings
 from common.suggestions import did_you_mean
+from common.texts import printable
 
 __all__ = [
     "VALIDATION_SHARE",
@@ -38,6 +40,7 @@ __all__ = [
     "Epsilon",
     "Lasting",
     "LossName",
+    "Place",
     "Positive",
     "SecretPlace",
     "Settings",
@@ -58,7 +61,7 @@ V = TypeVar("V")
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
-_SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n]+", re.ASCII)
+_SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n\0]+", re.ASCII)
 _ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
 LARGEST_VALIDATION_SHARE = Fraction(9, 10)
@@ -192,6 +195,20 @@ def check_address(text: str) -> str:
 
 Address = Annotated[str, AfterValidator(check_address)]
 
+
+def check_place(path: Path) -> Path:
+    """Check that a path may be one of a file, and return it.
+
+    Raises:
+      ValueError: No file has this name.
+    """
+    if "\0" in str(path):
+        raise ValueError("expected a path without the character NUL")
+    return path
+
+
+Place = Annotated[Path, AfterValidator(check_place)]
+
 _FILE = "file:"
 
 
@@ -204,7 +221,7 @@ class _SecretPlace(str):
         """The same place with an absolute path."""
         if not self.startswith(_FILE):
             return self
-        return _SecretPlace(f"{_FILE}{(base / self.removeprefix(_FILE)).resolve()}")
+        return _SecretPlace(f"{_FILE}{real_path(base / self.removeprefix(_FILE))}")
 
 
 def _secret_place(text: str) -> _SecretPlace:
@@ -236,7 +253,7 @@ def with_absolute_paths(value: V, base: Path) -> V:
 def _absolute(value: Any, base: Path) -> Any:
     match value:
         case Path():
-            return (base / value).resolve()
+            return real_path(base / value)
         case _SecretPlace():
             return value.below(base)
         case Settings():
@@ -274,8 +291,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
         ) from None
+    except RecursionError:
+        raise InputError(
+            f"{path}: lists or tables are nested too deeply; write fewer levels"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}; correct that place") from None
+        raise InputError(
+            f"{path}: not valid TOML: {printable(error)}; correct that place"
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{path}: a whole number has thousands of digits; write a smaller one"
+        ) from None
 
 
 def load_settings(
@@ -332,7 +359,7 @@ def parse_value(text: str) -> object:
     """
     try:
         return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text.strip()
 
 
@@ -344,7 +371,7 @@ def parse_values(text: str) -> list[object]:
     """
     try:
         values: list[object] = tomllib.loads(f"v = [{text}]")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return [parse_value(part) for part in text.split(",")]
     return values
 

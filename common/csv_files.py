@@ -177,6 +177,8 @@ class CsvFile:
     def _check_widths(self) -> None:
         """Refuse a first row that is wider than the header: its cells would be shifted."""
         text = io.StringIO("\n".join(self._first_lines))
+        # The reader's own limit would make a long cell of the first rows refuse the table.
+        csv.field_size_limit(LONGEST_HEADER)
         rows = list(csv.reader(text, delimiter=self.separator))
         if len(rows) < 2 or len(rows[1]) <= len(rows[0]):
             return

@@ -28,17 +28,11 @@ import pandas as pd
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from common.arrays import Flags, Matrix
-from common.config import Lasting, Positive, Settings
+from common.config import Lasting, Place, Positive, Settings
 from common.domain import Domain
 from common.errors import InputError
-from common.fitting import (
-    MOST_CATEGORIES,
-    Bound,
-    CategoryOrder,
-    ColumnRule,
-    Number,
-    TargetRule,
-)
+from common.fitting import MOST_CATEGORIES, Bound, CategoryOrder, ColumnRule, Number, TargetRule
+from common.setting_errors import first_fault
 from common.suggestions import check_columns
 from common.tables import TableSource
 from common.terms import Records
@@ -55,6 +49,8 @@ __all__ = [
 CONSTANT = "constant"
 LARGEST_TEXT = 64 * 2**20
 LARGEST_COUNT = 10_000
+# Why a column was left out is a few words; an owner keeps them with the map.
+LONGEST_REASON = 200
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
 LARGEST_ENTRIES = 2_000_000
 _NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
@@ -115,7 +111,7 @@ class FeatureSettings(Settings):
         }
     )
 
-    map: Path | None = None
+    map: Place | None = None
     public: TableSource | None = None
     target: str | None = None
     columns: tuple[str, ...] | None = None
@@ -201,6 +197,8 @@ class FeatureMap(Lasting):
             raise ValueError(f"the rotation is not a matrix of {p} rows and {d} columns")
         if p + self.intercept > LARGEST_COUNT:
             raise ValueError(f"more than {LARGEST_COUNT} features")
+        if any(len(why) > LONGEST_REASON for why in self.dropped.values()):
+            raise ValueError(f"a reason in dropped has more than {LONGEST_REASON} characters")
         if self.l1_radius is not None and not self.l1_radius > self.intercept:
             raise ValueError("l1_radius leaves no room beside the constant feature 1")
         return self
@@ -273,14 +271,12 @@ class FeatureMap(Lasting):
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            if first["type"] == "json_invalid":
+            if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
                 raise InputError(
                     f"{where}: no JSON of a feature map; give a file of copriv features fit"
                 ) from None
-            key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
-            message = first["msg"].removeprefix("Value error, ")
-            raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}") from None
+            key, fault = first_fault(error)
+            raise InputError(f"{where}: {key or 'the text'}: {fault}") from None
 
     def apply(self, table: pd.DataFrame, *, where: str, fill_target: bool = False) -> Records:
         """The records of a raw table, each by itself, all within :attr:`domain`.

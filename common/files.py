@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from common.errors import InputError
 
-__all__ = ["lock_file", "read_secret", "write_whole"]
+__all__ = [
+    "lock_file",
+    "make_folder",
+    "open_regular",
+    "read_secret",
+    "real_path",
+    "refused",
+    "write_or_refuse",
+    "write_whole",
+]
+
+MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -32,13 +47,60 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(draft, flags, 0o666 if mode is None else mode)
-    with os.fdopen(handle, "wb") as file:
-        if mode is not None:
-            os.fchmod(handle, mode)
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(handle)
-    os.replace(draft, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if mode is not None:
+                os.fchmod(handle, mode)
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(handle)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_or_refuse(
+    path: Path, content: str | bytes, *, mode: int | None = None, cure: str = MAKE_ROOM
+) -> None:
+    """Write a file that somebody asked for, as :func:`write_whole` does.
+
+    Args:
+      path: The file; another one of this name is replaced.
+      content: Text or bytes.
+      mode: The file's permissions.
+      cure: What to do if it cannot be written.
+
+    Raises:
+      InputError: It cannot be written; nothing of it is left.
+    """
+    with refused(path, cure=cure):
+        write_whole(path, content, mode=mode)
+
+
+def make_folder(path: Path, *, cure: str = MAKE_ROOM) -> None:
+    """Make a folder, and those that it lies in, unless it is there.
+
+    Raises:
+      InputError: It cannot be made.
+    """
+    with refused(path, cure=cure):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
+    """What the system does not let write is one sentence about the path."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"{path}: cannot be written ({why}); {cure}") from None
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path behind symbolic links; of a loop of them, which nobody can open, itself."""
+    return Path(os.path.realpath(path))
 
 
 def lock_file(path: Path, *, make: bool = True) -> int:
@@ -54,15 +116,37 @@ def lock_file(path: Path, *, make: bool = True) -> int:
     Raises:
       BlockingIOError: Another process holds it.
       FileNotFoundError: It is missing and not to be made, or its folder is missing.
-      OSError: It cannot be opened for writing.
+      OSError: It cannot be opened for writing, or is no regular file.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if make else 0)
+    handle = os.open(path, flags, 0o600)
     try:
+        _check_regular(handle, path)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         os.close(handle)
         raise
     return handle
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read; one that would make us wait for ever is refused.
+
+    Raises:
+      OSError: It cannot be read, or it is a pipe, a device or a folder.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check_regular(handle, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check_regular(handle: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
 
 
 def read_secret(

@@ -26,7 +26,7 @@ from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
 from common.features import FeatureMap
 from common.names import Name
-from common.texts import printable
+from common.setting_errors import first_fault
 
 __all__ = [
     "Invitation",
@@ -212,11 +212,8 @@ def _checked(kind: type[S], table: dict[str, Any], path: Path) -> S:
     try:
         return kind.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        key = printable(".".join(str(part) for part in first["loc"][:3]) or "the file", 80)
-        message = first["msg"].removeprefix("Value error, ")
-        sentence = f"{message[:1].lower()}{message[1:]}"
-        raise InputError(f"{path}: {key}: {printable(sentence)}; ask for another file") from None
+        key, fault = first_fault(error)
+        raise InputError(f"{path}: {key or 'the file'}: {fault}; ask for another file") from None
 
 
 def _check_ca(pem: str, path: Path) -> None:

@@ -24,6 +24,7 @@ from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, Featur
 from common.fitting import Number
 from common.losses import LOSSES, Logistic, Loss, loss_of
 from common.names import Name
+from common.setting_errors import first_fault
 from common.texts import printable
 
 __all__ = ["FORMAT", "Model", "model_from_json", "read_model"]
@@ -191,12 +192,10 @@ def model_from_json(text: str | bytes, *, where: str) -> Model:
     try:
         return _checked(_File.model_validate_json(raw, strict=True))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        key = ".".join(str(part)[:40] for part in first["loc"][:4]) or "the text"
-        message = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{where}: {key}: {message[:1].lower()}{message[1:]}; {damaged}") from None
+        key, fault = first_fault(error)
+        raise InputError(f"{where}: {key or 'the text'}: {fault}; {damaged}") from None
     except ValueError as error:
-        raise InputError(f"{where}: {error}; {damaged}") from None
+        raise InputError(f"{where}: {printable(error)}; {damaged}") from None
 
 
 def _checked(file: _File) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +13,17 @@ from common.setting_keys import Key, keys_of
 from common.suggestions import did_you_mean, nearest
 from common.texts import printable
 
-__all__ = ["as_toml", "sentences"]
+__all__ = ["as_toml", "first_fault", "sentences"]
 
 LONGEST_VALUE = 80
+LONGEST_PART = 40
+PARTS_SHOWN = 4
+LONGEST_PROBLEM = 1000
 _PLAIN = {
     "string_type": "a text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
@@ -49,6 +54,29 @@ def sentences(error: ValidationError, kind: type[BaseModel], *, where: str) -> l
     ]
 
 
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """Where the first fault of a stranger's text is, and what; both fit for a terminal.
+
+    Args:
+      error: What the check of the text raised.
+
+    Returns:
+      The dotted key, empty for the whole text, and a sentence that begins in lower case.
+    """
+    first = error.errors(include_input=False, include_url=False)[0]
+    return _dotted(first["loc"][:PARTS_SHOWN]), printable(_problem(first))
+
+
+def _dotted(place: Sequence[Any]) -> str:
+    return ".".join(printable(part, LONGEST_PART) for part in place)
+
+
+def _problem(detail: Mapping[str, Any]) -> str:
+    """What a check says of a value."""
+    problem = str(detail["msg"]).removeprefix("Value error, ")
+    return problem[:1].lower() + problem[1:]
+
+
 def _unknown(detail: Mapping[str, Any]) -> bool:
     return bool(detail["type"] == "extra_forbidden")
 
@@ -72,7 +100,7 @@ def _follows(
 
 def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     place, fault = detail["loc"], detail["type"]
-    key = ".".join(str(part) for part in place)
+    key = _dotted(place)
     is_table = isinstance(detail["input"], dict | BaseModel)
     got = "" if is_table else f"got {_shown(detail['input'])}, "
     if fault == "extra_forbidden":
@@ -88,8 +116,7 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
     elif fault in _PLAIN:
         problem = f"expected {_PLAIN[fault]}{_example(place, kind)}"
     else:
-        problem = detail["msg"].removeprefix("Value error, ")
-        problem = problem[:1].lower() + problem[1:]
+        problem = printable(_problem(detail), LONGEST_PROBLEM)
         problem = problem.replace("input should be ", "expected ")
         # As TOML writes it.
         problem = re.sub(r"\bFalse$", "false", problem)
@@ -139,8 +166,8 @@ def as_toml(value: Any) -> str:
             return f"{{ {inside} }}" if inside else "{}"
         case list() | tuple():
             return f"[{', '.join(map(as_toml, value))}]"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    # JSON writes a text as TOML does, but for this one character.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_key(name: str) -> str:

@@ -178,7 +178,7 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     Raises:
       InputError: There is none, their kind is not known, or a database lacks a query.
     """
-    files = _files(path)
+    files = reading(partial(_files, path), str(path))
     parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from common.batches import Tap, names_wanted
 from common.conditions import Condition, condition_in_words
-from common.config import SecretPlace, Settings
+from common.config import Place, SecretPlace, Settings
 from common.csv_files import Dialect
 from common.errors import InputError
 from common.row_filters import AnyFilter, RowFilter, parse_rows
@@ -48,7 +48,7 @@ def _encoding(name: str) -> str:
 class TablePlace(Settings):
     """Where a table is, and how it is read."""
 
-    path: Path | None = Field(
+    path: Place | None = Field(
         default=None,
         description="CSV, CSV.gz or Parquet; a folder of them or a pattern such as stays/*.csv; or "
         "a DuckDB or SQLite file. Without it, the study's [data].",

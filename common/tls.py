@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from common.config import Settings
+from common.config import Place, Settings
 from common.errors import InputError
 from common.leaks import warn_of_readers
 
@@ -51,9 +51,9 @@ class TlsSettings(Settings):
         {"ca": "certs/ca.pem", "certificate": "certs/certificate.pem", "key": "certs/key.pem"}
     )
 
-    ca: Path
-    certificate: Path
-    key: Path
+    ca: Place
+    certificate: Place
+    key: Place
 
 
 @dataclass(frozen=True, kw_only=True)

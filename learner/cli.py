@@ -11,7 +11,7 @@ import click
 
 from common.command import Commands, console, log_format_option, out_file, out_folder, run_command
 from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from common.logs import start_logging
 from common.texts import counted
 from learner.commands.model_commands import evaluate, export, predict, report
@@ -318,12 +318,7 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
     feature_map = prepare_public_side(
         load_study(study, overrides, data), base=study.parent
     ).feature_map
-    try:
-        write_whole(out, feature_map.to_json())
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be written ({error.strerror}); give another path with --out"
-        ) from None
+    write_or_refuse(out, feature_map.to_json(), cure="give another path with --out")
     click.echo(
         f"{out}: {counted(feature_map.num_features, 'feature')} from "
         f"{counted(len(feature_map.columns), 'column')} of "

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import click
 from rich import box
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -23,6 +22,7 @@ from common.command import (
     console,
     log_format_option,
     out_file,
+    plain_console,
     run_command,
 )
 from common.errors import InputError, RefusedError
@@ -205,7 +205,7 @@ def audit(trials: int, confidence: float) -> None:
     from owner.audit import audit as attack  # noqa: PLC0415 (keeps --help quick)
     from owner.audit import num_responses  # noqa: PLC0415
 
-    stderr = Console(stderr=True)
+    stderr = plain_console(stderr=True)
     try:
         made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
     except OSError as error:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from owner.policy import OwnerSettings
 
 __all__ = ["declare", "read_declared"]
@@ -25,10 +25,7 @@ def declare(settings: OwnerSettings, digest: str, *, base: Path) -> Path:
       InputError: It cannot be written.
     """
     path = _path(settings, base)
-    try:
-        write_whole(path, digest + "\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); make room") from None
+    write_or_refuse(path, digest + "\n")
     return path
 
 

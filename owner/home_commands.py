@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 
-from common.command import console, out_file
+from common.command import console, out_file, plain_console
 
 if TYPE_CHECKING:
     from owner.at_home import AtHome
@@ -59,19 +58,13 @@ def personalise(settings: Path, run: Path, out: Path) -> None:
 
     Example: copriv-owner personalise mount-sinai.toml model.json --out personal.json
     """
-    from common.errors import InputError  # noqa: PLC0415 (keeps --help quick)
-    from common.files import write_whole  # noqa: PLC0415 (keeps --help quick)
+    from common.files import write_or_refuse  # noqa: PLC0415 (keeps --help quick)
     from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
     from owner.at_home import advice, check_personal  # noqa: PLC0415 (keeps --help quick)
 
     found = _found(settings, run)
     model = check_personal(found)
-    try:
-        write_whole(out, model.to_json(), mode=0o600)
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be written ({error.strerror}); give another path with --out"
-        ) from None
+    write_or_refuse(out, model.to_json(), mode=0o600, cure="give another path with --out")
     show_judged(found.judged, console(width=140), as_json=False)
     click.echo(advice(found.judged))
     click.echo(
@@ -87,7 +80,7 @@ def _found(settings: Path, run: Path) -> AtHome:
     from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
     loaded = load_settings(OwnerSettings, settings)
-    stderr = Console(stderr=True)
+    stderr = plain_console(stderr=True)
     with Progress(console=stderr, disable=not stderr.is_terminal, transient=True) as bar:
         task = bar.add_task("models")
         return evaluate_at_home(

@@ -10,7 +10,7 @@ import click
 
 from common.command import out_file, reading_options, typed_place
 from common.config import parse_epsilon
-from common.texts import counted
+from common.texts import counted, printable
 
 __all__ = ["init"]
 
@@ -84,7 +84,7 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     place = typed_place(table, typed)
     look, notes = look_at_table(place)
     for line in notes:
-        click.echo(f"note: {line}")
+        click.echo(f"note: {printable(line)}")
     defaults = {
         "name": Path(table).name.split(".")[0],
         "epsilon_per_study": "1",
@@ -95,7 +95,8 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
             typed[field] = default if yes else click.prompt(QUESTIONS[field], default=default)
     answers = Answers(**typed | {"columns": typed["columns"] or usable(look)})
     records, served = write_settings(place, look, answers, out=out)
-    click.echo(f"{out}: {counted(records, 'record')}; learners may use {', '.join(served[:NAMED])}")
+    names = ", ".join(map(printable, served[:NAMED]))
+    click.echo(f"{out}: {counted(records, 'record')}; learners may use {names}")
     for field in ("epsilon_per_study", "epsilon_lifetime"):
         value = getattr(answers, field)
         click.echo(f"policy.{field} = {value}: {epsilon_in_words(parse_epsilon(value))}")

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from common.column_fit import ColumnSeen, look_at_columns
 from common.config import check_settings
 from common.errors import InputError
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint
 from common.privacy import in_short
@@ -164,6 +164,12 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     there = [name for name in FILES if (folder / name).exists()]
     if there:
         raise InputError(f"{folder / there[0]}: is there already; give another --out")
+    sent = joining.beside / f"{asked.owner}.request"
+    if sent.exists():
+        raise InputError(
+            f"{sent}: is there already, from an earlier join; send that one, or remove it to join "
+            "anew"
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(
         study=asked.study,
@@ -177,7 +183,7 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         (folder / "key.pem", _key_pem(key), 0o600),
         (folder / "ca.pem", asked.ca, 0o644),
         (folder / "features.json", invited.feature_map.to_json(), None),
-        (joining.beside / f"{asked.owner}.request", request.model_dump_json(indent=1) + "\n", None),
+        (sent, request.model_dump_json(indent=1) + "\n", None),
         # The settings last: where they are, all else is.
         (settings, note + tomli_w.dumps(settings_of(invited, joining)), None),
     ]
@@ -188,17 +194,15 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
 def _write(folder: Path, contents: Sequence[tuple[Path, str | bytes, int | None]]) -> None:
     """Write all files or none, each with its permissions."""
     written = []
+    make_folder(folder, cure="give another --out")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for path, content, mode in contents:
-            write_whole(path, content, mode=mode)
+            write_or_refuse(path, content, mode=mode, cure="give another --out")
             written.append(path)
-    except OSError as error:
+    except InputError:
         for path in written:
             path.unlink(missing_ok=True)
-        raise InputError(
-            f"{error.filename}: cannot be written ({error.strerror}); give another --out"
-        ) from None
+        raise
 
 
 def _signing_request(name: str, key: ec.EllipticCurvePrivateKey) -> str:

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import lock_file
+from common.files import lock_file, open_regular
 from common.leaks import warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
@@ -85,7 +85,7 @@ def read_mark(path: Path) -> Mark:
 
 
 def _start_of(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(MARK_BYTES)
 
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.files import open_regular, real_path
 from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
 
 __all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "Told", "given_at_once", "read_given"]
@@ -99,7 +100,7 @@ def read_given(path: Path) -> Told:
         of it, and what is not known is spent.
     """
     try:
-        with Path(f"{path.resolve()}{GIVEN}").open("rb") as file:
+        with open_regular(Path(f"{real_path(path)}{GIVEN}")) as file:
             content = file.read(LARGEST_BYTES + STEP_BYTES)
     except FileNotFoundError:
         return Told()

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.files import real_path
 from owner.ledger_books import Book
 from owner.ledger_files import LedgerFiles
 from owner.ledger_rows import LedgerError, explained
@@ -32,7 +33,7 @@ class HeldFile:
 
     def __init__(self, path: Path, *, owner: str, fingerprint: str) -> None:
         # Two names of one file are one ledger.
-        self._path = path = path.resolve()
+        self._path = path = real_path(path)
         self._unsound = self._over = False
         with explained(path), contextlib.ExitStack() as opened:
             self._files = LedgerFiles(path)

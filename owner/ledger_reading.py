@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.files import real_path
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_checks import (
@@ -128,9 +130,9 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
     """A ledger of this version; one of the version before is upgraded in memory."""
-    if not path.is_file():
+    real = real_path(path)
+    if not os.path.isfile(real):
         raise LedgerError(f"{path}: there is no ledger; give the path in the owner's settings")
-    real = path.resolve()
     # Before the ledger: what is charged in between is in the ledger and not yet in the mark.
     with explained(path):
         mark = read_mark(real)

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from common.errors import InputError
+from common.files import open_regular
 from common.privacy import exact_sum, in_short
 from common.terms import StudyTerms
 from owner.account import Account
@@ -75,7 +76,7 @@ def explained(path: Path) -> Iterator[None]:
 def _is_another_file(path: Path) -> bool:
     """Whether something is there that is no database."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(len(_MAGIC))
     except OSError:
         return False

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from common.config import Address, Epsilon, LossName, Positive, Settings
+from common.config import Address, Epsilon, LossName, Place, Positive, Settings
 from common.errors import MalformedError, PolicyError
 from common.features import FeatureMap
 from common.losses import LOSSES, loss_of
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 ANONYMOUS = "anonymous"
-_TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:.+", re.ASCII)
+_TOKEN = re.compile(r"sha256:[0-9a-f]{64}|file:[^\r\n\0]+", re.ASCII)
 LARGEST_COUNT = 10**9
 LONGEST_STUDY_ID = 128
 # Sums of budgets stay short enough to compute and to print.
@@ -178,7 +178,7 @@ class LedgerSettings(Settings):
 
     EXAMPLES = MappingProxyType({"block": 64})
 
-    path: Path = Path("ledger.sqlite")
+    path: Place = Path("ledger.sqlite")
     block: int = Field(default=1, ge=1, le=64)
 
 
@@ -221,7 +221,7 @@ class OwnerSettings(Settings):
     name: Name
     listen: Address = "127.0.0.1:0"
     ledger: LedgerSettings = LedgerSettings()
-    features: Path | None = None
+    features: Place | None = None
     data: PrivateSource
     policy: Policy
     listening: OfferSettings = OfferSettings()

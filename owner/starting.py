@@ -13,7 +13,7 @@ from typing import Any
 from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon
 from common.errors import InputError
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.looking import Column, Look, look_at
 from common.names import check_name
 from common.number_marks import mark_notes
@@ -155,13 +155,8 @@ def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
     """Write a file that serve can use, or none."""
     if out.exists():
         raise InputError(f"{out}: is there already; give another --out")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out, text, mode=PRIVATE)
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be written ({error.strerror}); give another --out"
-        ) from None
+    make_folder(out.parent, cure="give another --out")
+    write_or_refuse(out, text, mode=PRIVATE, cure="give another --out")
     try:
         loaded = load_records(load_settings(OwnerSettings, out), base=out.parent, pinned=None)
     except InputError:

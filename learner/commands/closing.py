@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from learner.planning.settings import StudySettings
 from learner.results.run_folder import run_of
 from learner.training.claims import check_description
 from learner.training.closing import close_validation, note_closed, open_promises
+from learner.training.enrolment import at_once
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
@@ -59,9 +59,7 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
         feature_map = load_feature_map(folder / "features.json")
         only = _only(settings, names, folder)
         with remote_owners(only, feature_map, base=folder, insecure=insecure) as connections:
-            owners = connections.owners
-            with ThreadPoolExecutor(max_workers=len(owners)) as executor:
-                failures = list(executor.map(lambda owner: _close(owner, study_id), owners))
+            failures = at_once(lambda owner: _close(owner, study_id), connections.owners)
         closed = [name for name, failure in zip(names, failures, strict=True) if not failure]
         note_closed(journal, closed)
     for name in closed:

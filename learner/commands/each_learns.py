@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
+from common.files import make_folder
 from common.texts import counted
 from learner.commands.measuring import evaluate_with
 from learner.commands.study import read_shards, train_into
@@ -88,7 +89,7 @@ def run_each_learns(
                 local = LocalShard(settings.owners[index].name, shards[index])
                 connections = Connections(_with_local(settings, processes, local, index))
                 run = folder / local.name
-                run.mkdir()
+                make_folder(run)
                 summaries.append(
                     train_into(
                         run,

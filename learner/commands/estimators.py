@@ -226,7 +226,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
         is not trained on, and nothing protects it.
       settings: Sections of a study (docs/design.md), such as
         ``{"algorithm": {"name": "moments"}, "model": {"loss": "huber", "delta": "auto"}}``. Where
-        they have no ``model.theta_max`` it is 1 for numbers, 10 for classes.
+        they have no ``model.theta_max`` it is 1 for numbers, 5 for classes.
       study: A STUDY.toml to run in place of records in memory.
       out: The run folder of that study.
       guard: Whether to refuse to fit what is forecast to be no better than the model of the public
@@ -285,7 +285,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
     _loss = "logistic"
     _positive = "1"
     # Log-odds: room for one record in ten thousand, and for columns that nearly tell the class.
-    _theta_max = 10.0
+    _theta_max = 5.0
 
     def predict(self, X: Any) -> Any:
         """The class of each record, shape (n,)."""

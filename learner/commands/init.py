@@ -17,7 +17,7 @@ from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.looking import Look, look_at
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
@@ -27,6 +27,7 @@ from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
 from common.terms import Records
+from common.texts import printable
 from learner.planning.boxes import roomy_box
 from learner.planning.drafting import (
     MOST_OWNERS,
@@ -41,6 +42,7 @@ from learner.planning.drafting import (
 )
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.run_folder import write_table
 
 __all__ = ["Choices", "Session", "open_session"]
 
@@ -140,7 +142,7 @@ class Session:
         parts, left = self._parts(choices, public)
         feature_map, records = self._mapped(target, inputs, public)
         for line in (*notes, *inputs.warnings, *far_out_notes(self.look, feature_map), *left):
-            console.print(f"note: {line}", highlight=False, markup=False)
+            console.print(f"note: {printable(line)}", highlight=False)
         box = roomy_box(LOSSES[_loss(target)](), records)
         values = _values(name, target, inputs, box, choices.epsilon)
         _make(out)
@@ -157,7 +159,7 @@ class Session:
             title=f"{name}: {target.name} from {len(inputs.columns)} columns of "
             f"{len(parts)} owners. Written by copriv init; every key that could be set is here.",
         )
-        write_whole(path, text)
+        write_or_refuse(path, text)
         found = prepare_public_side(load_settings(StudySettings, path), base=out)
         if len(public) < FEWEST_PER_FEATURE * found.feature_map.num_features:
             console.print(
@@ -226,12 +228,10 @@ class Session:
 
     def _split(self, out: Path, public: NDArray[np.intp], parts: Sequence[Part]) -> dict[str, Any]:
         """Each owner's records, and the public ones, in files of their own."""
-        (out / "owners").mkdir(exist_ok=True)
-        self.table.iloc[public].to_parquet(out / "public.parquet", index=False)
+        make_folder(out / "owners")
+        write_table(out / "public.parquet", self.table.iloc[public])
         for part in parts:
-            self.table.iloc[part.places].to_parquet(
-                out / "owners" / f"{part.name}.parquet", index=False
-            )
+            write_table(out / "owners" / f"{part.name}.parquet", self.table.iloc[part.places])
         return {
             "data": {},
             "public": {"path": "public.parquet"},
@@ -309,9 +309,6 @@ def _values(
 
 def _make(out: Path) -> None:
     """The new folder."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be made ({error.strerror}); give another --out") from None
+    make_folder(out, cure="give another --out")
     if any(out.iterdir()):
         raise InputError(f"{out}: the folder is not empty; give another one with --out")

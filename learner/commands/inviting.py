@@ -9,7 +9,7 @@ from rich.console import Console
 
 from common.certificates import holder
 from common.errors import InputError
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, read_guests, write_guests
@@ -51,24 +51,19 @@ def invite_owners(
     feature_map = prepare_public_side(settings, base=base).feature_map
     identity = _identity(settings, base, certs, learner, reached_at)
     guests = {}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for entry in settings.owners:
-            if entry.name not in addresses:
-                continue
-            address = addresses[entry.name]
-            invitation = _invitation(settings, entry, address, identity)
-            text, digest = write_invitation(invitation, feature_map)
-            path = out / f"{entry.name}.invitation"
-            write_whole(path, text)
-            hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
-            guests[entry.name] = Guest(hosts=hosts, invitation=digest)
-            console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
-        write_guests(certs, settings.name, guests)
-    except OSError as error:
-        raise InputError(
-            f"{error.filename}: cannot be written ({error.strerror}); give another --out"
-        ) from None
+    make_folder(out, cure="give another --out")
+    for entry in settings.owners:
+        if entry.name not in addresses:
+            continue
+        address = addresses[entry.name]
+        invitation = _invitation(settings, entry, address, identity)
+        text, digest = write_invitation(invitation, feature_map)
+        path = out / f"{entry.name}.invitation"
+        write_or_refuse(path, text, cure="give another --out")
+        hosts = (host_and_port(address)[0],) if invitation.way == "serve" else ()
+        guests[entry.name] = Guest(hosts=hosts, invitation=digest)
+        console.print(f"{path}: {entry.name} will {invitation.way}", highlight=False)
+    write_guests(certs, settings.name, guests)
     console.print(
         "Send each owner its file; nothing in it is secret. When its request comes back: "
         "copriv admit REQUEST",
@@ -168,8 +163,5 @@ def admit_requests(
         if not agree(f"Does {request.owner} read the same to you?"):
             raise InputError(f"{path}: not admitted: the fingerprints must be the same")
         target = path.with_name(f"{request.owner}.certificate.pem")
-        try:
-            write_whole(target, certificate, mode=0o644)
-        except OSError as error:
-            raise InputError(f"{target}: cannot be written ({error.strerror})") from None
+        write_or_refuse(target, certificate, mode=0o644)
         console.print(f"{target}: send it back to {request.owner}", highlight=False)

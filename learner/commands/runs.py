@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
+from common.command import plain_console
 from common.config import load_settings
 from common.errors import InputError
 from common.judging import Judged, judge, sample_of
@@ -322,4 +323,4 @@ def sweep(
 
 
 def _nowhere() -> Console:
-    return Console(file=io.StringIO(), quiet=True)
+    return plain_console(file=io.StringIO(), quiet=True)

@@ -12,6 +12,7 @@ import click
 from common.command import console, out_folder, reading_options, typed_place
 from common.errors import InputError
 from common.names import check_name
+from common.texts import printable
 
 if TYPE_CHECKING:
     from learner.commands.init import Choices, Session
@@ -113,7 +114,7 @@ def _name(text: str) -> str:
 
 
 def _columns(session: Session) -> str:
-    names = [f"{c.name} ({c.kind})" for c in session.look.columns.values()]
+    names = [f"{printable(c.name)} ({c.kind})" for c in session.look.columns.values()]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"columns {', '.join(names[:NAMED])}{more}"
 
@@ -129,7 +130,8 @@ def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
         likely = [name for name in session.likely_owners if name != choices.target]
         owners = likely[0] if likely else "3"
         if not yes:
-            click.echo(f"Columns that may say whose a record is: {', '.join(likely) or 'none'}")
+            names = printable(", ".join(likely)) or "none"
+            click.echo(f"Columns that may say whose a record is: {names}")
             owners = click.prompt("Whose is a record (a column, or a number)", default=owners)
         choices = replace(choices, owners=owners)
     if choices.public is None and not yes:
@@ -166,7 +168,7 @@ def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
         return choices
     classes = session.classes_to_choose_from(choices.target or "")
     if classes:
-        click.echo(f"{choices.target} is {', '.join(classes[:NAMED])}")
+        click.echo(printable(f"{choices.target} is {', '.join(classes[:NAMED])}"))
         typed = click.prompt("Which of them are class +1 (with | between several)")
         choices = replace(choices, positive=tuple(value.strip() for value in typed.split("|")))
     return choices

@@ -13,7 +13,7 @@ from common.arrays import Vector
 from common.column_fit import warn_of_misfits
 from common.errors import StoppedError, UnreachableError
 from common.features import FeatureMap
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 from common.terms import Records
 from common.texts import counted
 from learner.commands.display import Display
@@ -37,6 +37,7 @@ from learner.results.run_folder import (
     write_features,
     write_json,
     write_settings,
+    write_table,
 )
 from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
@@ -89,7 +90,7 @@ def run_training(
         _remote(settings, public, base=base, insecure=insecure, console=console) as connections,
         kept as folder,
     ):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_features(folder / "features.json", public.feature_map)
         train_into(
             folder,
@@ -264,7 +265,7 @@ def train_into(
         outcome, study_id=study_id, evaluated=evaluated, in_memory=connections.in_memory
     )
     model = model_of(outcome, public)
-    write_whole(folder / "model.json", model.to_json())
+    write_or_refuse(folder / "model.json", model.to_json())
     whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
     summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
@@ -282,7 +283,7 @@ def _timed(owners: Sequence[Owner], metrics: LearnerMetrics) -> list[Owner]:
 
 def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
     """The trace, the pages and, last, the summary."""
-    trace.table(psi).to_parquet(folder / "trace.parquet", index=False)
+    write_table(folder / "trace.parquet", trace.table(psi))
     write_card(folder, summary)
     write_report(folder, summary)
     # Last: a folder with a summary is a finished run.

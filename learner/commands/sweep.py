@@ -23,7 +23,7 @@ from learner.planning.grid import Grid, Point, points_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.roles import own_index
 from learner.results.progress import progress
-from learner.results.run_folder import create_run_folder, write_json, write_settings
+from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
 from learner.simulated.evaluation import union
 from learner.simulated.sweeps import Failure, Sweep, run_sweep
@@ -151,7 +151,7 @@ def run_study_sweep(
     repeated = how.run("seeds", repeat_point, to_repeat) if decisions else Sweep()
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
-        console.print(f"left out: {sentence}", highlight=False, markup=False)
+        console.print(f"left out: {sentence}", highlight=False)
     rows = _rows(points, decisions, repeated, to_repeat)
     if rows.empty:
         raise InputError(failures[0])
@@ -307,14 +307,7 @@ def _leave(
     folder: Path, rows: pd.DataFrame, name: str, keys: Sequence[str], console: Console
 ) -> None:
     """The rows, their table and the page."""
-    draft = folder / ".sweep.parquet.part"
-    try:
-        rows.to_parquet(draft, index=False)
-        draft.replace(folder / "sweep.parquet")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written ({error.strerror}); check the disk's space"
-        ) from None
+    write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
     write_sweep_page(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,15 @@ import pandas as pd
 
 from common.column_fit import warn_of_misfits
 from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
 from common.tables import TableSource, read_table
+from learner.results.run_folder import parquet_bytes
 
 __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
+
+ELSEWHERE = "give another path with --out"
 
 
 def predict_table(run: Path, data: Path, out: Path) -> tuple[int, str]:
@@ -29,13 +31,17 @@ def predict_table(run: Path, data: Path, out: Path) -> tuple[int, str]:
       InputError: The model or the table cannot be used, or the file cannot be written.
     """
     write = _writer(out)
+    if out.exists() and data.exists() and out.samefile(data):
+        raise InputError(
+            f"{out}: is the table itself, which stays as it is; give another path with --out"
+        )
     model = read_model(run)
     table = read_table(TableSource(path=data), base=Path())
     columns = model.predictions(table, where=str(data))
     for name in columns:
         if name in table.columns:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
-    _write(out, write(table.assign(**columns)))
+    write_or_refuse(out, write(table.assign(**columns)), cure=ELSEWHERE)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
 
@@ -45,23 +51,8 @@ def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
     if out.name.endswith(".csv"):
         return lambda table: table.to_csv(index=False).encode("utf-8", "surrogatepass")
     if out.name.endswith((".parquet", ".pq")):
-        return _parquet
+        return parquet_bytes
     raise InputError(f"--out {out}: expected a file ending in .csv or .parquet")
-
-
-def _parquet(table: pd.DataFrame) -> bytes:
-    made = io.BytesIO()
-    table.to_parquet(made, index=False)
-    return made.getvalue()
-
-
-def _write(out: Path, content: str | bytes) -> None:
-    try:
-        write_whole(out, content)
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be written ({error.strerror}); give another path with --out"
-        ) from None
 
 
 def evaluate_model(run: Path, data: Path) -> Judged:
@@ -93,7 +84,7 @@ def export_model(run: Path, form: str, out: Path) -> None:
         raise InputError(
             f"--to {form}: needs the package {error.name}; pip install 'copriv[export]'"
         ) from None
-    _write(out, content)
+    write_or_refuse(out, content, cure=ELSEWHERE)
 
 
 def _onnx(model: Model) -> bytes:

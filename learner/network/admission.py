@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from common.config import Settings
 from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from common.joining import Request
 from common.names import Name
 from learner.network.certificates import CA_FOLDER, Party, sign_request
@@ -52,11 +52,11 @@ def write_guests(certs: Path, study: str, owners: Mapping[str, Guest]) -> None:
     """Keep who was invited, beside the CA.
 
     Raises:
-      OSError: It cannot be written.
+      InputError: It cannot be written.
     """
     guests = GuestList(study=study, owners=dict(owners))
     text = json.dumps(guests.model_dump(mode="json"), indent=1) + "\n"
-    write_whole(certs / CA_FOLDER / FILE, text, mode=0o600)
+    write_or_refuse(certs / CA_FOLDER / FILE, text, mode=0o600)
 
 
 def read_guests(certs: Path) -> GuestList:

@@ -14,6 +14,7 @@ import tomli_w
 from common.config import with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap, with_target
+from common.files import make_folder, refused
 from common.tables import TableSource, placed, read_tables
 from common.terms import Records
 from learner.network.starting import OwnerProcess, starting
@@ -106,7 +107,7 @@ def owner_processes(
         if entry.name == settings.learner.own:
             continue
         folder = run_folder / "owners" / entry.name
-        folder.mkdir(parents=True)
+        make_folder(folder)
         content = owner_toml(
             entry,
             table_source(settings, entry, base=base),
@@ -116,7 +117,8 @@ def owner_processes(
             clock_seed=_clock_seed(settings, index),
         )
         # Nobody looks for it after a crash of the machine: a simulation does not go on.
-        (folder / "owner.toml").write_text(content, encoding="utf-8")
+        with refused(folder / "owner.toml"):
+            (folder / "owner.toml").write_text(content, encoding="utf-8")
         seed = None if insecure_noise_seed is None else insecure_noise_seed + index
         arguments = _arguments(seed, learner=learner, allow_private_bounds=allow_private_bounds)
         owners.append(OwnerProcess(entry.name, folder, arguments))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from common.diagnosis import identify
@@ -13,6 +12,7 @@ from common.tls import Identity
 from learner.network.connections import Connections
 from learner.planning.sections import OwnerEntry
 from learner.training.agreement import Seen
+from learner.training.enrolment import at_once
 from learner.training.owners import Owner
 
 __all__ = ["look_at_sites"]
@@ -38,7 +38,8 @@ def look_at_sites(
       deadline: Seconds that one answer may take.
     """
 
-    def look(owner: Owner, entry: OwnerEntry) -> Seen:
+    def look(site: tuple[Owner, OwnerEntry]) -> Seen:
+        owner, entry = site
         comes = connections.requests is not None
         where = f"{entry.address}" if entry.address and not comes else "the line that it opened"
         seen = Seen(where=where, encrypted=encrypted)
@@ -58,8 +59,7 @@ def look_at_sites(
             # It is not over: an owner that came to us comes back for the study.
             owner.disconnect()
 
-    with ThreadPoolExecutor(max_workers=max(1, len(entries))) as executor:
-        return list(executor.map(look, connections.owners, entries))
+    return at_once(look, zip(connections.owners, entries, strict=True))
 
 
 def _described(owner: Owner, seen: Seen) -> Seen:

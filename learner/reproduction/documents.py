@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from common.errors import InputError
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 
 __all__ = ["markdown_table", "replace_section"]
 
@@ -48,5 +48,5 @@ def replace_section(path: Path, name: str, text: str) -> None:
         new = head + block + rest.split(end, 1)[1]
     else:
         new = f"{old.rstrip()}\n\n{block}\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, new)
+    make_folder(path.parent)
+    write_or_refuse(path, new)

@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
+from common.files import make_folder, refused
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.figures import figure_numbers, uses_grid
 from learner.reproduction.laboratory import Lab, Laboratory
 from learner.reproduction.papers import FIGURES, Figure
 from learner.reproduction.public_data import Files
 from learner.results.progress import progress
+from learner.results.run_folder import write_table
 from learner.simulated.sweeps import run_sweep
 
 __all__ = ["chosen_figures", "finding", "run_reproduction"]
@@ -92,14 +94,15 @@ def run_reproduction(
 
     figures = chosen_figures(names)
     files = _files(data, tables, figures)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, cure="give another --out")
     laboratory = Laboratory(files)
     rows = []
     with progress(console, "figures", total=len(figures)) as advance:
         made = _all_numbers(figures, laboratory, cluster=cluster)
         for done, (figure, numbers) in enumerate(made, start=1):
-            numbers.to_parquet(out / f"{figure.name}.parquet", index=False)
-            draw(figure, numbers, out / f"{figure.name}.svg")
+            write_table(out / f"{figure.name}.parquet", numbers)
+            with refused(out / f"{figure.name}.svg"):
+                draw(figure, numbers, out / f"{figure.name}.svg")
             agrees, sentence = finding(figure, numbers)
             if agrees == "no" and figure.differs:
                 sentence += f". Why: {figure.differs}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 from common.model import Model, read_model
 from learner.results.privacy_words import as_number, meaning, strength
-from learner.results.quality_words import quality_lines
-from learner.results.summary import OwnerSummary, Summary
+from learner.results.quality_words import is_better, quality_lines
+from learner.results.summary import OwnerSummary, QualitySummary, Summary
 from learner.results.validation_words import validation_lines
 
 __all__ = ["write_card"]
@@ -25,10 +24,7 @@ def write_card(folder: Path, summary: Summary) -> Path:
       InputError: The model cannot be read, or the card cannot be written.
     """
     path = folder / "MODEL_CARD.md"
-    try:
-        write_whole(path, card_text(summary, read_model(folder)))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); make room") from None
+    write_or_refuse(path, card_text(summary, read_model(folder)))
     return path
 
 
@@ -67,7 +63,7 @@ def _purpose(summary: Summary, model: Model) -> list[str]:
         f"It predicts {what} from {', '.join(names[:NAMED_COLUMNS])}{more}: a linear model by "
         f"{summary.loss} loss. It was trained by {summary.algorithm} over {len(summary.owners)} "
         "owners who did not show each other, or the learner, a record.",
-        "What it is to be used for, and who answers for that use, its operator adds here.",
+        "Operator: add here what it is used for, and who answers for that.",
     ]
 
 
@@ -109,9 +105,11 @@ def _privacy(summary: Summary) -> list[str]:
         for spent, names in amounts
     ]
     return [
-        "Each owner computed its own noise, and charged it to a ledger of its own before an answer "
-        "left. What that comes to:",
+        "Each owner added its own noise, and charged each answer to its own ledger before the "
+        "answer left. What that comes to:",
         _listed(lines),
+        "Each record is protected by this epsilon: a person with several records is protected "
+        "less.",
         "It holds for this study alone: what the same records spend in others adds up, and each "
         "owner's ledger has the sum. How many records an owner has, and the names of its columns, "
         "are public.",
@@ -119,7 +117,10 @@ def _privacy(summary: Summary) -> list[str]:
 
 
 def _quality(summary: Summary) -> list[str]:
+    summary = _without_markup(summary)
     lines = [] if summary.quality is None else quality_lines(summary.quality)
+    if summary.quality is not None and _guesses_as_well(summary.quality):
+        lines.append("The model is no better than always predicting the same.")
     lines += validation_lines(summary)
     if summary.relative_fitness is not None:
         gaining = sum(bool(owner.gains) for owner in summary.owners)
@@ -131,8 +132,8 @@ def _quality(summary: Summary) -> list[str]:
         )
     if not lines:
         return [
-            "Nobody has measured it: the learner has no records. Each owner can at home, with "
-            "copriv-owner evaluate."
+            "Nobody has measured it: the learner has no records. Each owner can measure it at "
+            "home, with copriv-owner evaluate."
         ]
     if summary.quality is not None:
         lines.append(f"Intervals: {summary.quality.intervals}.")
@@ -142,6 +143,20 @@ def _quality(summary: Summary) -> list[str]:
             "sampling together."
         )
     return [" ".join(lines)]
+
+
+def _guesses_as_well(quality: QualitySummary) -> bool:
+    """Whether the model is no better than a constant."""
+    return not is_better(quality, quality.common.value, quality.guess)
+
+
+def _without_markup(summary: Summary) -> Summary:
+    """The same summary, in which the words of owners and tables are plain."""
+    missing = {_plain(name): _plain(why) for name, why in summary.validation_missing.items()}
+    quality = summary.quality
+    if quality is not None:
+        quality = quality.model_copy(update={"target": _plain(quality.target)})
+    return summary.model_copy(update={"validation_missing": missing, "quality": quality})
 
 
 def _limits(summary: Summary, model: Model) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import InputError
-from common.files import write_whole
+from common.files import write_or_refuse
 
 __all__ = [
     "Cell",
@@ -165,11 +164,5 @@ def write_page(path: Path, content: str) -> Path:
     Raises:
       InputError: It cannot be written.
     """
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); check the disk's space and the "
-            "folder's permissions"
-        ) from None
+    write_or_refuse(path, content)
     return path

@@ -42,7 +42,7 @@ class Stages:
     def __call__(self, what: str) -> None:
         """This is done, since the line before or since the beginning."""
         now = time.monotonic()
-        self._console.print(f"{what} ({now - self._since:.1f} s)", highlight=False, markup=False)
+        self._console.print(f"{what} ({now - self._since:.1f} s)", highlight=False)
         self._since = now
 
 
@@ -102,7 +102,7 @@ def progress(console: Console, what: str, *, total: int) -> Iterator[Advance]:
         yield Advance(console, what, total, None, statuses)
         return
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from common.arrays import Matrix, Vector
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap
-from common.files import write_whole
+from common.files import write_or_refuse
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
@@ -29,10 +30,12 @@ __all__ = [
     "Trace",
     "create_run_folder",
     "new_run_folder",
+    "parquet_bytes",
     "run_of",
     "write_features",
     "write_json",
     "write_settings",
+    "write_table",
 ]
 
 # The columns of ``trace.parquet``, which are there even if nobody answered.
@@ -166,7 +169,7 @@ def new_run_folder(out: Path | None, *, name: str) -> Iterator[Path]:
 
 def write_settings(path: Path, settings: StudySettings, *, base: Path) -> None:
     """The study as it was run, overrides included, with absolute paths to its tables."""
-    write_whole(path, tomli_w.dumps(_as_run(settings, base)))
+    write_or_refuse(path, tomli_w.dumps(_as_run(settings, base)))
 
 
 def _as_run(settings: StudySettings, base: Path) -> dict[str, Any]:
@@ -182,9 +185,21 @@ def _as_run(settings: StudySettings, base: Path) -> dict[str, Any]:
 
 def write_features(path: Path, feature_map: FeatureMap) -> None:
     """The feature map as it was agreed on; a resumed run must propose the same."""
-    write_whole(path, feature_map.to_json())
+    write_or_refuse(path, feature_map.to_json())
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as Parquet whole or not at all."""
+    write_or_refuse(path, parquet_bytes(table))
+
+
+def parquet_bytes(table: pd.DataFrame) -> bytes:
+    """A table as a Parquet file has it."""
+    made = io.BytesIO()
+    table.to_parquet(made, index=False)
+    return made.getvalue()
 
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON whole or not at all."""
-    write_whole(path, json.dumps(value, indent=2) + "\n")
+    write_or_refuse(path, json.dumps(value, indent=2) + "\n")

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from common.arrays import Matrix
 from common.errors import InputError
 from common.names import Name
+from common.setting_errors import first_fault
 from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
@@ -277,13 +278,10 @@ def read_summary(folder: Path) -> Summary:
     try:
         return Summary.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
+        key, fault = first_fault(error)
         raise InputError(
-            f"{folder / 'summary.json'}: {where + ': ' if where else ''}"
-            f"{message[:1].lower()}{message[1:]}; the file is damaged or no summary of a run, "
-            "restore it from a copy"
+            f"{folder / 'summary.json'}: {key + ': ' if key else ''}{fault}; the file is damaged "
+            "or no summary of a run, restore it from a copy"
         ) from None
 
 

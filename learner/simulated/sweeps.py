@@ -19,7 +19,7 @@ import joblib
 
 from common.blas import one_blas_thread
 from common.errors import InputError
-from common.files import write_whole
+from common.files import make_folder, write_or_refuse
 
 __all__ = ["Failure", "Sweep", "run_sweep"]
 
@@ -77,10 +77,7 @@ def run_sweep(
     done: dict[str, Result] = {}
     failures: dict[str, Failure] = {}
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be made ({error.strerror})") from None
+        make_folder(folder)
         done = _found(folder, prints)
     on_done(len(done))
     missing = [name for name in points if name not in done]
@@ -178,4 +175,4 @@ def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> 
         kept |= {"error": result.error, "trace": result.trace}
     else:
         kept["result"] = result
-    write_whole(folder / f"{name}.json", json.dumps(kept, indent=1))
+    write_or_refuse(folder / f"{name}.json", json.dumps(kept, indent=1))

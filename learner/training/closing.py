@@ -6,11 +6,12 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
-from learner.training.enrolment import at_once
+from learner.training.enrolment import at_once, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
@@ -77,8 +78,8 @@ def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
       names: All owners, in the order of the settings.
       journal: The run's; owners it says nothing of may have enrolled before a crash.
     """
-    noted = journal.noted("enrollments")
-    promised = [facts["responses"] for facts in json.loads(noted)] if noted else [1] * len(names)
+    enrolled = journal.read("enrollments", partial(noted_enrollments, owners=len(names)))
+    promised = [1] * len(names) if enrolled is None else [each.responses for each in enrolled]
     closed = _closed(journal)
     return [
         name
@@ -88,4 +89,11 @@ def open_promises(names: Sequence[str], journal: Journal) -> list[str]:
 
 
 def _closed(journal: Journal) -> list[str]:
-    return [str(name) for name in json.loads(journal.noted(CLOSED) or "[]")]
+    return journal.read(CLOSED, _names) or []
+
+
+def _names(text: str) -> list[str]:
+    names = json.loads(text)
+    if not isinstance(names, list):
+        raise TypeError("no names")
+    return [str(name) for name in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from learner.planning.plan import Plan
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 
-__all__ = ["all_present", "at_once", "enrollments_of", "present"]
+__all__ = ["all_present", "at_once", "enrollments_of", "noted_enrollments", "present"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -110,8 +111,8 @@ def enrollments_of(
     journal: Journal, lines: Sequence[OwnerLine], *, plan: Plan, on_enrolled: Callable[[], None]
 ) -> tuple[Enrollment, ...]:
     """What each owner promised: agreed on at the first start, taken up at later ones."""
-    noted = journal.noted("enrollments")
-    if noted is None:
+    enrolled = journal.read("enrollments", partial(noted_enrollments, owners=len(lines)))
+    if enrolled is None:
         calls = [
             partial(_enroll, line, num_records=count, responses=responses)
             for line, count, responses in zip(
@@ -122,7 +123,7 @@ def enrollments_of(
         journal.note("enrollments", json.dumps([_public_facts(e) for e in enrollments]))
         on_enrolled()
         return enrollments
-    enrollments = tuple(_from_facts(facts) for facts in json.loads(noted))
+    enrollments = enrolled
     if len(journal.past) < plan.horizon:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
         at_once(lambda pair: pair[0].take_up(pair[1]), taken_up)
@@ -130,9 +131,27 @@ def enrollments_of(
     return enrollments
 
 
+def noted_enrollments(text: str, *, owners: int) -> tuple[Enrollment, ...]:
+    """The enrolments that a journal keeps, one for each owner.
+
+    Raises:
+      Exception: Whatever a text raises that is not what was written.
+    """
+    enrollments = tuple(_from_facts(facts) for facts in json.loads(text))
+    if len(enrollments) != owners:
+        raise ValueError("of other owners")
+    return enrollments
+
+
 def _from_facts(facts: dict[str, Any]) -> Enrollment:
     """The enrolment of :func:`_public_facts`."""
-    return Enrollment(answered=0, **facts | {"epsilon": Fraction(facts["epsilon"])})
+    noted = Enrollment(answered=0, **facts | {"epsilon": Fraction(facts["epsilon"])})
+    counts = (noted.num_records, noted.responses, noted.repeats)
+    if not all(isinstance(each, int) and each >= 0 for each in counts):
+        raise ValueError("no counts")
+    if not math.isfinite(noted.noise_scale):
+        raise ValueError("no scale of noise")
+    return noted
 
 
 def _public_facts(enrollment: Enrollment) -> dict[str, object]:

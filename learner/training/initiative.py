@@ -21,6 +21,7 @@ from common.errors import CoprivError, RefusedError, UnreachableError
 from learner.algorithms.clocks import Tick
 from learner.planning.sections import AlgorithmSettings
 from learner.training.journal import Journal
+from learner.training.journal_values import index_of
 from learner.training.line import OwnerLine
 from learner.training.runner import IDLE_SECONDS, Pace, raise_if_all_left
 
@@ -92,17 +93,24 @@ def journalled_ticks(journal: Journal) -> list[Tick]:
     """
     entries = {entry.position: entry for entry in journal.past}
     end = max(entries, default=-1) + 1
-    end = max(end, int(journal.noted("missed_before") or 0))
+    end = max(end, journal.missed_before)
     ticks = [
         Tick(entries[p].time, tuple(sorted(entries[p].responses)))
         if p in entries
         else Tick(0.0, ())
         for p in range(end)
     ]
-    pending = json.loads(journal.noted(PENDING) or "null")
-    if pending is not None and pending["position"] == end:
-        ticks.append(Tick(pending["time"], (pending["owner"],)))
+    pending = journal.read(PENDING, _pending)
+    if pending is not None and pending[0] == end:
+        ticks.append(pending[1])
     return ticks
+
+
+def _pending(text: str) -> tuple[int, Tick]:
+    """The position of the tick that was under way, and the tick."""
+    facts = json.loads(text)
+    tick = Tick(float(facts["time"]), (index_of(facts["owner"]),))
+    return index_of(facts["position"]), tick
 
 
 class LiveTicks(Iterator[Tick], ABC):

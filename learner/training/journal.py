@@ -38,17 +38,28 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
+from typing import TypeVar
 
 from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file
+from learner.training.journal_values import (
+    UNREADABLE,
+    TickEntry,
+    check_ticks,
+    entries_of,
+    index_of,
+    response_rows,
+    sequence_of,
+    vector_of,
+    whole_number,
+)
 
 __all__ = ["Journal", "TickEntry"]
+
+T = TypeVar("T")
 
 
 # A tick is on the disk after so long, whether or not somebody needs it there.
@@ -74,28 +85,6 @@ CREATE TABLE IF NOT EXISTS responses (
   PRIMARY KEY (position, owner)
 ) WITHOUT ROWID;
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class TickEntry:
-    """One tick and its responses.
-
-    Args:
-      position: Its place among all ticks drawn, from 0.
-      time: Virtual time.
-      wall_seconds: Seconds since the run began.
-      responses: Owner index -> (sequence number, gradient (p,)); empty when nobody answered.
-    """
-
-    position: int
-    time: float
-    wall_seconds: float
-    responses: dict[int, tuple[int, Vector]]
-
-    @property
-    def gradients(self) -> dict[int, Vector]:
-        """The responses alone, by owner."""
-        return {owner: gradient for owner, (_, gradient) in self.responses.items()}
 
 
 class Journal:
@@ -151,7 +140,46 @@ class Journal:
         """A fact noted before, or None."""
         with self._explained():
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+        if row is not None and not isinstance(row[0], str):
+            raise self._damaged(key)
+        return None if row is None else row[0]
+
+    def read(self, key: str, meaning: Callable[[str], T]) -> T | None:
+        """What a fact noted before means, or None.
+
+        Args:
+          key: Its name.
+          meaning: Makes a value of the text; what it raises says that the text is not what was
+            written.
+
+        Raises:
+          InputError: It is damaged.
+        """
+        text = self.noted(key)
+        if text is None:
+            return None
+        with self._sound(key):
+            return meaning(text)
+
+    def check(self, *, owners: int, length: int) -> None:
+        """Refuse ticks that a run cannot have left.
+
+        Args:
+          owners: The number of owners.
+          length: The length of a response.
+
+        Raises:
+          InputError: One is damaged or missing, or of an owner or length that the run has not.
+        """
+        with self._sound("ticks"):
+            check_ticks(self.past, missed_before=self.missed_before, owners=owners, length=length)
+            if any(owner >= owners for owner in self.unanswered()):
+                raise ValueError("of nobody")
+
+    @property
+    def missed_before(self) -> int:
+        """The position after the last tick that nobody answered, or 0."""
+        return self.read("missed_before", whole_number) or 0
 
     def append(self, entry: TickEntry) -> None:
         """Keep one tick; it is on the disk when :meth:`settle` returns."""
@@ -180,16 +208,7 @@ class Journal:
                 )
                 self._db.executemany(
                     "INSERT INTO responses VALUES (?, ?, ?, ?)",
-                    [
-                        (
-                            entry.position,
-                            owner,
-                            sequence,
-                            gradient.astype("<f8", copy=False).tobytes(),
-                        )
-                        for entry in entries
-                        for owner, (sequence, gradient) in entry.responses.items()
-                    ],
+                    response_rows(entries),
                 )
                 self._db.execute("COMMIT")
             except BaseException:
@@ -209,33 +228,24 @@ class Journal:
     def unanswered(self) -> dict[int, tuple[int, Vector]]:
         """Owner index -> (sequence number, theta) of the last query it left unanswered."""
         with self._explained():
+            rows = self._db.execute("SELECT * FROM unanswered").fetchall()
+        with self._sound("unanswered"):
             return {
-                int(owner): (int(sequence), np.frombuffer(theta, dtype="<f8").astype(np.float64))
-                for owner, sequence, theta in self._db.execute("SELECT * FROM unanswered")
+                index_of(owner): (sequence_of(sequence), vector_of(theta))
+                for owner, sequence, theta in rows
             }
 
     def entries(self) -> Iterator[TickEntry]:
         """All ticks in order."""
         self.settle()
-        with self._explained():
-            answers = iter(
-                self._db.execute(
-                    "SELECT position, owner, sequence, gradient FROM responses "
-                    "ORDER BY position, owner"
-                )
-            )
-            ahead = next(answers, None)
-            for position, time, wall in self._db.execute(
+        with self._explained(), self._sound("ticks"):
+            ticks = self._db.execute(
                 "SELECT position, time, wall_seconds FROM ticks ORDER BY position"
-            ):
-                responses = {}
-                while ahead is not None and ahead[0] == position:
-                    gradient = np.frombuffer(ahead[3], dtype="<f8").astype(np.float64)
-                    responses[int(ahead[1])] = (int(ahead[2]), gradient)
-                    ahead = next(answers, None)
-                yield TickEntry(
-                    position=position, time=time, wall_seconds=wall, responses=responses
-                )
+            )
+            answers = self._db.execute(
+                "SELECT position, owner, sequence, gradient FROM responses ORDER BY position, owner"
+            )
+            yield from entries_of(ticks, answers)
 
     def close(self) -> None:
         """Close the file; what was appended is on the disk, unless it cannot be written."""
@@ -252,6 +262,19 @@ class Journal:
     def _take_end(self) -> bool:
         """Whether that was told; it holds for one start."""
         return self._db.execute("DELETE FROM meta WHERE key = 'ended'").rowcount > 0
+
+    @contextlib.contextmanager
+    def _sound(self, what: str) -> Iterator[None]:
+        """Values that are not what was written, as a sentence."""
+        try:
+            yield
+        except UNREADABLE as error:
+            raise self._damaged(what) from error
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(
+            f"{self._path}: it is damaged ({what}); start a new run, or restore it from a backup"
+        )
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

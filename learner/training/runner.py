@@ -313,7 +313,7 @@ class _Replay:
         self._journal = journal
         self._entries: Iterator[TickEntry] = iter(journal.past if journal else ())
         self._next = next(self._entries, None)
-        self._missed_before = int((journal and journal.noted("missed_before")) or 0)
+        self._missed_before = journal.missed_before if journal else 0
 
     def settle(self, repeats: Mapping[int, int] | None = None) -> None:
         """Wait until these owners can be asked: see :meth:`Journal.settle`."""

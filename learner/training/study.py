@@ -9,9 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.features import FeatureMap
+from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query
 from learner.algorithms.clocks import Tick
 from learner.planning.deciding import decide
@@ -27,13 +32,16 @@ from learner.training.closing import end_study
 from learner.training.enrolment import all_present, enrollments_of
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
+from learner.training.journal_values import whole_number
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Facts", "Outcome", "train"]
+__all__ = ["Facts", "Outcome", "noted_decision", "train"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ def train(
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
     with _let_go(owners):
-        study_id = _once(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}")
+        study_id = _kept(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}", str)
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
@@ -258,13 +266,22 @@ def _seed(settings: StudySettings) -> int:
     return secrets.randbits(32) if settings.seed is None else settings.seed
 
 
-def _once(journal: Journal, key: str, make: Callable[[], str]) -> str:
-    """A fact of the run: noted at its first start, the same at every later one."""
-    value = journal.noted(key)
-    if value is None:
-        value = make()
-        journal.note(key, value)
+def _kept(journal: Journal, key: str, make: Callable[[], str], meaning: Callable[[str], T]) -> T:
+    """What a fact of the run means: noted at its first start, the same at every later one."""
+    if journal.noted(key) is None:
+        journal.note(key, make())
+    value = journal.read(key, meaning)
+    assert value is not None  # noqa: S101 (it was just noted)
     return value
+
+
+def noted_decision(text: str, *, owners: int) -> Decision:
+    """The decision that a journal keeps, if it is one for so many owners."""
+    TypeAdapter(Decision).validate_json(text, strict=True)
+    decision = Decision.from_json(text)
+    if len(decision.num_records) != owners or decision.horizon < 1 or min(decision.num_records) < 1:
+        raise ValueError("of another study")
+    return decision
 
 
 def _plan(
@@ -276,7 +293,7 @@ def _plan(
     foreseen: Facts | None,
 ) -> Plan:
     """The plan of this run: decided at its first start, the same at every later one."""
-    seed = int(_once(journal, "seed", lambda: str(_seed(settings))))
+    seed = _kept(journal, "seed", lambda: str(_seed(settings)), whole_number)
     described: list[OwnerDescription] = []
 
     def made() -> str:
@@ -294,7 +311,7 @@ def _plan(
             ahead = _decided(settings, public, facts, seed=seed)
         return ahead.to_json()
 
-    decision = Decision.from_json(_once(journal, "decision", made))
+    decision = _kept(journal, "decision", made, partial(noted_decision, owners=len(owners)))
     plan = Plan(
         settings=resolved(settings, decision),
         num_features=public.feature_map.num_features,
@@ -342,6 +359,9 @@ def _lines(
     study_id: str,
 ) -> list[OwnerLine]:
     """One line to each owner, at the place where the journal ends."""
+    all_terms = plan.terms(feature_map, study_id=study_id)
+    length = release_of(all_terms[0]).dimension(all_terms[0], plan.num_features)
+    journal.check(owners=len(owners), length=length)
     answered = [0] * len(owners)
     for entry in journal.past:
         for owner, (sequence, _) in entry.responses.items():
@@ -369,7 +389,5 @@ def _lines(
             keep=keep(index),
             retries=plan.settings.network.retries,
         )
-        for index, (owner, terms) in enumerate(
-            zip(owners, plan.terms(feature_map, study_id=study_id), strict=True)
-        )
+        for index, (owner, terms) in enumerate(zip(owners, all_terms, strict=True))
     ]

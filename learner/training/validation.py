@@ -13,11 +13,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.errors import CoprivError
+from common.releases import release_of
 from common.terms import StudyTerms
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
@@ -109,9 +112,9 @@ def validate(
     if not plan.settings.privacy.validation:
         nobody = Answer(shown=False, missing=UNWILLING)
         return Validated(terms=(), questions=None, answers=(nobody,) * len(lines))
-    noted = journal.noted(QUESTIONS)
-    asked = Questions.from_json(noted) if noted else questions_for(plan, public, theta)
-    if noted is None:
+    asked = journal.read(QUESTIONS, _noted_questions)
+    if asked is None:
+        asked = questions_for(plan, public, theta)
         journal.note(QUESTIONS, asked.to_json())
     terms = validation_terms(plan, public.feature_map, asked, study_id=study_id)
 
@@ -138,7 +141,10 @@ def _answer_of(
         return Answer(shown=False, missing=UNWILLING)
     if plan.responses[index] == 0:
         return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
-    noted = _noted(journal, index, shown=shown)
+    noted = journal.read(
+        f"{QUESTIONS}.{index}",
+        partial(_noted, shown=shown, terms=terms, num_features=theta.size),
+    )
     if noted is not None:
         return noted
     is_there = trained.state is LineState.READY
@@ -201,15 +207,21 @@ def _note(journal: Journal, index: int, answer: Answer) -> None:
     journal.note(f"{QUESTIONS}.{index}", json.dumps(facts))
 
 
-def _noted(journal: Journal, index: int, *, shown: bool) -> Answer | None:
-    """The response that an earlier start has heard, or None."""
-    noted = journal.noted(f"{QUESTIONS}.{index}")
-    if noted is None:
-        return None
-    facts = json.loads(noted)
+def _noted_questions(text: str) -> Questions:
+    """What owners were asked at an earlier start."""
+    TypeAdapter(Questions).validate_json(text, strict=True)
+    return Questions.from_json(text)
+
+
+def _noted(text: str, *, shown: bool, terms: StudyTerms, num_features: int) -> Answer:
+    """The response that an earlier start has heard."""
+    facts = json.loads(text)
+    response = np.array(facts["response"], dtype=np.float64)
+    if response.shape != (release_of(terms).dimension(terms, num_features),):
+        raise ValueError("of another length")
     return Answer(
         shown=shown,
-        response=np.array(facts["response"], dtype=np.float64),
-        noise_scale=facts["noise_scale"],
+        response=response,
+        noise_scale=float(facts["noise_scale"]),
         epsilon=Fraction(facts["epsilon"]),
     )

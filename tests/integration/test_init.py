@@ -19,6 +19,7 @@ from common.config import load_settings
 from common.setting_keys import keys_of
 from learner.cli import cli
 from learner.planning.settings import StudySettings
+from owner.cli import cli as owner_cli
 from owner.policy import OwnerSettings
 
 NUM = 1200
@@ -323,3 +324,22 @@ def test_annotated_settings_are_what_was_chosen() -> None:
     }
     text = annotated(OwnerSettings, values, title="An owner.")
     assert tomllib.loads(text) == values
+
+
+def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder: Path) -> None:
+    hostile = 'a\x1b[2J\x07\x7f"\\b'
+    table = raw_table().rename(columns={"age": hostile})
+    table.to_parquet(folder / "odd.parquet", index=False)
+    typed = ["init", "odd.parquet", "--target", "days", "--owners", "county", "--yes"]
+    made = CliRunner().invoke(cli, [*typed, "--out", "odd"])
+    assert made.exit_code == 0, made.output
+    assert "\x1b" not in made.output
+    settings = load_settings(StudySettings, folder / "odd" / "study.toml")
+    assert settings.features.columns is None or hostile in settings.features.columns
+    typed = ["init", "odd.parquet", "--name", "a", "--yes", "--out", "owner.toml"]
+    made = CliRunner().invoke(owner_cli, typed)
+    assert made.exit_code == 0, made.output
+    assert "\x1b" not in made.output
+    served = load_settings(OwnerSettings, folder / "owner.toml").data.columns
+    assert served is not None
+    assert hostile in served

@@ -24,7 +24,7 @@ DO = re.compile(
     r"check|name|restore|invite|wait|resume|fit|enrol|rename|install|needs?|wants|allow|share|say|"
     r"goes?|fix|lower|raise|nothing to close|is a directory|no row is left after)\b|"
     # What another function says, which is looked at where it says it.
-    r"\{(?:among|error|said|message|EMPTIED|fault|_failure|where|open_lines|names)",
+    r"\{(?:among|cure|error|said|message|EMPTIED|fault|_failure|where|open_lines|names)",
     re.IGNORECASE,
 )
 

@@ -242,6 +242,13 @@ def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
     one_sentence(study.join(), "is there already; give another --out")
     assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
+    # Nor is the request that may be on its way, by a join into another folder.
+    sent = study.folder / "exchange" / "owner-a.request"
+    request = sent.read_bytes()
+    (study.folder / "owner-a").rename(study.folder / "kept")
+    one_sentence(study.join(), "owner-a.request: is there already")
+    assert sent.read_bytes() == request
+    assert not (study.folder / "owner-a").exists()
 
 
 def test_a_file_that_cannot_be_written_leaves_none(study: SimpleNamespace) -> None:

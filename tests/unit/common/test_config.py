@@ -1,10 +1,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from common.config import check_address, parse_epsilon
+from common.config import (
+    Place,
+    SecretPlace,
+    Settings,
+    check_address,
+    load_settings,
+    parse_epsilon,
+    parse_value,
+    parse_values,
+    with_absolute_paths,
+)
+from common.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -35,3 +47,52 @@ def test_an_address_has_a_host_and_a_port(address: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         check_address(address)
     assert check_address("owner.example:65535") == "owner.example:65535"
+
+
+class Example(Settings):
+    """Settings with paths."""
+
+    number: int = 1
+    path: Place | None = None
+    secret: SecretPlace | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f"number = {'9' * 5000}", "a whole number has thousands of digits; write"),
+        (f"number = {'[' * 5000}", "nested too deeply"),
+        ('path = "a\\u0000b"', r"path: got .*, expected a path without the character NUL"),
+        ('secret = "file:a\\u0000b"', r'secret: got .*, expected "file:PATH"'),
+        ('"\\u001b[2J" = 1', r"is not a known key"),
+    ],
+)
+def test_a_hostile_settings_file_is_one_printable_sentence(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence) as refused:
+        load_settings(Example, path)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("typed", ["9" * 5000, "[" * 5000, "{a=" * 5000])
+def test_what_is_typed_and_no_value_is_one_sentence(typed: str, tmp_path: Path) -> None:
+    assert parse_value(typed) == typed
+    assert "".join(map(str, parse_values(typed)))
+    (tmp_path / "a.toml").write_text("")
+    with pytest.raises(InputError, match=r"a\.toml: number: got .*, ") as refused:
+        load_settings(Example, tmp_path / "a.toml", overrides=[f"number={typed}"])
+    assert len(str(refused.value)) < 500
+
+
+def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for name in ("a", "x" * 5000):
+        settings = with_absolute_paths(Example(path=Path(name), secret=f"file:{name}"), tmp_path)
+        assert settings.path is not None
+        assert settings.path.is_absolute()
+        assert str(settings.secret).startswith(f"file:{tmp_path}")

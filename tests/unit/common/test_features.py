@@ -365,3 +365,28 @@ def test_the_lending_inputs_leave_out_what_comes_after_the_loan() -> None:
     assert not [c for c in settings.columns if c not in allowed and any(o in c for o in outcomes)]
     assert not {"id", "member_id", "url", "desc", "title", "emp_title"} & set(settings.columns)
     assert {"grade", "sub_grade"} <= set(settings.columns)
+
+
+def test_a_strangers_key_steers_no_terminal() -> None:
+    for text in ('{"\\u001b[2J\\u001b]0;owned\\u0007": 1}', '{"' + "\\u001b[31m" * 5000 + '": 1}'):
+        with pytest.raises(InputError) as refused:
+            FeatureMap.from_json(text)
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 500
+
+
+def test_a_strangers_columns_in_a_sentence_steer_no_terminal() -> None:
+    table = json.loads(fit().to_json())
+    table["columns"][0]["\x1b[2J"] = 1
+    with pytest.raises(InputError, match=r"columns\.0\..*\[2J: extra inputs") as refused:
+        FeatureMap.from_json(json.dumps(table))
+    assert str(refused.value).isprintable()
+
+
+def test_a_reason_for_leaving_a_column_out_is_short() -> None:
+    table = json.loads(fit().to_json())
+    table["dropped"] = {"x": "z" * 200}
+    assert FeatureMap.from_json(json.dumps(table)).dropped == table["dropped"]
+    table["dropped"] = {"x": "z" * 201}
+    with pytest.raises(InputError, match="a reason in dropped has more than 200 characters"):
+        FeatureMap.from_json(json.dumps(table))

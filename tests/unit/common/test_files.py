@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common.files import lock_file, write_whole
+from common.errors import InputError
+from common.files import lock_file, make_folder, open_regular, write_or_refuse, write_whole
 
 
 def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
@@ -69,3 +70,26 @@ def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     os.close(held)
     os.close(lock_file(path))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for use in (open_regular, lock_file):
+        with pytest.raises(OSError, match="pipe is no regular file"):
+            use(pipe)
+    (tmp_path / "file").write_bytes(b"told")
+    with open_regular(tmp_path / "file") as file:
+        assert file.read() == b"told"
+
+
+def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"folder: cannot be written \(Is a directory\); check"):
+        write_or_refuse(tmp_path / "folder", "told")
+    with pytest.raises(InputError, match=r"x: cannot be written \(Not a directory\); go away"):
+        write_or_refuse(tmp_path / "file" / "x", b"told", cure="go away")
+    with pytest.raises(InputError, match=r"x: cannot be written \(Not a directory\); check"):
+        make_folder(tmp_path / "file" / "x")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]

@@ -109,3 +109,11 @@ def test_a_model_says_what_its_prediction_1_stands_for(make_model: Callable[...,
     assert replace(model, feature_map=feature_map).meaning_of_one == (
         "class = late or paid [31m or v0 or v1 or v2 or v3 or 5 more"
     )
+
+
+def test_a_strangers_key_steers_no_terminal(make_model: Callable[..., Model]) -> None:
+    table = json.loads(make_model().to_json())
+    table["feature_map"]["\x1b[2J"] = 1
+    with pytest.raises(InputError) as refused:
+        model_from_json(json.dumps(table), where="model.json")
+    assert str(refused.value).isprintable()

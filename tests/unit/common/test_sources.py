@@ -368,3 +368,15 @@ def test_arrow_takes_the_systems_memory_unless_the_user_says_otherwise():
             check=True,
         )
         assert told_by.stdout.strip() == expected
+
+
+def test_a_long_private_cell_decides_nothing(tmp_path: Path) -> None:
+    """Python's own reader refuses cells of more than 131,072 characters, in the first rows only."""
+    cells = ["7"] * 6
+    for place in range(len(cells)):
+        rows = [*cells[:place], "x" * 140_000, *cells[place + 1 :]]
+        (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{cell},1\n" for cell in rows))
+        table = read_table(TableSource(path=tmp_path / "a.csv"), base=tmp_path)
+        assert [len(cell) for cell in table["a"]] == [len(row) for row in rows]
+        numbers = parse_numbers(table["a"])
+        assert [bool(np.isnan(one)) for one in numbers] == [len(row) > 1 for row in rows]

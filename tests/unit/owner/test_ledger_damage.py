@@ -487,3 +487,29 @@ def test_a_flipped_bit_is_refused_or_changes_nothing() -> None:
         kinds = [counted[f"{look}: {kind}"] for kind in KINDS]
         assert sum(kinds) == 300
         assert min(kinds) > 15
+
+
+@pytest.mark.parametrize("suffix", ["-given", ".lock"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
+    path: Path, suffix: str
+) -> None:
+    filled(path)
+    beside = Path(f"{path}{suffix}")
+    beside.unlink(missing_ok=True)
+    os.mkfifo(beside)
+    for use in (open_ledger, read_studies, verify_ledger):
+        with pytest.raises(LedgerError, match=f"ledger.sqlite{suffix} is no regular file"):
+            use(path)
+
+
+def test_a_loop_of_links_and_a_pipe_are_no_ledger(path: Path) -> None:
+    path.symlink_to("other.sqlite")
+    path.with_name("other.sqlite").symlink_to(path.name)
+    with pytest.raises(LedgerError, match="cannot be written"):
+        open_ledger(path)
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        verify_ledger(path)
+    pipe = path.with_name("pipe.sqlite")
+    os.mkfifo(pipe)
+    with pytest.raises(LedgerError, match=r"restore it|regular file"):
+        open_ledger(pipe)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from common.errors import PolicyError
 from common.terms import Query, StudyTerms
@@ -56,3 +57,8 @@ def test_no_call_of_whoever_is_not_served_is_looked_at(
     asked = {"describe": (), "enroll": (make_terms(theta_max=-1.0),)}.get(call, ("study-1",))
     with pytest.raises(PolicyError, match="does not serve this learner"):
         getattr(owner, call)(*asked, learner="bob")
+
+
+def test_a_token_is_in_no_file_that_cannot_be() -> None:
+    with pytest.raises(ValidationError, match=r"lab: expected"):
+        Policy(epsilon_per_study=1, epsilon_lifetime=1, tokens={"lab": "file:a\0b"})

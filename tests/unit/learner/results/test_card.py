@@ -14,7 +14,7 @@ from common.model import Model
 from learner.planning.public_side import PublicSide
 from learner.results.card import card_text
 from learner.results.run_quality import Union, quality_of_run
-from learner.results.summary import Summary
+from learner.results.summary import Interval, QualitySummary, Summary
 
 
 def test_a_card_says_what_each_owner_was_promised(
@@ -48,6 +48,39 @@ def test_a_name_cannot_write_the_card(
     text = card_text(summary(), replace(model, feature_map=feature_map))
     assert "\n## Free" not in text
     assert "<img>" not in text
+
+
+def test_an_owners_reason_cannot_write_the_card(
+    make_model: Callable[..., Model], summary: Callable[..., Summary]
+) -> None:
+    reason = "no\n# Approved <img src=x> [sign](http://x) `now`"
+    made = summary().model_copy(update={"validation_missing": {"north": reason}})
+    text = card_text(made, make_model())
+    assert "No answer on how good the model is from north: no \\# Approved" in text
+    for markup in ("<img", "[sign]", "`now`"):
+        assert markup not in text.replace("\\" + markup[0], "")
+
+
+def test_the_card_tells_whom_epsilon_protects_less_and_where_the_model_is_worth_nothing(
+    make_model: Callable[..., Model], summary: Callable[..., Summary]
+) -> None:
+    text = card_text(summary(), make_model())
+    assert "a person with several records is protected less" in text
+    same = "The model is no better than always predicting the same."
+    assert same not in text
+    for value, is_told in ((2.0, False), (3.0, True)):
+        quality = QualitySummary(
+            on="public",
+            records=10,
+            measure="rmse",
+            target="y",
+            common=Interval(value=value, low=None, high=None),
+            guess=3.0,
+            public=None,
+            intervals="95 %",
+        )
+        made = summary().model_copy(update={"quality": quality})
+        assert (same in card_text(made, make_model())) == is_told
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])

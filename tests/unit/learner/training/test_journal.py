@@ -5,13 +5,18 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from common.errors import InputError
+from learner.training.closing import open_promises
+from learner.training.enrolment import noted_enrollments
 from learner.training.journal import Journal, TickEntry
+from learner.training.journal_values import whole_number
+from learner.training.study import noted_decision
 
 
 def test_a_journal_that_is_none_is_let_go_of(tmp_path: Path) -> None:
@@ -70,3 +75,93 @@ def test_a_start_knows_the_ticks_of_earlier_ones_not_its_own(tmp_path: Path) -> 
         assert journal.past == ()
     with closing(Journal(path)) as journal:
         assert [past.position for past in journal.past] == [0]
+
+
+def kept(path: Path) -> None:
+    """Three ticks of two owners, and what else is noted."""
+    with closing(Journal(path)) as journal:
+        for position in range(3):
+            journal.append(entry(position, position % 2))
+        journal.keep_unanswered(1, sequence=9, theta=np.zeros(2))
+        journal.note("seed", "7")
+
+
+def everything(journal: Journal) -> None:
+    """Whatever a resumed run reads."""
+    journal.read("seed", whole_number)
+    journal.check(owners=2, length=2)
+
+
+VALUES = ("x", b"\0", -1, 2**62, 1e308)
+PLACES = (
+    *("meta.value", "ticks.position", "ticks.time", "ticks.wall_seconds"),
+    *("responses.position", "responses.owner", "responses.sequence", "responses.gradient"),
+    *("unanswered.owner", "unanswered.sequence", "unanswered.theta"),
+)
+# What a run may have left.
+HARMLESS = {("ticks.time", -1), ("ticks.time", 2**62), ("ticks.time", 1e308)} | {
+    ("ticks.wall_seconds", value) for value in (-1, 2**62, 1e308)
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", VALUES)
+def test_a_damaged_value_is_one_sentence(tmp_path: Path, place: str, value: object) -> None:
+    path = tmp_path / "journal.sqlite"
+    kept(path)
+    table, column = place.split(".")
+    with closing(sqlite3.connect(path)) as db:
+        try:
+            change = f"UPDATE OR IGNORE {table} SET {column} = ?"
+            if column == "value":
+                change += " WHERE key = 'seed'"
+            db.execute(change, (value,))
+        except sqlite3.IntegrityError:
+            return
+        db.commit()
+    with closing(Journal(path)) as journal:
+        # A whole number is one in the seed's column of texts too.
+        if (place, value) in HARMLESS or (place == "meta.value" and value == 2**62):
+            return
+        with pytest.raises(InputError, match=r"journal\.sqlite: it is damaged \(.*\); start a new"):
+            everything(journal)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM responses",
+        "DELETE FROM ticks WHERE position = 1",
+        "DELETE FROM ticks WHERE position = 0",
+        "UPDATE responses SET gradient = zeroblob(24) WHERE position = 2",
+    ],
+)
+def test_a_journal_that_lacks_something_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "journal.sqlite"
+    kept(path)
+    with closing(Journal(path)) as journal:
+        everything(journal)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(damage)
+        db.commit()
+    with closing(Journal(path)) as journal, pytest.raises(InputError, match="it is damaged"):
+        everything(journal)
+
+
+@pytest.mark.parametrize("text", ["x", "[]", "{}", "null", '"x"', "-1", "1e400", "[" * 5000])
+def test_a_note_that_is_not_what_was_written_is_one_sentence(tmp_path: Path, text: str) -> None:
+    meanings = {
+        "seed": whole_number,
+        "enrollments": partial(noted_enrollments, owners=2),
+        "decision": partial(noted_decision, owners=2),
+    }
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        for key, meaning in meanings.items():
+            journal.note(key, text)
+            with pytest.raises(InputError, match=rf"it is damaged \({key}\)"):
+                journal.read(key, meaning)
+    with closing(Journal(tmp_path / "other.sqlite")) as journal:
+        journal.note("closed", text)
+        if text != "[]":
+            with pytest.raises(InputError, match=r"it is damaged \(closed\)"):
+                open_promises(["a"], journal)

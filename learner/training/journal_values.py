@@ -1,0 +1,163 @@
+"""The values of a journal as they were written, or an error: nothing is believed of a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from common.arrays import Vector
+
+__all__ = [
+    "UNREADABLE",
+    "TickEntry",
+    "check_ticks",
+    "entries_of",
+    "finite",
+    "index_of",
+    "response_rows",
+    "sequence_of",
+    "vector_of",
+    "whole_number",
+]
+
+# Whatever values that are not what was written can raise in those who read them.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+LARGEST_NUMBER = 2**53
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TickEntry:
+    """One tick and its responses.
+
+    Args:
+      position: Its place among all ticks drawn, from 0.
+      time: Virtual time.
+      wall_seconds: Seconds since the run began.
+      responses: Owner index -> (sequence number, gradient (p,)); empty when nobody answered.
+    """
+
+    position: int
+    time: float
+    wall_seconds: float
+    responses: dict[int, tuple[int, Vector]]
+
+    @property
+    def gradients(self) -> dict[int, Vector]:
+        """The responses alone, by owner."""
+        return {owner: gradient for owner, (_, gradient) in self.responses.items()}
+
+
+def response_rows(entries: Iterable[TickEntry]) -> list[Row]:
+    """The rows of the ticks' responses."""
+    return [
+        (entry.position, owner, sequence, gradient.astype("<f8", copy=False).tobytes())
+        for entry in entries
+        for owner, (sequence, gradient) in entry.responses.items()
+    ]
+
+
+def entries_of(ticks: Iterable[Row], answers: Iterable[Row]) -> Iterator[TickEntry]:
+    """Ticks with their responses, from the rows of both tables in the order of the ticks.
+
+    Raises:
+      ValueError: A value is not what was written, or a response is of no tick.
+    """
+    left = iter(answers)
+    ahead = next(left, None)
+    for position, time, wall in ticks:
+        responses = {}
+        while ahead is not None and ahead[0] == position:
+            responses[index_of(ahead[1])] = (sequence_of(ahead[2]), vector_of(ahead[3]))
+            ahead = next(left, None)
+        yield TickEntry(
+            position=index_of(position),
+            time=finite(time),
+            wall_seconds=finite(wall),
+            responses=responses,
+        )
+    if ahead is not None:
+        raise ValueError("a response of no tick")
+
+
+def check_ticks(
+    entries: Iterable[TickEntry], *, missed_before: int, owners: int, length: int
+) -> None:
+    """Refuse ticks that a run cannot have left.
+
+    Args:
+      entries: All ticks, in order.
+      missed_before: The position after the last tick that nobody answered.
+      owners: The number of owners.
+      length: The length of a response.
+
+    Raises:
+      ValueError: One is missing, or of an owner or length that the run has not.
+    """
+    following = missed_before
+    for entry in entries:
+        # What nobody answered was noted; after the last of it all was answered.
+        if entry.position > following or not entry.responses:
+            raise ValueError("ticks or responses are missing")
+        following = max(following, entry.position + 1)
+        for owner, gradient in entry.gradients.items():
+            if owner >= owners or gradient.size != length:
+                raise ValueError("a response of nobody, or of another length")
+
+
+def whole_number(text: str) -> int:
+    """A whole number of a note, 0 or more.
+
+    Raises:
+      ValueError: It is none.
+    """
+    return index_of(int(text))
+
+
+def index_of(value: object) -> int:
+    """A whole number of a table, 0 or more.
+
+    Raises:
+      ValueError: It is none.
+    """
+    if not isinstance(value, int) or not 0 <= value < LARGEST_NUMBER:
+        raise ValueError("no whole number")
+    return value
+
+
+def sequence_of(value: object) -> int:
+    """A number of a response, 1 or more.
+
+    Raises:
+      ValueError: It is none.
+    """
+    if value == 0:
+        raise ValueError("no number of a response")
+    return index_of(value)
+
+
+def finite(value: object) -> float:
+    """A finite number of a table.
+
+    Raises:
+      ValueError: It is none.
+    """
+    if not isinstance(value, float) or not math.isfinite(value):
+        raise ValueError("no finite number")
+    return value
+
+
+def vector_of(value: object) -> Vector:
+    """A gradient or model of a table.
+
+    Raises:
+      ValueError: It is none.
+    """
+    if not isinstance(value, bytes):
+        raise ValueError("no numbers")
+    return np.frombuffer(value, dtype="<f8").astype(np.float64)

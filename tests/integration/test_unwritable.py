@@ -1,0 +1,127 @@
+"""A folder that cannot be written is one sentence, whatever was to be written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from forked import run as run_command
+
+from common.errors import InputError
+from learner.cli import cli
+from owner.cli import cli as owner_cli
+
+Deny = Callable[[Path], None]
+
+
+@pytest.fixture
+def deny(monkeypatch: pytest.MonkeyPatch) -> Deny:
+    """Let nobody make a file in a folder, not even who may write everywhere."""
+    system_open = os.open
+
+    def start(folder: Path) -> None:
+        def refusing(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+            if flags & os.O_CREAT and Path(path).absolute().is_relative_to(folder.absolute()):
+                raise PermissionError(13, "Permission denied", str(path))
+            return system_open(path, flags, *rest, **more)
+
+        monkeypatch.setattr(os, "open", refusing)
+
+    return start
+
+
+def refused(*typed: object) -> str:
+    """The sentence of a command that ends with status 2."""
+    result = CliRunner().invoke(cli, [str(word) for word in typed])
+    assert isinstance(result.exception, InputError), result.exception
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study of two owners in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(900, 3)), columns=["a", "b", "y"])
+    table.round(3).to_csv("stays.csv", index=False)
+    typed = ["init", "stays.csv", "--target", "y", "--owners", "2", "--yes", "--out", "made"]
+    assert CliRunner().invoke(cli, typed).exit_code == 0
+    return tmp_path / "made" / "study.toml"
+
+
+@pytest.mark.parametrize("more", [[], ["--split"]])
+def test_init_says_that_its_folder_cannot_be_written(
+    study: Path, deny: Deny, more: list[str]
+) -> None:
+    deny(study.parent.parent / "new")
+    typed = ("init", "stays.csv", "--target", "y", "--owners", "2", "--yes", "--out", "new", *more)
+    assert "cannot be written (Permission denied); check" in refused(*typed)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "--yes"),
+        ("simulate", "--each-learns", "--yes"),
+        ("simulate", "--in-memory", "--yes"),
+        ("sweep", "--grid", "privacy.epsilon=1,2", "--seeds", "1"),
+    ],
+)
+def test_a_run_says_that_its_folder_cannot_be_written(
+    study: Path, deny: Deny, command: tuple[str, ...]
+) -> None:
+    name, *more = command
+    deny(study.parent.parent / "run")
+    assert "cannot be written (Permission denied); check" in refused(
+        name, study, "--out", "run", *more
+    )
+
+
+def test_training_says_that_its_folder_cannot_be_written(study: Path, deny: Deny) -> None:
+    ports = iter((1, 2))
+    text = re.sub(
+        r"^\[\[owners\]\]$",
+        lambda head: f'{head[0]}\naddress = "127.0.0.1:{next(ports)}"',
+        study.read_text(),
+        flags=re.MULTILINE,
+    )
+    study.write_text(text)
+    (study.parent.parent / "file").touch()
+    assert "file" in refused("train", study, "--resume", "file/run")
+    deny(study.parent.parent / "run")
+    assert "cannot be written (Permission denied); check" in refused(
+        "train", study, "--resume", "run"
+    )
+
+
+def test_a_table_is_not_overwritten_by_its_predictions(study: Path) -> None:
+    run = study.parent.parent / "run"
+    done = run_command("copriv", "simulate", study, "--out", run, "--yes", "--in-memory")
+    assert done.returncode == 0, done.stderr
+    before = Path("stays.csv").read_bytes()
+    os.link("stays.csv", "same.csv")
+    for out in ("stays.csv", "./stays.csv", "same.csv"):
+        said = refused("predict", run, "--data", "stays.csv", "--out", out)
+        assert "is the table itself" in said
+    assert Path("stays.csv").read_bytes() == before
+    shutil.copy("stays.csv", "other.csv")
+    typed = ["predict", str(run), "--data", "stays.csv", "--out", "other.csv"]
+    assert CliRunner().invoke(cli, typed).exit_code == 0
+
+
+@pytest.mark.parametrize("group", [cli, owner_cli])
+def test_a_question_where_nobody_types_is_one_sentence(study: Path, group: Any) -> None:
+    assert study.is_file()
+    result = CliRunner().invoke(group, ["init", "stays.csv", "--out", "asked.toml"], input="")
+    assert isinstance(result.exception, InputError)
+    assert "give --yes" in str(result.exception)
+    assert not Path("asked.toml").exists()
