@@ -284,7 +284,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 
     _loss = "logistic"
     _positive = "1"
-    # Log-odds: room for one record in ten thousand, and for columns that nearly tell the class.
+    # Log-odds: room for a class of one record in a hundred, and for columns that tell much of it.
     _theta_max = 5.0
 
     def predict(self, X: Any) -> Any:
