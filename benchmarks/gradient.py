@@ -2,7 +2,7 @@
 
 Everything is measured in turns, one after the other, and a ratio is the median over the turns:
 other work on the machine slows both of its sides. One thread each, and what is measured is the
-time that the thread had on a core.
+time that the thread had on a core; but for what threads save, which is on the clock.
 
 * ``stream``: numpy's sum over the same array, that is one core's read of the same bytes.
 * ``blas``: X'X and X'y by one matrix product each, by a single thread of the same library.
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -27,24 +28,26 @@ from common.terms import Records
 from owner.core import Shard, mean_gradient
 from owner.gradients import by_compiled_code
 from owner.stored import stored_float32
-from owner.sums import moment_sums
+from owner.sums import SHARED_CELLS, moment_sums
 
 TURNS = 15
-LARGE, SMALL = (500_000, 100), (250_000, 10)
+LARGE, SMALL, FEW = (500_000, 100), (250_000, 10), (20, 10_000)
 CLIP = 0.5
 
 Work = Callable[[], object]
 
 
-def seconds(work: dict[str, Work], turns: int) -> dict[str, list[float]]:
+def seconds(
+    work: dict[str, Work], turns: int, *, clock: Callable[[], float] = time.thread_time
+) -> dict[str, list[float]]:
     """What each takes, turn by turn."""
     times: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(turns + 1):
         for name, run in work.items():
-            start = time.thread_time()
+            start = clock()
             run()
             if turn:  # the first one compiles and touches the memory
-                times[name].append(time.thread_time() - start)
+                times[name].append(clock() - start)
     return times
 
 
@@ -82,6 +85,25 @@ def in_blocks(records: Records) -> dict[str, Work]:
     theta, shard = np.linspace(-0.1, 0.1, records.features.shape[1]), Shard(records)
     loss = LOSSES["logistic"].example()
     return {"logistic, numpy": lambda: mean_gradient(shard, theta, loss=loss, clip=None)}
+
+
+def by_threads(shape: tuple[int, int], turns: int) -> dict[int, float]:
+    """Seconds on the clock of a clipped gradient, by how many threads may add."""
+    records, theta = made(shape), np.full(shape[1], 0.01)
+    compiled = records.features.size >= SHARED_CELLS
+    work: dict[str, Work] = {
+        str(threads): partial(
+            mean_gradient,
+            Shard(records, threads=threads),
+            theta,
+            loss=LOSSES["squared"](),
+            clip=CLIP,
+            compiled=compiled,
+        )
+        for threads in (1, 2)
+    }
+    times = seconds(work, turns, clock=time.perf_counter)
+    return {int(threads): statistics.median(took) for threads, took in times.items()}
 
 
 def moments(records: Records) -> dict[str, Work]:
@@ -160,6 +182,10 @@ def main() -> None:
             beside = "blas" if name in ("blas", "moments") else "stream"
             speed = ratio(times, beside, name)
             print(f"  {name:20} {1e3 * statistics.median(took):9.2f} ms  {speed:6.1%} of {beside}")
+    for shape in (FEW, SMALL, LARGE):
+        one, two = by_threads(shape, 10 * turns).values()
+        print(f"{shape[0]:,} x {shape[1]:,}, clipped: {1e3 * one:.2f} ms by one thread, ", end="")
+        print(f"{1e3 * two:.2f} ms where there may be two")
     took, size = import_cost()
     print(f"loading compiled code: {took:.2f} s, {size:.0f} MB")
     print("float32 / float64: time {:.2f}, bytes {:.2f}".format(*float32_ratio(turns)))
