@@ -65,7 +65,7 @@ class Display(ExitStack):
             problem = problem_of(plan.settings, plan.loss)
             sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
             if sentence is not None:
-                self._console.print(f"warning: {sentence}", highlight=False, markup=False)
+                self._console.print(f"warning: {sentence}", highlight=False)
 
     def watch(self, lines: Sequence[OwnerLine]) -> None:
         """These are the owners."""

@@ -104,7 +104,7 @@ def _warn_of_edges(candidate: Candidate, console: Console) -> None:
     fits, names = candidate.groups, candidate.public.feature_map.feature_names
     sentence = edge_sentence(fits.problem, fits.theta_optimal, names)
     if sentence is not None:
-        console.print(f"warning: {sentence}", highlight=False, markup=False)
+        console.print(f"warning: {sentence}", highlight=False)
 
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:

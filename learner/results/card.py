@@ -8,8 +8,8 @@ from pathlib import Path
 from common.files import write_or_refuse
 from common.model import Model, read_model
 from learner.results.privacy_words import as_number, meaning, strength
-from learner.results.quality_words import is_better, quality_lines
-from learner.results.summary import OwnerSummary, QualitySummary, Summary
+from learner.results.quality_words import no_better_than_guessing, quality_lines
+from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
 
 __all__ = ["write_card"]
@@ -118,9 +118,9 @@ def _privacy(summary: Summary) -> list[str]:
 
 def _quality(summary: Summary) -> list[str]:
     summary = _without_markup(summary)
-    lines = [] if summary.quality is None else quality_lines(summary.quality)
-    if summary.quality is not None and _guesses_as_well(summary.quality):
-        lines.append("The model is no better than always predicting the same.")
+    lines = []
+    if summary.quality is not None:
+        lines = quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
     if summary.relative_fitness is not None:
         gaining = sum(bool(owner.gains) for owner in summary.owners)
@@ -143,11 +143,6 @@ def _quality(summary: Summary) -> list[str]:
             "sampling together."
         )
     return [" ".join(lines)]
-
-
-def _guesses_as_well(quality: QualitySummary) -> bool:
-    """Whether the model is no better than a constant."""
-    return not is_better(quality, quality.common.value, quality.guess)
 
 
 def _without_markup(summary: Summary) -> Summary:

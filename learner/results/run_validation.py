@@ -82,10 +82,10 @@ def exact_means(
 
 
 def _exact_mean(terms: StudyTerms, shard: Records, theta: Vector, *, loss: Loss) -> ValidationMeans:
-    x, y = shard.features, shard.targets
-    if not terms.reference:
-        return unpack_validation(tally(x @ theta, y, None, loss=loss, terms=terms), terms)
-    reference = x @ np.array(terms.reference)
-    means = unpack_validation(tally(x @ theta, y, reference, loss=loss, terms=terms), terms)
-    differences = loss.values(x @ theta, y) - loss.values(reference, y)
+    y, margins = shard.targets, shard.features @ theta
+    reference = shard.features @ np.array(terms.reference) if terms.reference else None
+    means = unpack_validation(tally(margins, y, reference, loss=loss, terms=terms), terms)
+    if reference is None:
+        return means
+    differences = loss.values(margins, y) - loss.values(reference, y)
     return replace(means, difference=float(differences.mean()))
