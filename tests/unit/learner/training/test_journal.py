@@ -133,6 +133,7 @@ def test_a_damaged_value_is_one_sentence(tmp_path: Path, place: str, value: obje
         "DELETE FROM responses",
         "DELETE FROM ticks WHERE position = 1",
         "DELETE FROM ticks WHERE position = 0",
+        "DELETE FROM responses WHERE position = 1; DELETE FROM ticks WHERE position = 1",
         "UPDATE responses SET gradient = zeroblob(24) WHERE position = 2",
     ],
 )
@@ -142,8 +143,7 @@ def test_a_journal_that_lacks_something_is_one_sentence(tmp_path: Path, damage: 
     with closing(Journal(path)) as journal:
         everything(journal)
     with closing(sqlite3.connect(path)) as db:
-        db.execute(damage)
-        db.commit()
+        db.executescript(damage)
     with closing(Journal(path)) as journal, pytest.raises(InputError, match="it is damaged"):
         everything(journal)
 
