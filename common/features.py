@@ -29,7 +29,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from common.arrays import Flags, Matrix
 from common.config import Lasting, Place, Positive, Settings
-from common.domain import Domain
+from common.domain import Domain, without_specks
 from common.errors import InputError
 from common.fitting import MOST_CATEGORIES, Bound, CategoryOrder, ColumnRule, Number, TargetRule
 from common.setting_errors import first_fault
@@ -296,7 +296,7 @@ class FeatureMap(Lasting):
         if unreadable and not fill_target:
             raise InputError(self.missing_targets(unreadable, table, where))
         features = self._bounded(self.unbounded_features(table))
-        return Records(features=features, targets=self.target.scaled(targets))
+        return Records(features=features, targets=without_specks(self.target.scaled(targets)))
 
     def features_of(self, table: pd.DataFrame, *, where: str) -> Matrix:
         """The features of a raw table, as :meth:`apply` makes them; it needs no target."""
@@ -324,7 +324,10 @@ class FeatureMap(Lasting):
         return features
 
     def _bounded(self, features: Matrix) -> Matrix:
-        """Features clamped to the public bounds, with the constant appended, shape (n, p)."""
+        """Features clamped to the public bounds, with the constant appended, shape (n, p).
+
+        None is so small that arithmetic with it takes another time.
+        """
         bounds = np.array(self.bounds, dtype=np.float64)
         # The map's numbers are at most LARGEST_NUMBER, so the features before this are finite.
         x = np.clip(features, -bounds, bounds)
@@ -336,6 +339,7 @@ class FeatureMap(Lasting):
             # A little inside, so that rounding of the products and of their sum stays inside.
             inside = room * (1.0 - 1e-9)
             x = x * np.where(norms > inside, inside / np.maximum(norms, inside), 1.0)[:, None]
+        x = without_specks(x)
         if self.intercept:
             x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
         return np.ascontiguousarray(x)

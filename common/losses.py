@@ -36,6 +36,8 @@ __all__ = [
 DEVIATION_PER_MEDIAN = 1.4826
 # The delta, in deviations, at which Huber loss is 95 % as efficient as squared loss.
 EFFICIENT_DELTA = 1.345
+# Between them exp(-t) is computed in one way; outside it is 1 or 0 to 1e-15.
+_LEAST_EXPONENT, _LARGEST_EXPONENT = 1e-15, 40.0
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,18 @@ class Logistic(Loss):
     targets = (-1.0, 1.0)
 
     def values(self, z: Matrix, y: Vector) -> Matrix:
-        """Minus the logarithm of the class's probability."""
-        return np.logaddexp(0.0, -y * z)
+        r"""Minus the logarithm of the class's probability, to 1e-15.
+
+        .. math:: \max(0, -yz) + \ln(2 + 2e^{-|z|}) - \ln 2
+
+        An owner computes it, so it takes as long for one margin as for another: the library's
+        ``logaddexp`` does not, nor does a logarithm near 1 or an exponential that is tiny.
+        """
+        t: Matrix = np.asarray(-y * z)
+        size = np.fmin(np.maximum(np.abs(t), _LEAST_EXPONENT), _LARGEST_EXPONENT)
+        beyond = np.log(2.0 + 2.0 * np.exp(-size)) - math.log(2.0)
+        values: Matrix = np.maximum(t, 0.0) + beyond
+        return values
 
     def slopes(self, z: Matrix, y: Vector) -> Matrix:
         """Minus y times the other class's probability."""

@@ -32,7 +32,7 @@ __all__ = [
     "release_of",
 ]
 
-# Bounds and differences of losses that a validation may be asked with.
+# What a factor or bound may be that comes with a study.
 LEAST, MOST = 1e-100, 1e100
 MOST_EDGES = 63
 
@@ -157,11 +157,11 @@ class Newton(Release):
         """It needs a curvature, and says how both parts share epsilon."""
         scale = terms.curvature_scale
         if not (
-            LOSSES[terms.loss].curvature is not None and scale is not None and 0 < scale < math.inf
+            LOSSES[terms.loss].curvature is not None and scale is not None and _is_bound(scale)
         ):
             raise ValueError(
-                "newton needs a loss without kinks and a curvature_scale, a finite number greater "
-                "than 0"
+                "newton needs a loss without kinks and a curvature_scale "
+                f"from {LEAST:g} to {MOST:g}"
             )
 
     def dimension(self, terms: StudyTerms, num_features: int) -> int:

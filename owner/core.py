@@ -14,6 +14,7 @@ import numpy as np
 
 from common.arrays import Matrix, Units, Vector
 from common.blas import one_blas_thread
+from common.domain import without_specks
 from common.errors import MalformedError
 from common.losses import Loss, loss_of
 from common.moments import pack_moments
@@ -111,8 +112,10 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
             margins, y = x @ theta, shard.records.targets[chosen]
             curvatures = loss.curvatures(margins, y)
             if clip is not None:
-                kept = np.abs(loss.slopes(margins, y)) <= largest_slopes(norms[chosen], clip)
-                curvatures = np.where(kept, curvatures, 0.0)
+                # A product, since a selection may branch on each record.
+                curvatures = curvatures * (
+                    np.abs(loss.slopes(margins, y)) <= largest_slopes(norms[chosen], clip)
+                )
             total += (x * curvatures[:, None]).T @ x
         return (total,)
 
@@ -133,9 +136,14 @@ def exact_answer(shard: AnyShard, theta: Vector, terms: StudyTerms) -> Vector:
     Moments depend on no model; their only query carries any theta of the box. A shard of which
     only they are known is enough where :func:`owner.shards.by_moments` says so.
 
+    **Time.** It follows from the shapes alone, as far as processors let it: numbers that they
+    compute slowly with do not come up (:func:`common.domain.without_specks`), and nothing branches
+    on a record.
+
     Returns:
       Shape (``Release.dimension``,); it must not leave the owner.
     """
+    theta = without_specks(theta)
     if isinstance(shard, MomentShard):
         return _BY_MOMENTS[terms.release](shard, theta)
     return EXACT[terms.release](shard, theta, terms)
@@ -170,7 +178,7 @@ def _newton(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
 def _validation(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     """How good the query's model is, and how much better than the reference."""
     x, y = shard.records.features, shard.records.targets
-    reference = np.array(terms.reference) if terms.reference else None
+    reference = without_specks(np.array(terms.reference)) if terms.reference else None
     with np.errstate(over="ignore", invalid="ignore"):
         margins = x @ theta
         others = None if reference is None else x @ reference

@@ -262,8 +262,9 @@ def check_terms(terms: StudyTerms) -> None:
         raise MalformedError("epsilon must be greater than 0")
     if max(terms.epsilon.numerator, terms.epsilon.denominator) > LARGEST_EPSILON_PART:
         raise MalformedError("epsilon must have at most 18 digits above and below")
-    if terms.clip is not None and not 0 < terms.clip < math.inf:
-        raise MalformedError("clip must be a finite number greater than 0")
+    for name, value in (("clip", terms.clip), ("delta", terms.delta)):
+        if value is not None and not SMALLEST_BOUND <= value < math.inf:
+            raise MalformedError(f"{name} must be a finite number of at least {SMALLEST_BOUND:g}")
     try:
         loss_of(terms)
         release_of(terms).check(terms)

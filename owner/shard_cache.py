@@ -34,7 +34,8 @@ __all__ = ["KEPT_FILES", "ShardCache"]
 log = logging.getLogger("copriv.owner")
 
 KEPT_FILES = 4
-FORMAT = "copriv-shard-1"
+# Of format 1 features may be smaller than arithmetic of one speed allows.
+FORMAT = "copriv-shard-2"
 PRIVATE = 0o600
 # Features begin at a page of memory.
 PAGE = 4096

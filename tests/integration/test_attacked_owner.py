@@ -67,6 +67,15 @@ def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
     assert told["megabytes_grown_open"] < 24
 
 
+@pytest.mark.long
+def test_the_time_of_an_answer_does_not_tell_how_many_records_have_a_value() -> None:
+    command = [sys.executable, str(TOOLS / "time_answers.py"), "--records", "10000"]
+    # Ratios within a run; a number that is slow to compute with makes them 1.6 and more.
+    command += ["--rounds", "15", "--limit", "1.5"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that a process began, and those that they began."""
     found: set[int] = set()

@@ -73,7 +73,7 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
                         study_id="new", release="newton", responses=1, curvature_scale=bad
                     ),
                     Code.INVALID_ARGUMENT,
-                    "without kinks and a curvature_scale, a finite number greater than 0",
+                    "without kinks and a curvature_scale from 1e-100 to 1e+100",
                 )
                 for bad in (None, float("nan"), -1.0, 0.0)
             ),

@@ -102,6 +102,21 @@ def test_records_beyond_the_radius_are_scaled_and_others_are_not() -> None:
     assert np.all(z[:, -1] == 1)
 
 
+def test_cells_that_are_slow_to_compute_with_are_0() -> None:
+    public = pd.DataFrame({"x": np.linspace(-1, 1, 41), "y": np.linspace(-1, 1, 41)})
+    settings = {"target": "y", "intercept": False, "l1_coverage": 1.0}
+    rule = fit(public, **settings)
+    # Centred on 0 and in units of 1, so that cells come through as they are.
+    text = json.loads(rule.to_json())
+    text["columns"][0] |= {"center": 0.0, "scale": 1.0}
+    text["target"] |= {"center": 0.0, "scale": 1.0}
+    own = FeatureMap.from_json(json.dumps(text))
+    cells = np.array([1e-310, -1e-31, 0.0, 1e-29, 0.5])
+    records = own.apply(pd.DataFrame({"x": cells, "y": cells}), where="t")
+    expected = [0.0, 0.0, 0.0, 1e-29, 0.5]
+    assert records.features[:, 0].tolist() == records.targets.tolist() == expected
+
+
 def test_an_owner_with_other_dtypes_gets_the_same_records() -> None:
     feature_map, texts = fit(components=3), loans(seed=1)
     typed = texts.assign(
