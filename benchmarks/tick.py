@@ -43,25 +43,37 @@ from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
 from common.wire import size_options
 from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import PoissonClocks, Tick, each_alone
+from learner.algorithms.clocks import PoissonClocks, each_alone
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
-from learner.training.runner import Pace, run
+from learner.training.runner import Applied, Pace, run
 
 NAMES = ("owner-a", "owner-b", "owner-c")
 OWNER = [sys.executable, "-m", "owner.cli"]
-MODES = {"strict": 1, "blocks": 64}
-BARS = {"strict": ("echo + commit", 1.6), "blocks": ("echo", 2.0)}
+# Block of the ledger, and how many owners may be asked at the same time.
+MODES = {
+    "strict": (1, 16),
+    "strict, one at a time": (1, 1),
+    "blocks": (64, 16),
+    "blocks, one at a time": (64, 1),
+}
+BARS = {
+    "strict": ("echo + commit", 1.6),
+    "strict, one at a time": ("echo + commit", 1.6),
+    "blocks": ("echo", 2.0),
+    "blocks, one at a time": ("echo", 2.0),
+}
 RECORDS = 20
 SECURE_UP_TO = 100
 RESPONSES = 100_000
 BATCH = 30
+UNCOUNTED = 6
 TURNS = 24
 SERVICE = "bench.Echo"
 
-Lane = Callable[[int], list[float]]
+Lane = Callable[[int], float]
 
 
 def rows(*, quick: bool = False) -> list[tuple[str, float, float]]:
@@ -92,14 +104,16 @@ def timed(num_features: int, encrypted: bool, *, turns: int) -> dict[str, list[f
         lanes: dict[str, Lane] = {}
         for floor in ("echo", "echo + commit"):
             lanes[floor] = stack.enter_context(_echo(folder, floor, num_features, identity))
-        for mode, block in MODES.items():
-            lanes[mode] = stack.enter_context(_learner(folder, mode, block, num_features, identity))
+        for mode, (block, in_flight) in MODES.items():
+            lanes[mode] = stack.enter_context(
+                _learner(folder, mode, block, num_features, identity, in_flight=in_flight)
+            )
         seconds: dict[str, list[float]] = {name: [] for name in lanes}
         for turn in range(turns + 2):
             for name, lane in lanes.items():
-                batch = lane(BATCH)
+                taken = lane(BATCH)
                 if turn >= 2:
-                    seconds[name] += batch
+                    seconds[name].append(taken)
         return seconds
 
 
@@ -107,42 +121,61 @@ def timed(num_features: int, encrypted: bool, *, turns: int) -> dict[str, list[f
 
 
 class _Turns:
-    """A learner's run in a thread of its own, which goes on for a batch of ticks at a time."""
+    """A learner's run in a thread of its own, which goes on for a batch of ticks at a time.
 
-    def __init__(self, train: Callable[[Iterator[Tick]], None], ticks: Iterator[Tick]) -> None:
-        self._ticks = ticks
+    While it rests, owners may answer what they were asked ahead: ticks that profit are not counted.
+    """
+
+    def __init__(self, train: Callable[[Callable[[Applied], None]], object]) -> None:
+        self._train = train
         self._allowed = threading.Semaphore(0)
-        self._batches: queue.SimpleQueue[list[float]] = queue.SimpleQueue()
-        self._size: int | None = 0
-        self._thread = threading.Thread(target=train, args=(self._by_turns(),), daemon=True)
+        self._batches: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self._size = self._left = 0
+        self._began: float | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def _by_turns(self) -> Iterator[Tick]:
-        while True:
-            self._allowed.acquire()
-            if self._size is None:
-                return
-            taken = []
-            for _ in range(self._size):
-                began = time.perf_counter()
-                yield next(self._ticks)
-                taken.append(time.perf_counter() - began)
-            self._batches.put(taken)
+    def _work(self) -> None:
+        with contextlib.suppress(_OverError):
+            self._train(self._on_applied)
 
-    def __call__(self, size: int) -> list[float]:
+    def _on_applied(self, now: Applied) -> None:
+        del now
+        if self._left == 0:
+            if self._began is not None:
+                self._batches.put((time.perf_counter() - self._began) / self._size)
+            self._allowed.acquire()
+            if not self._size:
+                raise _OverError
+            self._left = self._size + UNCOUNTED
+        if self._left == self._size:
+            self._began = time.perf_counter()
+        self._left -= 1
+
+    def __call__(self, size: int) -> float:
         self._size = size
         self._allowed.release()
         return self._batches.get(timeout=300)
 
     def end(self) -> None:
-        self._size = None
+        self._size = 0
         self._allowed.release()
         self._thread.join(30)
 
 
+class _OverError(Exception):
+    """Nobody asks for another batch."""
+
+
 @contextlib.contextmanager
 def _learner(
-    folder: Path, mode: str, block: int, num_features: int, identity: Identity | None
+    folder: Path,
+    mode: str,
+    block: int,
+    num_features: int,
+    identity: Identity | None,
+    *,
+    in_flight: int,
 ) -> Iterator[Lane]:
     with contextlib.ExitStack() as stack:
         home = folder / mode
@@ -184,11 +217,18 @@ def _learner(
             each_alone(len(owners)), np.ones(len(owners)), rng=np.random.default_rng(1)
         )
 
-        def train(ticks: Iterator[Tick]) -> None:
-            pace = Pace(time_scale=0.0, patience=60.0)
-            run(algorithm, ticks, lines, journal=journal, horizon=RESPONSES, pace=pace)
+        def train(on_applied: Callable[[Applied], None]) -> object:
+            return run(
+                algorithm,
+                clocks,
+                lines,
+                journal=journal,
+                horizon=RESPONSES,
+                pace=Pace(time_scale=0.0, patience=60.0, in_flight=in_flight),
+                on_applied=on_applied,
+            )
 
-        turns = _Turns(train, iter(clocks))
+        turns = _Turns(train)
         stack.callback(turns.end)
         yield turns
 
@@ -310,14 +350,12 @@ def _echo(folder: Path, floor: str, num_features: int, identity: Identity | None
         call = channel.stream_stream(f"/{SERVICE}/Echo")(iter(queries.get, None))
         content = np.random.default_rng(0).normal(size=num_features).tobytes()
 
-        def ask(size: int) -> list[float]:
-            taken = []
+        def ask(size: int) -> float:
+            began = time.perf_counter()
             for _ in range(size):
-                began = time.perf_counter()
                 queries.put(content)
                 next(call)
-                taken.append(time.perf_counter() - began)
-            return taken
+            return (time.perf_counter() - began) / size
 
         yield ask
         queries.put(None)

@@ -9,14 +9,16 @@ All models are 0 at k = 0. At tick k, with i = i_k:
     theta_i  <- clip[ theta_bar - alpha ( grad g(theta_bar)/(2N) + (n_i/n) Q_bar ) ]    (5)
     theta_L  <- clip[ theta_bar - (N-1) rho/(N T^2 sigma) grad g(theta_bar) ]           (7)
 
-All other copies stay. Equation numbers are those of Farokhi et al. (2021). With one owner and
+All other copies stay. Nothing in (7) waits for Q_bar, so the question of the next tick is known
+before this one's answer unless it goes to the same owner. Equation numbers are those of Farokhi et
+al. (2021). With one owner and
 without noise the query points go half of the way of a projected gradient step,
 theta_bar <- (theta_bar + clip[theta_bar - alpha (grad g/2 + Q)])/2 (printed rule).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -99,9 +101,19 @@ class Asynchronous(Variants):
 
     def query_point(self, state: LearnerState, tick: Tick) -> Vector:
         """Half-way between the central model and the copy of the tick's owner, shape (p,)."""
-        # (6)
-        middle: Vector = 0.5 * (state.theta_L + state.copies.row(self.slot(tick)))
-        return middle
+        return _middle(state.theta_L, state.copies.row(self.slot(tick)))
+
+    def query_points(self, state: LearnerState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """The query points of these ticks, until one needs a copy that an answer is to move."""
+        theta_L, asked = state.theta_L, set[int]()
+        for tick in ticks:
+            i = self.slot(tick)
+            if i in asked:
+                return
+            asked.add(i)
+            theta_bar = _middle(theta_L, state.copies.row(i))
+            yield theta_bar
+            theta_L = self._central(theta_bar, self.regulariser.gradient(theta_bar))
 
     def apply_responses(
         self, state: LearnerState, tick: Tick, responses: Mapping[int, Vector]
@@ -115,8 +127,7 @@ class Asynchronous(Variants):
         response = factor * weighted_gradient(self.weights, tick, responses)
         # (5)
         theta_i = self._clip(theta_bar - self.alpha * (grad_g / (2 * N) + response))
-        # (7)
-        theta_L = self._clip(theta_bar - self.central_step * grad_g)
+        theta_L = self._central(theta_bar, grad_g)
         tail_sum = state.tail_sum + theta_L if k > self.tail_start else state.tail_sum
         return LearnerState(
             theta_L=theta_L,
@@ -149,6 +160,11 @@ class Asynchronous(Variants):
         """rho/(T^2 sigma)."""
         return self.rho / (self.horizon**2 * self.regulariser.strong_convexity)
 
+    def _central(self, theta_bar: Vector, grad_g: Vector) -> Vector:
+        """The central model after a tick at theta_bar, whatever its owner answers, shape (p,)."""
+        # (7)
+        return self._clip(theta_bar - self.central_step * grad_g)
+
     def _clip(self, theta: Vector) -> Vector:
         """Projection onto the box, where the owners' privacy bound holds."""
         # As np.clip, without what it calls before it clips.
@@ -158,3 +174,10 @@ class Asynchronous(Variants):
         """Refuse what the equations are not defined for."""
         c, p = self.regulariser.coefficient, self.num_features
         self.check(num_features=p, theta_max=self.theta_max, regularisation=c, rho=self.rho)
+
+
+def _middle(theta_L: Vector, theta_i: Vector) -> Vector:
+    """Half-way between the central model and a copy, shape (p,)."""
+    # (6)
+    middle: Vector = 0.5 * (theta_L + theta_i)
+    return middle

@@ -17,7 +17,7 @@ keeps the :class:`~learner.algorithms.protocol.Algorithm` protocol, with ticks o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,6 +128,10 @@ class SecondMoments:
         """Moments depend on no model, so the query carries 0, shape (p,)."""
         del state, tick
         return np.zeros(self.num_features)
+
+    def query_points(self, state: MomentsState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """No question waits for an answer."""
+        return (self.query_point(state, tick) for tick in ticks)
 
     def apply_responses(
         self, state: MomentsState, tick: Tick, responses: Mapping[int, Vector]

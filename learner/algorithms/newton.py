@@ -20,7 +20,7 @@ are smaller than targets and may be cut off, so they need less noise than X'y. I
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,6 +135,16 @@ class NewtonStep:
     def query_point(self, state: NewtonState, tick: Tick) -> Vector:
         """The model of the rounds before, shape (p,), whatever has arrived in this one."""
         return state.theta if _is_over(state, tick) else state.rounds[-1].theta
+
+    def query_points(self, state: NewtonState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """The query points of these ticks, as long as they belong to the round of the first."""
+        asked, begins = set[int](), False
+        for tick in ticks:
+            begins = begins or (not asked and _is_over(state, tick))
+            if asked.intersection(tick.owners) or (not begins and _is_over(state, tick)):
+                return
+            asked.update(tick.owners)
+            yield state.theta if begins else state.rounds[-1].theta
 
     def apply_responses(
         self, state: NewtonState, tick: Tick, responses: Mapping[int, Vector]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +24,13 @@ class Algorithm(Protocol[State]):
 
     def query_point(self, state: State, tick: Tick) -> Vector:
         """The model at which the tick's owners are asked for a gradient, shape (p,)."""
+
+    def query_points(self, state: State, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """The same for these ticks, one after the other, as far as no answer of theirs decides it.
+
+        It ends before the first whose model depends on the answer to one before it. What it
+        gives is, bit for bit, what :meth:`query_point` gives once those before are applied.
+        """
 
     def apply_responses(self, state: State, tick: Tick, responses: Mapping[int, Vector]) -> State:
         """The state after the noisy mean gradients, shape (p,) each, by owner index."""

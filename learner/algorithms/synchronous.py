@@ -16,8 +16,9 @@ Reference: section II-B of Wu et al. (2020).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -94,6 +95,10 @@ class SynchronousDescent:
         del tick
         return state.theta
 
+    def query_points(self, state: SynchronousState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """That of the first tick alone: every round needs the answers of the one before."""
+        return (state.theta for _ in islice(ticks, 1))
+
     def apply_responses(
         self, state: SynchronousState, tick: Tick, responses: Mapping[int, Vector]
     ) -> SynchronousState:
@@ -166,6 +171,10 @@ class SynchronousAverage:
         """The current model, not the average, shape (p,), whoever is asked."""
         del tick
         return state.theta
+
+    def query_points(self, state: SynchronousState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """That of the first tick alone: every round needs the answers of the one before."""
+        return (state.theta for _ in islice(ticks, 1))
 
     def apply_responses(
         self, state: SynchronousState, tick: Tick, responses: Mapping[int, Vector]

@@ -131,6 +131,11 @@ class AttachedOwner:
         return self._name
 
     @property
+    def answers_later(self) -> bool:
+        """It does not."""
+        return False
+
+    @property
     def stream(self) -> OwnerStream | None:
         """The owner's open stream, or None while it is away."""
         return self._stream if self._stream is not None and self._stream.open else None
@@ -175,6 +180,9 @@ class AttachedOwner:
             lambda reply: codec.enrollment_from_pb(reply.enrollment),
             expected="enrollment",
         )
+
+    def send(self, query: Query) -> None:
+        """Its own clock asks for one update at a time."""
 
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient."""

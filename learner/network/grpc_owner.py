@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -75,7 +76,7 @@ class GrpcOwner:
         self._identity = identity
         options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
         self._channels = Channels(lambda: open_channel(address, identity, options))
-        self._stream: Stream | None = None
+        self._queries = _Queries(self._opened)
         self._ending = threading.Event()
 
     @property
@@ -111,9 +112,20 @@ class GrpcOwner:
             lambda: codec.enrollment_from_pb(self._reply("Enroll", request)), diagnose=True
         )
 
+    @property
+    def answers_later(self) -> bool:
+        """It works while nobody waits for it."""
+        return True
+
+    def send(self, query: Query) -> None:
+        """Ask, and leave the answer to :meth:`answer` of the same query."""
+        # What is wrong with the stream is found when the answer is waited for.
+        with contextlib.suppress(grpc.RpcError, ValueError):
+            self._queries.send(query)
+
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient, over a stream that is opened when needed."""
-        return self._call(lambda: self._ask(query))
+        return self._call(lambda: self._queries.ask(query))
 
     def offer(self, study_id: str) -> bool:
         """Whether the owner would take a query of the study now; charges nothing."""
@@ -128,7 +140,7 @@ class GrpcOwner:
     def disconnect(self, *, over: bool = False) -> None:
         """Let go of the connection, and of whoever waits in a call."""
         self._ending.set()
-        self._drop_stream()
+        self._queries.drop()
         self._channels.close()
 
     def _check_certificate(self) -> None:
@@ -157,38 +169,11 @@ class GrpcOwner:
         call = _method(self._channels.now, method)
         return _read(call(request, timeout=self._deadline, metadata=self._metadata))
 
-    def _ask(self, query: Query) -> Response:
-        content, used = codec.query_to_pb(query).SerializeToString(), self._stream
-        try:
-            try:
-                return _response(self._opened().ask(content))
-            except StreamEndedError:
-                # An owner ends a stream that is quiet for long. The same query on another one
-                # is the same question: whatever was answered meanwhile is answered again.
-                self._drop_stream()
-                if used is None:
-                    raise
-                return _response(self._opened().ask(content))
-        except BaseException:
-            # A stream that failed once is over; the next query opens another.
-            self._drop_stream()
-            raise
-
     def _opened(self) -> Stream:
-        """The stream of queries, opened when it is needed."""
-        if self._stream is None:
-            self._stream = open_stream(
-                self._channels.now,
-                _path("Answer"),
-                metadata=self._metadata,
-                deadline=self._deadline,
-            )
-        return self._stream
-
-    def _drop_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.end()
-            self._stream = None
+        """A new stream of queries."""
+        return open_stream(
+            self._channels.now, _path("Answer"), metadata=self._metadata, deadline=self._deadline
+        )
 
     def _call(self, call: Callable[[], T], *, diagnose: bool = False) -> T:
         """The call's result, or the owner's status as one of our errors.
@@ -245,6 +230,59 @@ class GrpcOwner:
         return (UntrustedError if cause.certificates else UnreachableError), cause.sentence
 
 
+class _Queries:
+    """The stream of queries to one owner, opened when it is needed, and anew after a failure."""
+
+    def __init__(self, opened: Callable[[], Stream]) -> None:
+        self._opened = opened
+        self._stream: Stream | None = None
+        # What the stream was sent, and has not answered.
+        self._sent: Query | None = None
+
+    def send(self, query: Query) -> Stream:
+        """Ask, on another stream if this one waits for another answer."""
+        if self._sent is not None:
+            self.drop()
+        if self._stream is None:
+            self._stream = self._opened()
+        self._stream.send(codec.query_to_pb(query).SerializeToString())
+        self._sent = query
+        return self._stream
+
+    def ask(self, query: Query) -> Response:
+        """The answer to a query, which is sent unless it was before."""
+        used = self._stream
+        try:
+            try:
+                return self._answer(query)
+            except StreamEndedError:
+                # An owner ends a stream that is quiet for long. The same query on another one
+                # is the same question: whatever was answered meanwhile is answered again.
+                self.drop()
+                if used is None:
+                    raise
+                return self._answer(query)
+        except BaseException:
+            # A stream that failed once is over; the next query opens another.
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """End the stream, and whoever waits for it."""
+        stream, self._stream, self._sent = self._stream, None, None
+        if stream is not None:
+            stream.end()
+
+    def _answer(self, query: Query) -> Response:
+        stream, sent = self._stream, self._sent
+        # The same question to the bit: the model is the same object.
+        same = sent is not None and sent.sequence == query.sequence and sent.theta is query.theta
+        if stream is None or not same:
+            stream = self.send(query)
+        answer, self._sent = stream.answer(), None
+        return codec.response_from_pb(_read(_READ_RESPONSE(answer)))
+
+
 def _method(channel: grpc.Channel, name: str) -> Any:
     """A method of one message; what is no message arrives as :class:`codec.Unreadable`."""
     method = _SERVICE.methods_by_name[name]
@@ -258,11 +296,6 @@ def _method(channel: grpc.Channel, name: str) -> Any:
 def _path(name: str) -> str:
     """One method of the owner's, as gRPC calls it."""
     return f"/{_SERVICE.full_name}/{name}"
-
-
-def _response(content: bytes) -> Response:
-    """The response of a message's bytes."""
-    return codec.response_from_pb(_read(_READ_RESPONSE(content)))
 
 
 def _read(message: Any) -> Any:

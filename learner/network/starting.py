@@ -108,6 +108,11 @@ class StartingOwner:
         """The owner's name in the study."""
         return self._process.name
 
+    @property
+    def answers_later(self) -> bool:
+        """Whether it works while nobody waits for it."""
+        return True
+
     def _owner(self) -> GrpcOwner:
         if self._reached is None:
             process = self._process
@@ -121,6 +126,10 @@ class StartingOwner:
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
         return self._owner().enroll(terms)
+
+    def send(self, query: Query) -> None:
+        """Ask, and leave the answer to :meth:`answer` of the same query."""
+        self._owner().send(query)
 
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient."""

@@ -74,10 +74,13 @@ class Channels:
 
 
 class Stream(Protocol):
-    """One stream of queries; one thread asks at a time."""
+    """One stream of queries, one of them unanswered at a time; one thread asks."""
 
-    def ask(self, query: bytes) -> bytes:
-        """The answer to one query, as it arrived.
+    def send(self, query: bytes) -> None:
+        """Ask; what is wrong is told when the answer is waited for."""
+
+    def answer(self) -> bytes:
+        """The answer to the query, as it arrived.
 
         Raises:
           TimeoutError: There is none after so many seconds, or the stream is over.
@@ -86,7 +89,7 @@ class Stream(Protocol):
         """
 
     def end(self) -> None:
-        """End the stream, and whoever waits in :meth:`ask`."""
+        """End the stream, and whoever waits in :meth:`answer`."""
 
 
 def open_stream(channel: grpc.Channel, path: str, *, metadata: Metadata, deadline: float) -> Stream:
@@ -160,18 +163,28 @@ class DirectStream:
         )
         _WATCH.add(self)
 
-    def ask(self, query: bytes) -> bytes:
-        """The answer to one query, as it arrived; see :class:`Stream`."""
+    def send(self, query: bytes) -> None:
+        """Ask; see :class:`Stream`."""
+        with self._taking:
+            asked = self._events and self._call.operate(
+                (cygrpc.SendMessageOperation(query, 0), cygrpc.ReceiveMessageOperation(0)), None
+            )
+            if asked:
+                self._events += 1
+        self._drain()
+
+    def answer(self) -> bytes:
+        """The answer to the query, as it arrived; see :class:`Stream`."""
         self.due = time.monotonic() + self._deadline
         try:
             with self._taking:
-                return self._answer(query)
+                return self._received()
         finally:
             self.due = float("inf")
             self._drain()
 
     def end(self) -> None:
-        """End the stream, and whoever waits in :meth:`ask`."""
+        """End the stream, and whoever waits in :meth:`answer`."""
         self._ended = True
         _WATCH.discard(self)
         self.cancel()
@@ -181,12 +194,7 @@ class DirectStream:
         """Have the call end, wherever it is waited for."""
         self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "no answer came in time")
 
-    def _answer(self, query: bytes) -> bytes:
-        asked = self._events and self._call.operate(
-            (cygrpc.SendMessageOperation(query, 0), cygrpc.ReceiveMessageOperation(0)), None
-        )
-        if asked:
-            self._events += 1
+    def _received(self) -> bytes:
         while self._events:
             for done in self._next():
                 if done.type() == cygrpc.OperationType.receive_message:
@@ -217,7 +225,7 @@ class DirectStream:
     def _drain(self) -> None:
         """Take what is left of a call that was ended: its memory is freed with its last event.
 
-        Whoever still waits in :meth:`ask` does so itself.
+        Whoever still waits in :meth:`answer` does so itself.
         """
         while self._ended and self._events and self._taking.acquire(blocking=False):
             try:
@@ -277,10 +285,13 @@ class ThreadStream:
         self._deadline = deadline
         threading.Thread(target=self._read, name="answers", daemon=True).start()
 
-    def ask(self, query: bytes) -> bytes:
-        """The answer to one query, as it arrived; see :class:`Stream`."""
+    def send(self, query: bytes) -> None:
+        """Ask; see :class:`Stream`."""
         self._queries.put(query)
         self._asked.release()
+
+    def answer(self) -> bytes:
+        """The answer to the query, as it arrived; see :class:`Stream`."""
         due = time.monotonic() + self._deadline
         is_live = True
         # A check now and then: the reader may not learn that the stream is over.

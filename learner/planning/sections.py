@@ -238,6 +238,8 @@ class NetworkSettings(Settings):
       token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
+      in_flight: Most owners that are asked before the first of them has answered, where the next
+        question does not depend on that answer; 1 asks one at a time. The model is the same.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
 
@@ -250,6 +252,7 @@ class NetworkSettings(Settings):
     token: SecretPlace | None = None
     listen: Address | None = None
     retries: Annotated[int, Field(ge=0, le=10)] = 3
+    in_flight: Annotated[int, Field(ge=1, le=64)] = 16
     metrics: Address | None = None
 
 

@@ -98,6 +98,11 @@ class TimedOwner:
         """The owner's name in the study."""
         return self._owner.name
 
+    @property
+    def answers_later(self) -> bool:
+        """Whether it works while nobody waits for it."""
+        return self._owner.answers_later
+
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""
         return self._owner.describe()
@@ -105,6 +110,10 @@ class TimedOwner:
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
         return self._owner.enroll(terms)
+
+    def send(self, query: Query) -> None:
+        """Ask, and leave the answer to :meth:`answer` of the same query."""
+        self._owner.send(query)
 
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient."""

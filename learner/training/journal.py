@@ -13,6 +13,8 @@ asked. What a crash may lose is therefore a tail of ticks, and the owners hold a
 * What else is noted (a missed tick, a query left unanswered, a tick of the owners' own) is written
   after all ticks before it, and a tick that only some of its owners answered is waited for.
   So in the tail every tick was answered by all its owners, and none was missed.
+* Questions that were asked ahead (``questions.py``) were asked at the models that these ticks come
+  to if all are answered. Where one is missed, those behind it are noted as unanswered first.
 
 Hence the order of the tail is that of the ticks, which a restart draws again from the same seed:
 its first tick is that after the journal's last, with the same state, so the same theta goes to
@@ -21,8 +23,8 @@ same; and so on to the tail's end. That needs the owner of each tick to be there
 for one that is not, as long as others may hold answers of later ticks (``runner.py``). Killed
 
 * before a tick's owner is asked: nothing is lost but the tail;
-* between question and answer, or answer and ``append``: the owner may have charged it; the tick
-  is then the tail's last;
+* between question and answer, or answer and ``append``: the owner may have charged it, and others
+  what they were asked ahead; these ticks are then the tail's last;
 * while the thread writes: a transaction is there or not; both are tails;
 * owner and learner at once: a strict owner has its last responses on the disk. One that charges in
   blocks may have lost them, and counts them as spent; then, and where an owner of the tail stays
@@ -106,11 +108,13 @@ class Journal:
             # Owners of one round answer in threads of their own, and one thread writes ticks.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             undone.callback(self._db.close)
+            # Only a new file takes it: a long answer is written in a third of the pieces.
+            self._db.execute("PRAGMA page_size = 16384")
             self._db.execute("PRAGMA journal_mode = WAL")
             # An owner repeats only its last responses: what settled must be there.
             self._db.execute("PRAGMA synchronous = FULL")
             # A log that is written over from its start syncs twice as fast as one that grows.
-            self._db.execute("PRAGMA wal_autocheckpoint = 256")
+            self._db.execute("PRAGMA wal_autocheckpoint = 64")
             self._db.executescript(_SCHEMA)
             self._is_whole = self._take_end()
             undone.pop_all()

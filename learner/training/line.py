@@ -132,7 +132,7 @@ class OwnerLine(_Contact):
     ) -> None:
         super().__init__(owner, terms)
         self._numbers = Numbers(answered, terms.responses)
-        self._unanswered = unanswered
+        self.unanswered = unanswered
         self._keep = keep
         self._retries = retries
         self._agreed: Enrollment | None = None
@@ -190,10 +190,10 @@ class OwnerLine(_Contact):
         """
         if self._state is LineState.LEFT or self._numbers.over():
             return None
-        query = self._unanswered or self._query(theta)
-        if self._unanswered is None and self._state.is_absent:
+        query = self.unanswered or self.question(theta)
+        if self.unanswered is None and self._state.is_absent:
             # An earlier start may have asked just this before it died: then it was charged.
-            self._hold(query)
+            self.hold(query)
         if self._state is LineState.AWAY:
             return None
         try:
@@ -209,14 +209,14 @@ class OwnerLine(_Contact):
             return None
         except (UnreachableError, OwnerFailedError) as error:
             self._numbers.in_doubt = True
-            self._hold(query)
+            self.hold(query)
             self._lost_sight(error)
             return None
-        self._unanswered = None
+        self.unanswered = None
         self._numbers.took(query.sequence)
         return response
 
-    def _query(self, theta: Vector) -> Query:
+    def question(self, theta: Vector) -> Query:
         """The next number, asked at theta."""
         return Query(study_id=self._terms.study_id, sequence=self._numbers.next, theta=theta)
 
@@ -230,8 +230,8 @@ class OwnerLine(_Contact):
                     raise
             if self._numbers.over():
                 break
-            query = self._query(theta)
-            self._hold(query)
+            query = self.question(theta)
+            self.hold(query)
         return None
 
     def _skips(self, query: Query) -> bool:
@@ -245,7 +245,7 @@ class OwnerLine(_Contact):
         more = self._numbers.pass_over(query.sequence)
         if not more:
             return False
-        self._unanswered = None
+        self.unanswered = None
         log.warning(
             "owner %s: %d responses from number %d on are spent and nobody has them; it was killed "
             "while it charged in blocks, or this run was resumed without it; the run goes on",
@@ -274,11 +274,11 @@ class OwnerLine(_Contact):
             raise OwnerFailedError(f"owner {self.owner.name} is asked before it has enrolled")
         check_response(response, query, self._promise, name=self.owner.name)
 
-    def _hold(self, query: Query) -> None:
-        """This query stays the next one, whatever happens to either side."""
-        if self._unanswered is None:
+    def hold(self, query: Query) -> None:
+        """This query stays the next one, whatever happens to either side; it is durable now."""
+        if self.unanswered is None:
             self._keep(query)
-            self._unanswered = query
+            self.unanswered = query
 
     def _take_back(self) -> None:
         """Take the owner back, if its reply is the enrolment that was agreed on."""

@@ -69,6 +69,11 @@ class MemoryOwner:
         """The owner's name in the study."""
         return self._name
 
+    @property
+    def answers_later(self) -> bool:
+        """It does not."""
+        return False
+
     def describe(self) -> OwnerDescription:
         """What the owner is; in memory it agrees to whatever it is asked."""
         return _agrees_to_all(self._name, self._shard)
@@ -92,6 +97,9 @@ class MemoryOwner:
             insecure_noise=True,
             repeats=repeats(study.plan.response_bytes),
         )
+
+    def send(self, query: Query) -> None:
+        """It answers when it is asked."""
 
     def answer(self, query: Query) -> Response:
         """One noised mean gradient, by the same rules of order as any owner."""
@@ -156,6 +164,11 @@ class LocalShard:
         """The owner's name in the study."""
         return self._name
 
+    @property
+    def answers_later(self) -> bool:
+        """It does not."""
+        return False
+
     def describe(self) -> OwnerDescription:
         """What the owner is; it agrees to its own study."""
         return _agrees_to_all(self._name, self._shard)
@@ -175,6 +188,9 @@ class LocalShard:
             insecure_noise=False,
             repeats=MOST_KEPT,
         )
+
+    def send(self, query: Query) -> None:
+        """It answers when it is asked."""
 
     def answer(self, query: Query) -> Response:
         """The exact mean gradient, neither clipped nor noised; or the exact other release."""

@@ -26,6 +26,16 @@ class Owner(Protocol):
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""
 
+    @property
+    def answers_later(self) -> bool:
+        """Whether it works while nobody waits for it, so that :meth:`send` gains something."""
+
+    def send(self, query: Query) -> None:
+        """Ask, and leave the answer to :meth:`answer` of the same query.
+
+        It raises nothing: what is wrong is found when the answer is waited for.
+        """
+
     def answer(self, query: Query) -> Response:
         """One charged, noised mean gradient."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,6 +22,7 @@ from learner.algorithms.protocol import Algorithm
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
+from learner.training.questions import Questions
 
 __all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
@@ -59,12 +60,14 @@ class Pace:
     Args:
       time_scale: Real seconds for one unit of virtual time; 0 does not wait.
       patience: Seconds that all owners may be away before the run stops.
+      in_flight: How many questions may wait for their answers at the same time.
       origin: Virtual time at which this start of the run takes over.
       wall_before: Seconds that earlier starts took.
     """
 
     time_scale: float
     patience: float
+    in_flight: int = 1
     origin: float = 0.0
     began: float = field(default_factory=time.monotonic)
     wall_before: float = 0.0
@@ -178,13 +181,13 @@ def run(
       The central model, shape (p,).
 
     Raises:
-      RefusedError: All owners refuse for good.
-      UnreachableError: Nobody answered for too long.
+      CoprivError: All owners refuse for good, or nobody answered for too long.
     """
-    state = algorithm.initial_state()
-    replay, k, tail = _Replay(journal), 0, _LostTail(lines, journal, patience=pace.patience)
-    with ThreadPoolExecutor(max_workers=len(lines)) as executor:
-        for position, tick in enumerate(ticks):
+    replay, tail = _Replay(lines, journal), _LostTail(lines, journal, patience=pace.patience)
+    state, k = algorithm.initial_state(), 0
+    questions = Questions(algorithm, ticks, lines, most=pace.in_flight, settle=replay.settle)
+    with ThreadPoolExecutor(max_workers=len(lines)) as executor, questions.held():
+        for position, tick in enumerate(questions):
             if replay.was_missed(position):
                 continue
             entry = replay.entry(position)
@@ -193,10 +196,10 @@ def run(
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
             else:
                 pace.wait_for(tick)
-                theta, asked = algorithm.query_point(state, tick), time.monotonic()
-                replay.settle({owner: lines[owner].numbers.repeats for owner in tick.owners})
-                ask = tail.way_to_ask(tick)
+                ask, asked = tail.way_to_ask(tick), time.monotonic()
+                theta = questions.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
+                questions.answered(was=bool(entry.responses))
                 if not replay.keep(entry, tick):
                     on_missed()
                     if not pace.wait_for_owners(lines, asked=asked):
@@ -261,9 +264,14 @@ class _LostTail:
         self._journal = journal
         self._asked: Counter[int] = Counter()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no tick may be one of them any more."""
+        return self._journal is None or self._journal.is_whole
+
     def may_hold(self, tick: Tick) -> bool:
         """Whether this tick may be one of them, and others after it."""
-        if self._journal is None or self._journal.is_whole:
+        if self._journal is None or self.is_over:
             return False
         numbers = ((owner, self._all[owner].numbers) for owner in tick.owners)
         if any(self._asked[owner] >= own.most_repeats for owner, own in numbers) or all(
@@ -309,16 +317,19 @@ class _LostTail:
 class _Replay:
     """What the journal says of each position: answered, missed, or still to come."""
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, lines: Sequence[OwnerLine], journal: Journal | None) -> None:
+        self._lines = lines
         self._journal = journal
         self._entries: Iterator[TickEntry] = iter(journal.past if journal else ())
         self._next = next(self._entries, None)
         self._missed_before = journal.missed_before if journal else 0
 
-    def settle(self, repeats: Mapping[int, int] | None = None) -> None:
-        """Wait until these owners can be asked: see :meth:`Journal.settle`."""
+    def settle(self, tick: Tick | None = None) -> None:
+        """Wait until the tick's owners can be asked; of None, until all is durable."""
         if self._journal is not None:
-            self._journal.settle(repeats)
+            owners = () if tick is None else tick.owners
+            repeats = {owner: self._lines[owner].numbers.repeats for owner in owners}
+            self._journal.settle(repeats or None)
 
     def keep(self, entry: TickEntry, tick: Tick) -> bool:
         """Keep a tick; whether anybody has answered it.

@@ -197,7 +197,14 @@ def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> 
 
 def _pace(settings: StudySettings) -> Pace:
     """How time goes in this run."""
-    return Pace(time_scale=settings.algorithm.time_scale, patience=settings.network.patience)
+    algorithm, network = settings.algorithm, settings.network
+    # Ticks that owners make, or that are due at a time, are not known before.
+    is_drawn = algorithm.initiative == "learner" and algorithm.time_scale == 0
+    return Pace(
+        time_scale=algorithm.time_scale,
+        patience=network.patience,
+        in_flight=network.in_flight if is_drawn else 1,
+    )
 
 
 def _ticks(

@@ -87,6 +87,27 @@ def test_a_round_is_asked_at_the_model_of_the_rounds_before():
     assert [told.weight for told in state.rounds] == pytest.approx([1.0, 1.0])
 
 
+def test_the_questions_of_a_round_are_known_when_it_begins():
+    problem, shards = problem_of(), [records_of(i + 1, tilt=1.0) for i in range(N)]
+    newton = newton_of(problem, records_of(0), rounds=3)
+    # Owner 1 misses the first round, so the second begins without it.
+    order = (0, 2, 2, 0, 1, 1, 0, 2)
+    ticks = [Tick(0.1 * at, (owner,)) for at, owner in enumerate(order)]
+    state, counts = newton.initial_state(), []
+    for at, tick in enumerate(ticks):
+        known = list(newton.query_points(state, ticks[at:]))
+        counts.append(len(known))
+        later = state
+        for each, theta in zip(ticks[at:], known, strict=False):
+            assert newton.query_point(later, each).tobytes() == theta.tobytes()
+            told = {each.owners[0]: answer(problem, shards[each.owners[0]], theta)}
+            later = newton.apply_responses(later, each, told)
+        theta = newton.query_point(state, tick)
+        told = {tick.owners[0]: answer(problem, shards[tick.owners[0]], theta)}
+        state = newton.apply_responses(state, tick, told)
+    assert counts == [2, 1, 3, 2, 1, 3, 2, 1]
+
+
 def test_an_owner_that_was_away_answers_what_it_was_asked_first():
     problem, shards = problem_of(), [records_of(i + 1, tilt=1.0) for i in range(N)]
     newton = newton_of(problem, records_of(0), rounds=3)

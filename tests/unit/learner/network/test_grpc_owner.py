@@ -58,13 +58,19 @@ def query(sequence: int) -> bytes:
     return pb.Query(sequence=sequence).SerializeToString()
 
 
+def answer_to(stream: ThreadStream, query: bytes) -> bytes:
+    """The answer to one query."""
+    stream.send(query)
+    return stream.answer()
+
+
 def gives_up(stream: ThreadStream, *, within: float) -> bool:
     """Whether the next query ends in a TimeoutError within so many seconds."""
     ended: list[bool] = []
 
     def ask() -> None:
         with pytest.raises(TimeoutError):
-            stream.ask(query(9))
+            answer_to(stream, query(9))
         ended.append(True)
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -92,7 +98,7 @@ def test_a_stream_that_answers_no_more_is_given_up(
         return calls[0]
 
     stream = ThreadStream(method, deadline=deadline)  # type: ignore[arg-type]
-    assert [pb.Response.FromString(stream.ask(query(k))).sequence for k in (7, 8)] == [7, 8]
+    assert [pb.Response.FromString(answer_to(stream, query(k))).sequence for k in (7, 8)] == [7, 8]
     assert gives_up(stream, within=LONG)
     stream.end()
     assert calls[0].cancelled == 1
@@ -113,7 +119,11 @@ class Endless(Call):
 def test_one_answer_is_read_for_each_query_whatever_an_owner_sends() -> None:
     call = Endless()
     stream = ThreadStream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
-    assert [pb.Response.FromString(stream.ask(query(0))).sequence for _ in range(3)] == [1, 2, 3]
+    assert [pb.Response.FromString(answer_to(stream, query(0))).sequence for _ in range(3)] == [
+        1,
+        2,
+        3,
+    ]
     assert call.sent == 3
     stream.end()
 

@@ -66,6 +66,12 @@ def opened(
         yield open_to
 
 
+def ask(stream: Stream, query: bytes) -> bytes:
+    """The answer to one query."""
+    stream.send(query)
+    return stream.answer()
+
+
 def echo(queries: Iterator[bytes]) -> Iterator[bytes]:
     """Answers with the query."""
     yield from queries
@@ -81,13 +87,31 @@ def silence(queries: Iterator[bytes]) -> Iterator[bytes]:
 def test_each_query_is_answered_in_turn(opened: Callable[..., Stream]) -> None:
     stream = opened(echo)
     sizes = [0, 1, 10_000, 3_000_000]
-    assert [len(stream.ask(bytes(size))) for size in sizes] == sizes
+    assert [len(ask(stream, bytes(size))) for size in sizes] == sizes
+
+
+def test_streams_that_are_sent_a_query_answer_while_nobody_waits(
+    opened: Callable[..., Stream],
+) -> None:
+    both = threading.Barrier(2)
+
+    def together(queries: Iterator[bytes]) -> Iterator[bytes]:
+        for query in queries:
+            # Neither answers before both are asked.
+            both.wait(LONG)
+            yield query
+
+    first, second = opened(together), opened(together)
+    for number in (b"1", b"2"):
+        first.send(number)
+        second.send(number)
+        assert first.answer() == second.answer() == number
 
 
 def test_an_answer_that_does_not_come_is_given_up(opened: Callable[..., Stream]) -> None:
     stream, began = opened(silence, deadline=0.3), time.monotonic()
     with pytest.raises(TimeoutError) as given_up:
-        stream.ask(b"")
+        ask(stream, b"")
     assert not isinstance(given_up.value, StreamEndedError)
     assert 0.25 < time.monotonic() - began < LONG / 2
 
@@ -99,11 +123,11 @@ def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(
         yield next(queries)
 
     stream = opened(once)
-    assert stream.ask(b"a") == b"a"
+    assert ask(stream, b"a") == b"a"
     with pytest.raises(StreamEndedError):
-        stream.ask(b"b")
+        ask(stream, b"b")
     with pytest.raises(StreamEndedError):
-        stream.ask(b"c")
+        ask(stream, b"c")
 
 
 def test_a_refusal_keeps_its_status_sentence_and_headers(opened: Callable[..., Stream]) -> None:
@@ -112,9 +136,9 @@ def test_a_refusal_keeps_its_status_sentence_and_headers(opened: Callable[..., S
         raise PermissionError("not for you")
 
     stream = opened(refuse)
-    assert stream.ask(b"a") == b"a"
+    assert ask(stream, b"a") == b"a"
     with pytest.raises(grpc.RpcError) as refused:
-        stream.ask(b"b")
+        ask(stream, b"b")
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert refused.value.details() == "not for you"
     assert retry_after(refused.value.trailing_metadata()) == 0.25
@@ -125,7 +149,7 @@ def test_nobody_there_is_unavailable(opened: Callable[..., Stream]) -> None:
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
         with pytest.raises(grpc.RpcError) as refused:
-            stream.ask(b"a")
+            ask(stream, b"a")
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         stream.end()
 
@@ -133,12 +157,12 @@ def test_nobody_there_is_unavailable(opened: Callable[..., Stream]) -> None:
 def test_who_waits_is_let_go_of_when_the_stream_ends(opened: Callable[..., Stream]) -> None:
     stream, ended = opened(silence), threading.Event()
 
-    def ask() -> None:
+    def wait() -> None:
         with pytest.raises((TimeoutError, grpc.RpcError)):
-            stream.ask(b"a")
+            ask(stream, b"a")
         ended.set()
 
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=wait, daemon=True).start()
     time.sleep(0.1)
     stream.end()
     assert ended.wait(LONG)
@@ -150,10 +174,10 @@ def test_a_stream_is_not_asked_once_its_channel_is_closed(opened: Callable[..., 
     server, address = serving(echo)
     channel = grpc.insecure_channel(address)
     stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
-    assert stream.ask(b"a") == b"a"
+    assert ask(stream, b"a") == b"a"
     channel.close()
     with pytest.raises((TimeoutError, grpc.RpcError)):
-        stream.ask(b"b")
+        ask(stream, b"b")
     stream.end()
     with pytest.raises(ValueError, match="closed"):
         open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
