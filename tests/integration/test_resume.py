@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,6 +56,8 @@ class FaultyOwner(MemoryOwner):
         super().__init__(*arguments, **named)
         self.faults = faults
         self.calm = False
+        # Queries that it was sent before their answers were waited for.
+        self.ahead = 0
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         self.sometimes(0.4, UnreachableError)
@@ -77,18 +79,44 @@ class FaultyOwner(MemoryOwner):
         return next(iter(self._studies.values())).account.answered
 
 
+class EagerOwner(FaultyOwner):
+    """Charges what it is asked ahead while nobody waits for the answer."""
+
+    charged: tuple[Query, Response] | None = None
+
+    @property
+    def answers_later(self) -> bool:
+        return True
+
+    def send(self, query: Query) -> None:
+        self.ahead += 1
+        self.charged = None
+        with suppress(UnreachableError):
+            self.charged = query, super().answer(query)
+
+    def answer(self, query: Query) -> Response:
+        charged, self.charged = self.charged, None
+        if charged is None or charged[0].sequence != query.sequence:
+            return super().answer(query)
+        assert charged[0].theta.tobytes() == query.theta.tobytes()
+        self.sometimes(0.1, UnreachableError)
+        return charged[1]
+
+
 class DyingJournal(Journal):
     """The learner may die before and after each word it writes."""
 
     def __init__(self, path: Path, faults: random.Random, share: float) -> None:
-        self.faults, self.share = faults, share
+        self.faults, self.share, self.is_dead = faults, share, False
         super().__init__(path)
 
     def _note_end(self) -> None:
         """It never ends in order."""
 
     def die(self) -> None:
-        if self.faults.random() < self.share:
+        # Who is dead keeps nothing any more.
+        self.is_dead = self.is_dead or self.faults.random() < self.share
+        if self.is_dead:
             raise Crash
 
     def append(self, entry: TickEntry) -> None:
@@ -192,7 +220,7 @@ def start(
             lines,
             journal=journal,
             horizon=terms.horizon,
-            pace=Pace(time_scale=0.0, patience=patience),
+            pace=Pace(time_scale=0.0, patience=patience, in_flight=16),
             on_applied=rows.append,
         )
         assert [line.left for line in lines] == [None] * 3
@@ -203,9 +231,11 @@ def start(
 
 
 @pytest.mark.parametrize("kind", [DyingJournal, LosingJournal])
+@pytest.mark.parametrize("owner_kind", [FaultyOwner, EagerOwner])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
     rounds: bool,
+    owner_kind: type[FaultyOwner],
     kind: type[DyingJournal],
     make_terms: Callable[..., StudyTerms],
     feature_map: FeatureMap,
@@ -218,10 +248,10 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
     monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.0005)
     terms = make_terms(horizon=25, responses=25)
     records = feature_map.apply(table_maker(50, seed=1), where="test")
-    crashes = 0
+    crashes = ahead = 0
     for seed in range(20):
         faults = random.Random(seed)
-        owners = [FaultyOwner(name, records, seed=1, faults=faults) for name in NAMES]
+        owners = [owner_kind(name, records, seed=1, faults=faults) for name in NAMES]
         agreed = [MemoryOwner(name, records, seed=1).enroll(terms) for name in NAMES]
         path = tmp_path / f"{seed}.sqlite"
         rows: list[Applied] = []
@@ -234,6 +264,7 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
             finally:
                 journal.close()
         assert len(rows) == 25
+        ahead += sum(owner.ahead for owner in owners)
         with closing(Journal(path)) as journal:
             entries = list(journal.entries())
         for index, owner in enumerate(owners):
@@ -248,6 +279,7 @@ def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
         assert models[0] == models[1]
         assert all(row.replayed for row in again)
     assert crashes > 40
+    assert (ahead > 100) == (owner_kind is EagerOwner and not rounds)
 
 
 class Refuses:

@@ -7,18 +7,21 @@ import socket
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 import tomli_w
 
 from common.config import read_toml
 from common.errors import UnreachableError
 from common.pb import copriv_pb2 as pb
+from common.terms import Query
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
-from learner.network.streams import ThreadStream
+from learner.network.streams import Stream, StreamEndedError, ThreadStream
 from owner.server import RunningOwner
 
 
@@ -119,13 +122,96 @@ class Endless(Call):
 def test_one_answer_is_read_for_each_query_whatever_an_owner_sends() -> None:
     call = Endless()
     stream = ThreadStream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
-    assert [pb.Response.FromString(answer_to(stream, query(0))).sequence for _ in range(3)] == [
-        1,
-        2,
-        3,
-    ]
+    answers = [pb.Response.FromString(answer_to(stream, query(0))) for _ in range(3)]
+    assert [answer.sequence for answer in answers] == [1, 2, 3]
     assert call.sent == 3
     stream.end()
+
+
+class Recorded(GrpcOwner):
+    """An owner whose streams answer each query with its number; what they are told is noted."""
+
+    def __init__(self, *, first_ends_with: Exception | None = None) -> None:
+        super().__init__("north", "127.0.0.1:1", deadline=LONG)
+        self.told: list[str] = []
+        self._fault = first_ends_with
+
+    def _opened(self) -> Stream:
+        told, fault, self._fault = self.told, self._fault, None
+        told.append("open")
+
+        class Told:
+            def send(self, query: bytes) -> None:
+                self.sequence = pb.Query.FromString(query).sequence
+                told.append(f"send {self.sequence}")
+
+            def answer(self) -> bytes:
+                if fault is not None:
+                    raise fault
+                told.append(f"answer {self.sequence}")
+                return pb.Response(
+                    sequence=self.sequence, gradient=pb.Vector(length=1, data=bytes(8))
+                ).SerializeToString()
+
+            def end(self) -> None:
+                told.append("end")
+
+        return Told()
+
+
+def asked(sequence: int) -> Query:
+    return Query(study_id="study", sequence=sequence, theta=np.zeros(1))
+
+
+def test_what_was_sent_ahead_is_only_waited_for() -> None:
+    owner, first, second = Recorded(), asked(1), asked(2)
+    owner.send(first)
+    assert owner.told == ["open", "send 1"]
+    # A query of the same number at the same model, as the line makes it in its turn.
+    assert owner.answer(replace(first)).sequence == 1
+    assert owner.answer(second).sequence == 2
+    assert owner.told == ["open", "send 1", "answer 1", "send 2", "answer 2"]
+
+
+def test_another_question_does_not_take_the_answer_that_is_on_its_way() -> None:
+    owner, first = Recorded(), asked(1)
+    owner.send(first)
+    assert owner.answer(replace(first, theta=np.zeros(1))).sequence == 1
+    assert owner.told == ["open", "send 1", "end", "open", "send 1", "answer 1"]
+    owner.send(asked(2))
+    owner.send(asked(3))
+    assert owner.answer(asked(4)).sequence == 4
+    assert owner.told[6:] == [
+        "send 2",
+        "end",
+        "open",
+        "send 3",
+        "end",
+        "open",
+        "send 4",
+        "answer 4",
+    ]
+
+
+def test_a_stream_that_ended_with_a_question_on_its_way_is_asked_anew_on_another() -> None:
+    owner, first = Recorded(first_ends_with=StreamEndedError()), asked(1)
+    owner.send(first)
+    assert owner.answer(first).sequence == 1
+    assert owner.told == ["open", "send 1", "end", "open", "send 1", "answer 1"]
+    lost = Recorded(first_ends_with=TimeoutError())
+    lost.send(first)
+    with pytest.raises(UnreachableError):
+        lost.answer(first)
+    assert lost.answer(first).sequence == 1
+    assert lost.told == ["open", "send 1", "end", "open", "send 1", "answer 1"]
+
+
+def test_a_question_that_cannot_be_sent_is_asked_when_its_answer_is_waited_for() -> None:
+    owner = GrpcOwner("north", "127.0.0.1:1", deadline=LONG)
+    owner.disconnect()
+    owner.send(asked(1))
+    with pytest.raises(UnreachableError):
+        owner.answer(asked(1))
 
 
 Item = namedtuple("Item", ["key", "value"])

@@ -36,6 +36,9 @@ class Elsewhere(MemoryOwner):
         return True
 
     def send(self, query):
+        self.ask(query)
+
+    def ask(self, query):
         assert self.sent is None, "asked again before it was answered"
         self.sent = query
         self.log.append(("asked", self.index))
@@ -187,6 +190,25 @@ def test_what_is_asked_ahead_is_durable_before_the_missed_tick(study, monkeypatc
     assert ("held", 1) in before
     assert {owner for what, owner in before if what == "held"} > {1}
     assert not [owner for what, owner in after if what == "held" and owner != 1]
+
+
+def test_nobody_is_asked_ahead_before_its_last_answers_are_durable(study, monkeypatch):
+    settle, events = Journal.settle, []
+
+    def settled(journal, repeats=None):
+        settle(journal, repeats)
+        events.extend(repeats or ())
+
+    def send(owner, query):
+        assert owner.index in events, "asked before the journal was waited for"
+        events.remove(owner.index)
+        Elsewhere.ask(owner, query)
+
+    monkeypatch.setattr(Journal, "settle", settled)
+    monkeypatch.setattr(Elsewhere, "send", send)
+    rows, *_ = study(in_flight=16)
+    assert len(rows) == HORIZON
+    assert not events, "everybody was asked ahead, once for each time it was waited for"
 
 
 def test_the_known_questions_of_algorithm_1_end_where_an_owner_is_asked_again():
