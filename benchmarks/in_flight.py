@@ -1,9 +1,12 @@
 r"""Several questions in flight at once, on paper: python benchmarks/in_flight.py
 
-Ticks are sequential: over a line of 50 ms a study takes T times 50 ms, whatever the owners. Here
-the answer to tick k is applied after tick k + d was asked, so that d + 1 questions are in flight
-and the line is used d + 1 times as well. What that does to equations (5)-(7) is simulated in two
-ways, with the same ticks, noise and records:
+One question at a time over a line of 50 ms takes T times 50 ms, whatever the owners. copriv asks
+the next owners ahead as long as that changes no equation: until an owner comes again that has not
+answered. Its *schedule* is drawn here for so many owners, and what it takes is added up.
+
+More could be in flight if equations (5)-(7) were changed: the answer to tick k is applied after
+tick k + d was asked, so that d + 1 questions are in flight, whoever they are. What that does is
+simulated in two ways, with the same ticks, noise and records:
 
 - *answered*: nothing moves until the answer is there. Then (6) is taken anew, and (5) and (7) move
   the models from there by a gradient that was taken at an older theta_bar.
@@ -52,6 +55,8 @@ STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 SEEDS = 60
 # Seconds: a line there and back, a tick without it, and the learner's own part of a tick.
 LINE, TICK, LEARNER = 0.05, 0.002, 0.0002
+# network.in_flight: one at a time, what it is by default, and the most.
+AHEAD = (1, 16, 64)
 
 
 class Run(NamedTuple):
@@ -175,6 +180,34 @@ def _psi(world: World, models: Matrix) -> Vector:
     return world.evaluation.relative_fitness(models)
 
 
+def ahead(owners: Slots, most: int) -> float:
+    """Seconds of these ticks, each asked as soon as its question is known.
+
+    That is when its owner's answer before is taken, and that of the tick ``most`` before it.
+    Answers are taken in the order of the ticks.
+    """
+    taken: list[float] = []
+    asked, last = 0.0, dict[int, int]()
+    for k, owner in enumerate(owners.tolist()):
+        known = [taken[at] for at in (last.get(owner, -1), k - most) if at >= 0]
+        asked = max([asked, *known])
+        taken.append(max([asked + LINE + TICK, *taken[-1:]]) + LEARNER)
+        last[owner] = k
+    return taken[-1]
+
+
+def asked_ahead() -> None:
+    """Print how long studies take over a slow line as copriv asks: no equation is changed."""
+    print(f"as copriv asks, over a line of {LINE * 1e3:.0f} ms")
+    print("| N | T | " + " | ".join(f"in_flight = {most}" for most in AHEAD) + " |")
+    print("|---" * (len(AHEAD) + 2) + "|")
+    for num_owners in (3, 10, 30, 300, 10_000, 100_000):
+        T = max(1_000, 2 * num_owners)
+        owners = np.random.default_rng(0).integers(num_owners, size=T)
+        told = " | ".join(f"{ahead(owners, most):,.3g} s" for most in AHEAD)
+        print(f"| {num_owners:,} | {T:,} | {told} |")
+
+
 def on_paper() -> None:
     """Print how long studies take over a slow line, by the model of docs/performance.md."""
     print(f"on paper: a line of {LINE * 1e3:.0f} ms, T = the larger of 1,000 and 2 N")
@@ -190,6 +223,7 @@ def on_paper() -> None:
 
 def main() -> None:
     """Print a table for each study, and what it would save."""
+    asked_ahead()
     on_paper()
     for num_owners, overrides in (
         (3, ()),

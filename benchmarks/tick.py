@@ -1,10 +1,12 @@
 """What does a tick cost beside a bare gRPC echo, with and without one commit of SQLite?
 
 Everything is measured by turns in one run, on the same disk and over loopback: the learner's own
-loop with three owner processes, which charge each response strictly or in blocks, and two floors:
-a stream of gRPC that echoes p doubles, and one that first commits them (WAL, synchronous = FULL).
-Tables say medians. From 1,000 coordinates on the owners' noise comes from a seed, since an exact
-draw takes 6 us and would be all that is seen: python benchmarks/noise_ahead.py.
+loop with three owner processes, which charge each response strictly or in blocks, as a study runs
+(owners are asked ahead of their turn) and with one owner asked at a time, and two floors: a stream
+of gRPC that echoes p doubles, and one that first commits them (WAL, synchronous = FULL). Each turn
+is a batch of ticks or echoes, and its mean; tables say medians of these. From 1,000 coordinates on
+the owners' noise comes from a seed, since an exact draw takes 6 us and would be all that is seen:
+python benchmarks/noise_ahead.py.
 
 Run it:  python benchmarks/tick.py [--quick] [--sizes 10 1000 10000] [--only plain|tls]
 """
@@ -97,7 +99,7 @@ def measured(num_features: int, encrypted: bool, *, turns: int) -> dict[str, flo
 
 
 def timed(num_features: int, encrypted: bool, *, turns: int) -> dict[str, list[float]]:
-    """Seconds of every tick of each lane."""
+    """Seconds for a tick in every batch of each lane."""
     with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
         folder = Path(made)
         identity = _certificates(folder) if encrypted else None

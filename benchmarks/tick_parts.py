@@ -1,7 +1,8 @@
 """Where the microseconds of a tick go: moments noted on both sides, on the machine's one clock.
 
-The learner's own loop with owner processes over TCP, as in benchmarks/tick.py; each process notes
-when it comes to a step, which costs about a microsecond a step. Medians over all ticks.
+The learner's own loop with owner processes over TCP, as in benchmarks/tick.py, one owner at a time;
+each process notes when it comes to a step, which costs about a microsecond a step. Medians over all
+ticks.
 
 Run it:  python benchmarks/tick_parts.py [--block 64] [--owners 3] [--size 10] [--ticks 600]
 """
@@ -126,14 +127,15 @@ def measured(block: int, owners: int, size: int, count: int) -> list[dict[str, f
     from learner.training import journal, line  # noqa: PLC0415
 
     watch(journal.Journal, "settle", "settle", "settled")
-    watch(streams.DirectStream, "ask", "sent", "answered")
+    watch(streams.DirectStream, "send", "sent")
+    watch(streams.DirectStream, "answer", "", "answered")
     watch(line.OwnerLine, "ask", "", "checked")
     bench.NAMES = bench.NAMES[:owners]
     with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
         home = Path(made)
         log = home / "log"
         bench.OWNER = [sys.executable, __file__, "--serve", str(log)]
-        lane = stack.enter_context(bench._learner(home, "ticks", block, size, None))
+        lane = stack.enter_context(bench._learner(home, "ticks", block, size, None, in_flight=1))
         lane(WARM_UP)
         begins = time.perf_counter()
         lane(count)
