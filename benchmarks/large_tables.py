@@ -22,13 +22,15 @@ from big_shards import write_table
 
 COLUMNS = 20
 READ = """
-import resource, sys
+import sys
 from pathlib import Path
 from common.tables import TableSource, read_table
 
 
 def largest():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # That of getrusage is the parent's, where it was larger.
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 before, path = largest(), Path(sys.argv[1])
