@@ -99,8 +99,9 @@ class Questions(Generic[State]):
                 self._settle(each)
                 line = self._lines[each.owners[0]]
                 query = line.question(theta)
-                line.owner.send(query)
+                # First noted, then sent: whatever interrupts this, it is known.
                 self._waiting.append((line, query))
+                line.owner.send(query)
 
     def _may_be_ahead(self, tick: Tick) -> bool:
         """Whether the tick is one owner's, who is there and works while others are asked."""
