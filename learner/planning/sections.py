@@ -239,7 +239,8 @@ class NetworkSettings(Settings):
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
       in_flight: Most owners that are asked before the first of them has answered, where the next
-        question does not depend on that answer; 1 asks one at a time. The model is the same.
+        question does not depend on that answer; 1 asks one at a time. The model is the same. On one
+        machine it is at most two for each processor.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
 

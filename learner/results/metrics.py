@@ -24,7 +24,7 @@ class LearnerMetrics:
         self.registry = CollectorRegistry()
         self.seconds = Histogram(
             "copriv_query_seconds",
-            "Time from a query to its response, by owner.",
+            "Time that a response was waited for, by owner.",
             ["owner"],
             buckets=SECONDS,
             registry=self.registry,
