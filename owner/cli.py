@@ -206,6 +206,8 @@ def audit(trials: int, confidence: float) -> None:
     from owner.audit import num_responses  # noqa: PLC0415
 
     stderr = plain_console(stderr=True)
+    # Thousands of studies are opened and closed, which is no news.
+    logging.getLogger("copriv").setLevel(logging.WARNING)
     try:
         made = tempfile.TemporaryDirectory(prefix="copriv-audit-")
     except OSError as error:

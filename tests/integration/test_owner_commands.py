@@ -503,6 +503,7 @@ def test_the_audit_shows_its_progress_on_a_terminal(memory: Path) -> None:
     assert process.returncode == 0
     assert b"responses" in shown
     assert b"100%" in shown
+    assert b"enrolled" not in shown, "its own studies are no news"
     assert "no attack broke the promise" in table
     assert "%" not in table
 
