@@ -180,7 +180,7 @@ def _psi(world: World, models: Matrix) -> Vector:
     return world.evaluation.relative_fitness(models)
 
 
-def ahead(owners: Slots, most: int) -> float:
+def ahead(owners: Slots, most: int, *, asked_for: float = LINE + TICK) -> float:
     """Seconds of these ticks, each asked as soon as its question is known.
 
     That is when its owner's answer before is taken, and that of the tick ``most`` before it.
@@ -191,7 +191,7 @@ def ahead(owners: Slots, most: int) -> float:
     for k, owner in enumerate(owners.tolist()):
         known = [taken[at] for at in (last.get(owner, -1), k - most) if at >= 0]
         asked = max([asked, *known])
-        taken.append(max([asked + LINE + TICK, *taken[-1:]]) + LEARNER)
+        taken.append(max([asked + asked_for, *taken[-1:]]) + LEARNER)
         last[owner] = k
     return taken[-1]
 

@@ -108,7 +108,7 @@ def timed(num_features: int, encrypted: bool, *, turns: int) -> dict[str, list[f
             lanes[floor] = stack.enter_context(_echo(folder, floor, num_features, identity))
         for mode, (block, in_flight) in MODES.items():
             lanes[mode] = stack.enter_context(
-                _learner(folder, mode, block, num_features, identity, in_flight=in_flight)
+                learner(folder, mode, block, num_features, identity, in_flight=in_flight)
             )
         seconds: dict[str, list[float]] = {name: [] for name in lanes}
         for turn in range(turns + 2):
@@ -170,7 +170,7 @@ class _OverError(Exception):
 
 
 @contextlib.contextmanager
-def _learner(
+def learner(
     folder: Path,
     mode: str,
     block: int,
@@ -178,6 +178,7 @@ def _learner(
     identity: Identity | None,
     *,
     in_flight: int,
+    way: Callable[[int], contextlib.AbstractContextManager[int]] = contextlib.nullcontext,
 ) -> Iterator[Lane]:
     with contextlib.ExitStack() as stack:
         home = folder / mode
@@ -188,7 +189,8 @@ def _learner(
             port = stack.enter_context(
                 owner_process(home, name, block, num_features, encrypted=identity is not None)
             )
-            owner = GrpcOwner(name, f"127.0.0.1:{port}", deadline=120, identity=identity)
+            reached = stack.enter_context(way(port))
+            owner = GrpcOwner(name, f"127.0.0.1:{reached}", deadline=120, identity=identity)
             stack.callback(owner.disconnect)
             owners.append(owner)
         terms = StudyTerms(

@@ -135,7 +135,7 @@ def measured(block: int, owners: int, size: int, count: int) -> list[dict[str, f
         home = Path(made)
         log = home / "log"
         bench.OWNER = [sys.executable, __file__, "--serve", str(log)]
-        lane = stack.enter_context(bench._learner(home, "ticks", block, size, None, in_flight=1))
+        lane = stack.enter_context(bench.learner(home, "ticks", block, size, None, in_flight=1))
         lane(WARM_UP)
         begins = time.perf_counter()
         lane(count)
