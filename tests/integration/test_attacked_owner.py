@@ -1,7 +1,8 @@
 """An owner that is killed, sent nonsense, or robbed of its ledger's files: short runs of tools.
 
 `python tests/tools/kill_owner.py --kills 220`, `python tests/tools/fuzz_owner.py --messages
-100000` and `python tests/tools/rollback_ledger.py` do the same for as long as an auditor likes.
+100000`, `python tests/tools/kill_all.py --kills 300` and `python tests/tools/rollback_ledger.py` do
+the same for as long as an auditor likes.
 """
 
 from __future__ import annotations
@@ -50,6 +51,16 @@ def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> No
     assert told["charged"] == told["promised"]
     assert 0 < told["lost"] == told["promised"] - told["responses"]
     assert told["most_different_answers_to_one_number"] == 1
+
+
+@pytest.mark.long
+def test_owners_and_learner_killed_while_owners_are_asked_ahead_lose_nothing() -> None:
+    told = run_tool("kill_all.py", "--kills", "30")
+    assert sum(told["kills"].values()) == 30
+    assert set(told["kills"]) == {"owner", "learner"}
+    # A tick that an absent owner missed is not made up for.
+    assert told["held"] == told["charged"] <= told["promised"]
+    assert told["lost"] == 0
 
 
 @pytest.mark.long
