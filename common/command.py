@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import gc
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from pydantic_core import PydanticSerializationError
 from rich.console import Console
 
 from common.config import check_address
@@ -30,6 +32,7 @@ __all__ = [
     "plain_console",
     "reading_options",
     "run_command",
+    "stoppable",
     "typed_place",
 ]
 
@@ -118,8 +121,34 @@ def plain_console(**options: Any) -> Console:
     return Console(markup=False, emoji=False, **options)
 
 
+@contextlib.contextmanager
+def stoppable(sentence: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C as an error of ours, also where a library has made an error of its own of it.
+
+    Raises:
+      StoppedError: Ctrl-C was typed; it says the sentence.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(sentence()) from None
+    except PydanticSerializationError as error:
+        if KeyboardInterrupt.__name__ not in str(error):
+            raise
+        raise StoppedError(sentence()) from None
+
+
 class Commands(click.Group):
     """A command of several; Ctrl-C ends it with status 130, as it ends other programs."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        """Read what was typed.
+
+        Raises:
+          StoppedError: Ctrl-C was typed.
+        """
+        with stoppable(lambda: STOPPED):
+            return super().make_context(*arguments, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was typed.
@@ -129,9 +158,8 @@ class Commands(click.Group):
         InputError: A question was asked where nobody can answer.
         """
         try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise StoppedError(STOPPED) from None
+            with stoppable(lambda: STOPPED):
+                return super().invoke(ctx)
         except click.Abort as error:
             if not isinstance(error.__context__, EOFError):
                 raise StoppedError(STOPPED) from None

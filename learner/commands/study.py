@@ -11,7 +11,8 @@ from rich.console import Console
 
 from common.arrays import Vector
 from common.column_fit import warn_of_misfits
-from common.errors import StoppedError, UnreachableError
+from common.command import stoppable
+from common.errors import UnreachableError
 from common.features import FeatureMap
 from common.files import make_folder, write_or_refuse
 from common.terms import Records
@@ -244,24 +245,23 @@ def train_into(
         stack.enter_context(metrics.served(settings.network.metrics))
         display = stack.enter_context(Display(console, trace, metrics, stages, public))
         try:
-            outcome = train(
-                settings,
-                public,
-                _timed(connections.owners, metrics),
-                journal=journal,
-                requests=connections.requests,
-                foreseen=connections.foreseen,
-                on_applied=display.applied,
-                on_started=display.started,
-                on_missed=metrics.missed.inc,
-                on_lines=display.watch,
-                on_enrolled=display.enrolled,
-            )
+            with stoppable(lambda: display.stopped(None if evaluate else folder)):
+                outcome = train(
+                    settings,
+                    public,
+                    _timed(connections.owners, metrics),
+                    journal=journal,
+                    requests=connections.requests,
+                    foreseen=connections.foreseen,
+                    on_applied=display.applied,
+                    on_started=display.started,
+                    on_missed=metrics.missed.inc,
+                    on_lines=display.watch,
+                    on_enrolled=display.enrolled,
+                )
         except UnreachableError as error:
             sentence = f"{error}; start them, then: copriv train --resume {folder}"
             raise UnreachableError(sentence) from None
-        except KeyboardInterrupt:
-            raise StoppedError(display.stopped(None if evaluate else folder)) from None
         study_id = journal.noted("study_id") or ""
     evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
     summary = summarise(

@@ -120,7 +120,6 @@ class Numbers:
       answered: The last that was answered, or that is lost.
       promised: The last that there will be.
       charged: The last that the owner has charged, as it said; None before it was heard.
-      lost: How many were lost in this start.
       in_doubt: Whether owner or learner may have been killed since the last answer.
       repeats: How many of its last answers the owner gives again, as it said last.
       most_repeats: The most that it ever said.
@@ -129,7 +128,6 @@ class Numbers:
     answered: int
     promised: int
     charged: int | None = None
-    lost: int = 0
     in_doubt: bool = False
     repeats: int = 1
     most_repeats: int = 1
@@ -163,8 +161,8 @@ class Numbers:
         self.in_doubt = self.in_doubt and not self.is_level
 
     def over(self) -> bool:
-        """Whether none is left because some were lost; else the owner says so itself."""
-        return self.lost > 0 and self.answered >= self.promised
+        """Whether none is left: ticks may be, where some numbers were lost."""
+        return self.answered >= self.promised
 
     def pass_over(self, refused: int) -> int:
         """Go on behind those that are charged, if the one refused is; how many are lost by it.
@@ -175,6 +173,5 @@ class Numbers:
             return 0
         self.in_doubt = False
         more = self.charged - self.answered
-        self.lost += more
         self.answered = self.charged
         return more

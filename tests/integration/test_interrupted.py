@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import click
 import pandas as pd
 import pytest
 import tomli_w
+from pydantic import BaseModel, PlainSerializer
+from pydantic_core import PydanticSerializationError
 
+from common.command import stoppable
+from common.errors import StoppedError
 from learner.results.run_folder import Trace
 from owner.server import RunningOwner
 
@@ -70,5 +75,40 @@ def test_a_command_that_is_stopped_early_ends_with_130(
 
     monkeypatch.setattr("learner.cli.load_study", stop)
     said = typed("copriv", "simulate", tmp_path / "s.toml")
+    assert said.returncode == 130
+    assert said.stderr.strip() == "copriv: stopped; type the same again to start anew"
+
+
+class Stopped:
+    """Ctrl-C comes while pydantic writes this down."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c() -> None:
+    class Written(BaseModel):
+        path: Annotated[Any, PlainSerializer(str)]
+
+    for sentence in ("one", "two"):
+        with pytest.raises(StoppedError, match=sentence), stoppable(lambda said=sentence: said):
+            Written(path=Stopped()).model_dump()
+
+    class Broken:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    with pytest.raises(PydanticSerializationError), stoppable(lambda: "one"):
+        Written(path=Broken()).model_dump()
+
+
+def test_ctrl_c_while_what_was_typed_is_read_is_status_130(
+    typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Context, "__init__", interrupted)
+    said = typed("copriv", "settings", "seed")
     assert said.returncode == 130
     assert said.stderr.strip() == "copriv: stopped; type the same again to start anew"

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,10 @@ class Mode:
     # Honest until so many answers were given.
     honest_answers: int = HONEST_ANSWERS
     words: str = ""
+
+
+# Tells no lie.
+HONEST = Mode("honest", "", lambda message, context: message, "fine")
 
 
 @dataclass
@@ -411,16 +416,30 @@ class World:
 
 def attack(world: World, mode: Mode, *, alone: bool, folder: Path) -> Outcome:
     """One training with a liar, and what became of it."""
-    liar = Liar(mode, MemoryOwner("liar", world.shards[0], seed=1))
+    with ExitStack() as stack:
+        owners = [served(stack, mode, MemoryOwner("liar", world.shards[0], seed=1))]
+        if not alone:
+            # Behind a port, too: it is asked ahead while the liar is waited for.
+            owners.append(served(stack, HONEST, MemoryOwner("honest", world.shards[1], seed=2)))
+        return trained_with(owners, world, mode, alone=alone, folder=folder)
+
+
+def served(stack: ExitStack, mode: Mode, owner: MemoryOwner) -> GrpcOwner:
+    """An owner behind a port, who lies in one way."""
     server = grpc.server(
         ThreadPoolExecutor(max_workers=8), options=[("grpc.max_send_message_length", -1)]
     )
-    server.add_generic_rpc_handlers((liar,))
+    server.add_generic_rpc_handlers((Liar(mode, owner),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    owners: list[Any] = [GrpcOwner("liar", f"127.0.0.1:{port}", deadline=DEADLINE)]
-    if not alone:
-        owners.append(MemoryOwner("honest", world.shards[1], seed=2))
+    stack.callback(server.stop, None)
+    return GrpcOwner(owner.name, f"127.0.0.1:{port}", deadline=DEADLINE)
+
+
+def trained_with(
+    owners: list[GrpcOwner], world: World, mode: Mode, *, alone: bool, folder: Path
+) -> Outcome:
+    """One training, and what became of it."""
     journal = Journal(folder / "journal.sqlite")
     watched: list[OwnerLine] = []
     began = time.monotonic()
@@ -448,7 +467,6 @@ def attack(world: World, mode: Mode, *, alone: bool, folder: Path) -> Outcome:
     finally:
         outcome.seconds = time.monotonic() - began
         journal.close()
-        server.stop(None)
     check_outcome(outcome)
     return outcome
 

@@ -199,3 +199,20 @@ def test_an_owner_may_come_back_with_more_or_fewer_repeats_and_nothing_else(
     if is_taken:
         assert line.numbers.repeats == changes["repeats"]
         assert line.ask(np.zeros(4)).sequence == 1
+
+
+def test_an_owner_that_has_given_all_is_not_asked_where_ticks_are_left(
+    feature_map, table_maker, make_terms
+):
+    """Numbers that an earlier start lost leave ticks; nobody is asked beyond its promise."""
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    owner, terms = MemoryOwner("north", shard, seed=1), make_terms(responses=3, horizon=6)
+    enrolled = owner.enroll(terms)
+    for number in (1, 2, 3):
+        owner.answer(Query(study_id=terms.study_id, sequence=number, theta=np.zeros(4)))
+    # Number 3 is held, number 2 was lost.
+    line = OwnerLine(owner, terms, answered=3)
+    line.take_up(enrolled)
+    assert line.ask(np.zeros(4)) is None
+    assert line.left is None
+    line.stop()
