@@ -238,9 +238,9 @@ class NetworkSettings(Settings):
       token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
-      in_flight: Most owners that are asked before the first of them has answered, where the next
-        question does not depend on that answer; 1 asks one at a time. The model is the same. On one
-        machine it is at most two for each processor.
+      in_flight: How many owners may be asked at the same time. The next one is asked before the
+        last has answered where its question does not depend on that answer, so the model is the
+        same; 1 asks one at a time. ``simulate`` asks at most two for each processor.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
 
