@@ -11,9 +11,8 @@ All models are 0 at k = 0. At tick k, with i = i_k:
 
 All other copies stay. Nothing in (7) waits for Q_bar, so the question of the next tick is known
 before this one's answer unless it goes to the same owner. Equation numbers are those of Farokhi et
-al. (2021). With one owner and
-without noise the query points go half of the way of a projected gradient step,
-theta_bar <- (theta_bar + clip[theta_bar - alpha (grad g/2 + Q)])/2 (printed rule).
+al. (2021). With one owner and without noise the query points go half of the way of a projected
+gradient step, theta_bar <- (theta_bar + clip[theta_bar - alpha (grad g/2 + Q)])/2 (printed rule).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def algorithm(**changed):
 def study(feature_map, table_maker, make_terms, tmp_path):
     """Trains with owners elsewhere; returns the model, the models after each tick, and the log."""
 
-    def trained(*, in_flight, away=(), stop=None, name="run"):
+    def trained(*, in_flight, away=(), stop=None, name="run", seed=5):
         log, rows = [], []
         journal = Journal(tmp_path / f"{name}.sqlite")
         owners = [
@@ -108,7 +108,7 @@ def study(feature_map, table_maker, make_terms, tmp_path):
             if now.k == stop:
                 raise KeyboardInterrupt
 
-        clocks = PoissonClocks(each_alone(OWNERS), np.ones(OWNERS), rng=np.random.default_rng(5))
+        clocks = PoissonClocks(each_alone(OWNERS), np.ones(OWNERS), rng=np.random.default_rng(seed))
         # A run that is stopped leaves its rows, too.
         with suppress(KeyboardInterrupt):
             run(
@@ -148,6 +148,12 @@ def test_questions_in_flight_change_no_bit_and_are_no_more_than_allowed(study, i
     assert len(log) == 2 * HORIZON, "nobody is asked beyond the last communication"
     assert not held
     assert all(len(models) == 1 for owner in owners for models in owner.models.values())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nobody_is_asked_beyond_the_last_communication(study, seed):
+    _, log, *_ = study(in_flight=16, seed=seed)
+    assert len(log) == 2 * HORIZON
 
 
 def test_who_was_asked_ahead_behind_a_missed_tick_answers_that_question_in_its_turn(study):
