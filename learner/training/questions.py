@@ -90,7 +90,7 @@ class Questions(Generic[State]):
         if 2 * len(self._waiting) > most or not (self._waiting or self._may_be_ahead(tick)):
             return
         self._drawn.extend(islice(self._ticks, max(0, most - 1 - len(self._drawn))))
-        ticks = [tick, *islice(self._drawn, most - 1)]
+        ticks = [tick, *self._drawn]
         points = self._algorithm.query_points(state, ticks)
         for number, (each, theta) in enumerate(zip(ticks, points, strict=False)):
             if number >= len(self._waiting):
