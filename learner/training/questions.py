@@ -86,25 +86,27 @@ class Questions(Generic[State]):
 
     def _ask_ahead(self, state: State, tick: Tick, *, most: int) -> None:
         """Ask whatever is known of this tick and those after it before anybody answers."""
+        first = len(self._waiting)
         # Not after each answer: the models up to those asked before are computed again.
-        if 2 * len(self._waiting) > most or not (self._waiting or self._may_be_ahead(tick)):
+        if 2 * first > most:
             return
         self._drawn.extend(islice(self._ticks, max(0, most - 1 - len(self._drawn))))
         ticks = [tick, *self._drawn]
+        if first == len(ticks) or not self._may_be_ahead(ticks[first]):
+            return
         points = self._algorithm.query_points(state, ticks)
-        for number, (each, theta) in enumerate(zip(ticks, points, strict=False)):
-            if number >= len(self._waiting):
-                if not self._may_be_ahead(each):
-                    return
-                self._settle(each)
-                line = self._lines[each.owners[0]]
-                query = line.question(theta)
-                # First noted, then sent: whatever interrupts this, it is known.
-                self._waiting.append((line, query))
-                line.owner.send(query)
+        for each, theta in islice(zip(ticks, points, strict=False), first, None):
+            if not self._may_be_ahead(each):
+                return
+            self._settle(each)
+            line = self._lines[each.owners[0]]
+            query = line.question(theta)
+            # First noted, then sent: whatever interrupts this, it is known.
+            self._waiting.append((line, query))
+            line.owner.send(query)
 
     def _may_be_ahead(self, tick: Tick) -> bool:
-        """Whether the tick is one owner's, who is there and works while others are asked."""
+        """Whether the tick is one owner's, who is there, is free, and works while others do."""
         line = self._lines[tick.owners[0]]
         return (
             len(tick.owners) == 1
@@ -113,6 +115,7 @@ class Questions(Generic[State]):
             and line.unanswered is None
             and not line.numbers.in_doubt
             and line.answered < line.promised
+            and all(line is not asked for asked, _ in self._waiting)
         )
 
     def answered(self, *, was: bool) -> None:
