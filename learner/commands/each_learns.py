@@ -23,7 +23,7 @@ from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes
-from learner.network.starting import OwnerProcess, busy_at_once
+from learner.network.starting import OwnerProcess
 from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
@@ -70,7 +70,6 @@ def run_each_learns(
         raise InputError("--each-learns: every owner learns in turn; remove learner.own")
     if len(settings.owners) == 1:
         raise InputError("--each-learns: one owner has nobody to learn with; name more owners")
-    settings = settings.with_in_flight(busy_at_once())
     studies = [with_learner(settings, entry.name) for entry in settings.owners]
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)

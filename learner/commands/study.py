@@ -21,7 +21,6 @@ from learner.commands.display import Display
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
-from learner.network.starting import busy_at_once
 from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
@@ -162,8 +161,6 @@ def run_simulation(
       CoprivError: Bad input, or an owner that does not start.
     """
     stages = Stages(console)
-    # They share the processors, and each answer has its deadline.
-    settings = settings.with_in_flight(busy_at_once())
     public = prepare_public_side(settings, base=base, on_done=stages)
     feature_map = public.feature_map
     tables = owner_tables(settings, settings.owners, feature_map, base=base)

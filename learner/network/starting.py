@@ -16,17 +16,11 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent
 
-__all__ = ["OwnerProcess", "StartingOwner", "busy_at_once", "starting"]
+__all__ = ["OwnerProcess", "StartingOwner", "starting"]
 
 STOP_SECONDS = 10.0
 START_LINE = "serving on port "
 ATTACH_LINE = "attaching to the learner"
-
-
-def busy_at_once() -> int:
-    """How many owners on this machine may be at work at the same time."""
-    # One waits for the disk while another computes.
-    return 2 * len(os.sched_getaffinity(0))
 
 
 class OwnerProcess:
@@ -183,9 +177,11 @@ def _start_in_turn(
     owners: Sequence[OwnerProcess], parent: WarmParent, over: threading.Event
 ) -> None:
     """Start one owner after the other, each when one of those before it serves."""
+    # One waits for the disk while another computes.
+    at_once = 2 * len(os.sched_getaffinity(0))
     begun: deque[OwnerProcess] = deque()
     for owner in owners:
-        if len(begun) == busy_at_once():
+        if len(begun) == at_once:
             begun.popleft().hear()
         if not over.is_set():
             owner.begin(parent)

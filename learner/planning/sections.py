@@ -240,7 +240,7 @@ class NetworkSettings(Settings):
       retries: How often a broken query is asked again before its tick counts as missed.
       in_flight: How many owners may be asked at the same time. The next one is asked before the
         last has answered where its question does not depend on that answer, so the model is the
-        same; 1 asks one at a time. ``simulate`` asks at most two for each processor.
+        same; 1 asks one at a time. Where answers take a quarter of the deadline, no more are added.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
 

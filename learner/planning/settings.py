@@ -156,12 +156,6 @@ class StudySettings(Settings):
         privacy = self.privacy.model_copy(update={"validation": share})
         return self.model_copy(update={"privacy": privacy})
 
-    def with_in_flight(self, most: int) -> StudySettings:
-        """The same study with no more owners asked at the same time than this."""
-        in_flight = min(most, self.network.in_flight)
-        network = self.network.model_copy(update={"in_flight": in_flight})
-        return self.model_copy(update={"network": network})
-
     @property
     def is_guarded(self) -> bool:
         """Whether the study stops where it is forecast to be worse than what is free."""

@@ -5,6 +5,9 @@ Algorithm 1 asks one owner after the other, but the next question seldom depends
 are asked while the answer is on its way. Answers are taken in the order of the ticks, so models,
 trace and journal are the same bit for bit as with one question at a time.
 
+Owners may share a machine, and each answer has its deadline: where answers take long, fewer are
+asked at the same time.
+
 A tick that nobody answers moves nothing. Whoever was asked ahead behind it was asked at a model
 that the run does not come to, and its number is spent on that: the question stays its next one, as
 any that was left unanswered (:mod:`learner.training.line`).
@@ -30,6 +33,10 @@ __all__ = ["Questions"]
 
 State = TypeVar("State")
 
+# Shares of the deadline. One owner is asked at first; after each answer that came soon there may be
+# one more at the same time, after a late one or none half as many.
+SOON, LATE = 0.25, 0.5
+
 
 class Questions(Generic[State]):
     """The ticks of a run, and what their owners are asked, some of them ahead of their turn.
@@ -39,6 +46,7 @@ class Questions(Generic[State]):
       ticks: The ticks; none is drawn before its turn unless questions may be asked ahead.
       lines: The owners, by index.
       most: How many questions may wait for answers at the same time, 1 or more.
+      deadline: Seconds that one answer may take.
       settle: Waits until a tick's owners may be asked once more.
     """
 
@@ -49,12 +57,16 @@ class Questions(Generic[State]):
         lines: Sequence[OwnerLine],
         *,
         most: int,
+        deadline: float,
         settle: Callable[[Tick], None],
     ) -> None:
         self._algorithm = algorithm
         self._ticks = iter(ticks)
         self._lines = lines
         self._most = most
+        # How many may wait now.
+        self.room = 1
+        self._deadline = deadline
         self._settle = settle
         self._drawn: deque[Tick] = deque()
         # Asked and not answered yet, in the order of the ticks.
@@ -76,7 +88,7 @@ class Questions(Generic[State]):
           tick: The tick whose turn it is.
           left: How many communications the run has left; 1 asks nobody ahead.
         """
-        most = min(self._most, left)
+        most = min(self.room, left)
         if most > 1:
             self._ask_ahead(state, tick, most=most)
         if self._waiting:
@@ -91,7 +103,7 @@ class Questions(Generic[State]):
         if 2 * first > most:
             return
         self._drawn.extend(islice(self._ticks, max(0, most - 1 - len(self._drawn))))
-        ticks = [tick, *self._drawn]
+        ticks = [tick, *islice(self._drawn, most - 1)]
         if first == len(ticks) or not self._may_be_ahead(ticks[first]):
             return
         points = self._algorithm.query_points(state, ticks)
@@ -118,15 +130,23 @@ class Questions(Generic[State]):
             and all(line is not asked for asked, _ in self._waiting)
         )
 
-    def answered(self, *, was: bool) -> None:
+    def answered(self, *, was: bool, waited: float) -> None:
         """The first question was answered, or not: then those behind it stay their owners' next.
 
         They are durable when this returns.
+
+        Args:
+          was: Whether it was answered.
+          waited: The seconds that passed meanwhile.
         """
         if self._waiting:
             self._waiting.popleft()
         if not was:
             self._hold()
+        if not was or waited > LATE * self._deadline:
+            self.room = max(1, self.room // 2)
+        elif waited < SOON * self._deadline:
+            self.room = min(self._most, self.room + 1)
 
     def _hold(self) -> None:
         """What was asked stays its owners' next question."""

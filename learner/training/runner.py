@@ -7,6 +7,7 @@ asked what would make it forget it; :mod:`learner.training.journal` says why tha
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +62,7 @@ class Pace:
       time_scale: Real seconds for one unit of virtual time; 0 does not wait.
       patience: Seconds that all owners may be away before the run stops.
       in_flight: How many questions may wait for their answers at the same time.
+      deadline: Seconds that one answer may take: where they take long, fewer wait.
       origin: Virtual time at which this start of the run takes over.
       wall_before: Seconds that earlier starts took.
     """
@@ -68,6 +70,7 @@ class Pace:
     time_scale: float
     patience: float
     in_flight: int = 1
+    deadline: float = math.inf
     origin: float = 0.0
     began: float = field(default_factory=time.monotonic)
     wall_before: float = 0.0
@@ -185,7 +188,7 @@ def run(
     """
     replay, tail = _Replay(lines, journal), _LostTail(lines, journal, patience=pace.patience)
     state, k = algorithm.initial_state(), 0
-    questions = Questions(algorithm, ticks, lines, most=pace.in_flight, settle=replay.settle)
+    questions = _questions(algorithm, ticks, lines, pace, settle=replay.settle)
     with ThreadPoolExecutor(max_workers=len(lines)) as executor, questions.held():
         for position, tick in enumerate(questions):
             if replay.was_missed(position):
@@ -199,7 +202,7 @@ def run(
                 ask, asked = tail.way_to_ask(tick), time.monotonic()
                 theta = questions.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
-                questions.answered(was=bool(entry.responses))
+                questions.answered(was=bool(entry.responses), waited=time.monotonic() - asked)
                 if not replay.keep(entry, tick):
                     on_missed()
                     if not pace.wait_for_owners(lines, asked=asked):
@@ -212,6 +215,20 @@ def run(
                 break
     replay.settle()
     return algorithm.central_model(state)
+
+
+def _questions(
+    algorithm: Algorithm[State],
+    ticks: Iterable[Tick],
+    lines: Sequence[OwnerLine],
+    pace: Pace,
+    *,
+    settle: Callable[[Tick], None],
+) -> Questions[State]:
+    """What owners are asked, as many of them at the same time as the pace allows."""
+    return Questions(
+        algorithm, ticks, lines, most=pace.in_flight, deadline=pace.deadline, settle=settle
+    )
 
 
 def _ask(

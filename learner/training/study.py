@@ -197,13 +197,12 @@ def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> 
 
 def _pace(settings: StudySettings) -> Pace:
     """How time goes in this run."""
-    algorithm, network = settings.algorithm, settings.network
-    # Ticks that owners make, or that are due at a time, are not known before.
-    is_drawn = algorithm.initiative == "learner" and algorithm.time_scale == 0
+    time_scale, network = settings.algorithm.time_scale, settings.network
+    # Ticks that owners make, or that are due at a time, are not known ahead.
+    is_known = settings.algorithm.initiative == "learner" and time_scale == 0
+    most = network.in_flight if is_known else 1
     return Pace(
-        time_scale=algorithm.time_scale,
-        patience=network.patience,
-        in_flight=network.in_flight if is_drawn else 1,
+        time_scale=time_scale, patience=network.patience, deadline=network.deadline, in_flight=most
     )
 
 
