@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from common.errors import CoprivError, InputError
+import warnings
+
+from common.errors import CoprivError, DoubtWarning, InputError
 from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, why_taken
@@ -58,25 +60,46 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
 def check_guard(settings: StudySettings, decision: Decision) -> None:
     """Refuse a study that no way of learning is forecast to make better than what is free.
 
+    A study that names a way which is no better, where another one would be, is warned of.
+
     Raises:
       GuardError: None is forecast to be better than the public model, or than most owners' own.
+
+    Warns:
+      DoubtWarning: The study's own way is not, and another one is.
     """
-    public = decision.public
-    if not settings.is_guarded or public is None or not decision.ways:
+    if not settings.is_guarded or decision.public is None or not decision.ways:
         return
-    expected = min(its.relative_fitness for its in decision.ways.values())
-    if not expected < to_beat(public):
-        raise GuardError(
-            f"no way of learning is forecast to beat the model of the public records: "
-            f"{expected:.3g} against {public:.3g} in relative fitness, and that one costs nobody "
-            f"anything; {HOW_TO_GO_ON}"
+    forecasts = {way: its.relative_fitness for way, its in decision.ways.items()}
+    best = min(forecasts, key=lambda way: forecasts[way])
+    problem = _no_better(forecasts[best], decision)
+    if problem is not None:
+        raise GuardError(f"no way of learning is forecast to beat {problem}; {HOW_TO_GO_ON}")
+    problem = None if decision.forecast is None else _no_better(decision.forecast, decision)
+    if problem is not None:
+        warnings.warn(
+            f"this study is not forecast to beat {problem}; {best} is forecast at "
+            f"{forecasts[best]:.3g}: leave [algorithm] out, and the best way is taken",
+            DoubtWarning,
+            stacklevel=2,
+        )
+
+
+def _no_better(expected: float, decision: Decision) -> str | None:
+    """The free model that such a relative fitness does not beat, in words; None if it does."""
+    public = decision.public
+    if public is not None and not expected < to_beat(public):
+        return (
+            f"the model of the public records: {expected:.3g} against {public:.3g} in relative "
+            "fitness, and that one costs nobody anything"
         )
     better = sum(own <= expected for own in decision.alone)
     if 2 * better > len(decision.alone):
-        raise GuardError(
-            f"no way of learning is forecast to beat most owners' own models: {better} of "
-            f"{len(decision.alone)} are forecast at {expected:.3g} or better; {HOW_TO_GO_ON}"
+        return (
+            f"most owners' own models: {better} of {len(decision.alone)} are forecast at "
+            f"{expected:.3g} or better"
         )
+    return None
 
 
 def to_beat(free: float) -> float:

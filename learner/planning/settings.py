@@ -48,8 +48,9 @@ class StudySettings(Settings):
         average.
       groups: Owners by name that are asked at the same time and count as one larger owner.
       learner: For an owner that is the learner.
-      guard: Whether a study stops before any owner is asked when it is forecast to be no better
-        than the public model, or than most owners' own; by default in the recommended profile.
+      guard: Whether a study stops before any owner is asked when no way of learning is forecast
+        to be better than the public model, or than most owners' own, and warns where only its own
+        way is not; by default in the recommended profile.
     """
 
     EXAMPLES = MappingProxyType(

@@ -47,6 +47,7 @@ def trained(
             {
                 "name": "small",
                 "seed": 1,
+                "guard": False,
                 "features": {"map": "features.json", "public": {"path": "public.parquet"}},
                 "model": {"loss": "squared", "theta_max": 2.0},
                 "algorithm": {"horizon": 20, "rho": 0.01},

@@ -1,0 +1,68 @@
+"""Nobody spends anything on a model that is forecast to be worse than a free one, unwarned."""
+
+import warnings
+
+import pytest
+
+from common.errors import DoubtWarning
+from learner.planning.decision import Decision, Expected
+from learner.planning.guard import GuardError, check_guard
+from learner.planning.settings import StudySettings
+
+GUARDED = StudySettings.model_construct(profile="recommended", guard=None)
+
+
+def decided(*, own: float, alone: tuple[float, ...] = (), **ways: float) -> Decision:
+    """A decision with these forecasts, beside a public model at 0.5."""
+    return Decision(
+        num_records=(9,),
+        horizon=1,
+        clip=None,
+        constant=0.0,
+        forecast=own,
+        alone=alone,
+        ways={way: Expected(relative_fitness=psi, low=psi, high=psi) for way, psi in ways.items()},
+        public=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("decision", "free"),
+    [
+        (decided(own=0.6, ticks=0.6, newton=0.5), "the model of the public records: 0.5 against"),
+        (decided(own=0.2, alone=(0.1, 0.1, 0.3), ticks=0.2), "most owners' own models: 2 of 3"),
+    ],
+)
+def test_where_no_way_beats_what_is_free_nobody_is_asked(decision: Decision, free: str) -> None:
+    with pytest.raises(GuardError, match=f"no way of learning is forecast to beat {free}"):
+        check_guard(GUARDED, decision)
+
+
+@pytest.mark.parametrize(
+    ("decision", "free"),
+    [
+        (decided(own=0.6, ticks=0.6, newton=0.1), "the model of the public records: 0.6 against"),
+        (
+            decided(own=0.4, alone=(0.2, 0.2, 0.6), ticks=0.4, newton=0.1),
+            "most owners' own models: 2 of 3 are forecast at 0.4",
+        ),
+    ],
+)
+def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one(
+    decision: Decision, free: str
+) -> None:
+    with pytest.warns(DoubtWarning, match=f"{free}.*; newton is forecast at 0.1: leave"):
+        check_guard(GUARDED, decision)
+
+
+def test_a_study_that_beats_what_is_free_is_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_guard(GUARDED, decided(own=0.3, alone=(0.4, 0.1, 0.6), ticks=0.3, newton=0.1))
+
+
+def test_guard_false_goes_on_without_a_word() -> None:
+    settings = StudySettings.model_construct(profile="recommended", guard=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_guard(settings, decided(own=0.9, ticks=0.9))
