@@ -49,26 +49,32 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
 
 
 def verdict(runs: Mapping[str, Summary]) -> str:
-    """Which run is best, where they can be compared."""
-    fitness = {
-        name: s.relative_fitness for name, s in runs.items() if s.relative_fitness is not None
-    }
-    measured = {name: s.quality for name, s in runs.items() if s.quality is not None}
-    kinds = {(q.measure, q.target, q.on, q.records) for q in measured.values()}
-    if len(measured) == len(runs) and len(kinds) == 1:
-        best = next(iter(measured))
-        for name, quality in measured.items():
-            if is_better(quality, quality.common.value, measured[best].common.value):
+    """Which run is best, where all were judged on the same records, by the same measure."""
+    judged = {name: s.quality for name, s in runs.items() if s.quality is not None}
+    if len(judged) == len(runs) and len({_judged_on(s) for s in runs.values()}) == 1:
+        best = next(iter(judged))
+        for name, quality in judged.items():
+            if is_better(quality, quality.common.value, judged[best].common.value):
                 best = name
-        found = measured[best]
+        found = judged[best]
         return (
             f"Best: {best}, with {found.measure.replace('_', ' ')} "
             f"{number_words(found.common.value)} on the same {found.records:,} records."
         )
-    if len(fitness) == len(runs):
-        best = min(fitness, key=lambda name: fitness[name])
-        return f"Best by relative fitness: {best}, {fitness[best]:.3g}."
-    return "These runs were not judged on the same records: their qualities do not compare."
+    return (
+        "These runs were not judged on the same records by the same measure: their qualities do "
+        "not compare."
+    )
+
+
+def _judged_on(summary: Summary) -> tuple[object, ...]:
+    """What two runs that can be compared have in common."""
+    quality = summary.quality
+    if quality is None:
+        return ()
+    whose = frozenset((owner.name, owner.records) for owner in summary.owners)
+    same = (quality.measure, quality.target, quality.on, quality.records)
+    return (*same, whose) if quality.on == "owners" else same
 
 
 def _row(name: str, summary: Summary) -> list[Cell | str]:

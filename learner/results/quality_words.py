@@ -5,13 +5,22 @@ from __future__ import annotations
 from learner.results.privacy_words import number_words
 from learner.results.summary import Interval, QualitySummary
 
-__all__ = ["MEASURES", "interval_words", "is_better", "no_better_than_guessing", "quality_lines"]
+__all__ = [
+    "MEASURES",
+    "at_home_lines",
+    "interval_words",
+    "is_better",
+    "no_better_than_guessing",
+    "quality_lines",
+]
 
 MEASURES = {
     "rmse": "typical error (RMSE)",
     "log_loss": "log loss",
     "accuracy": "share predicted right (accuracy)",
 }
+
+AT_HOME = {"public": "the public one", "alone": "its own, which has seen them,"}
 
 
 def is_better(quality: QualitySummary, one: float, other: float) -> bool:
@@ -58,4 +67,32 @@ def quality_lines(quality: QualitySummary) -> list[str]:
         seen = "" if quality.on == "owners" else ", which it has seen"
         beside.insert(0, f"the public records' own model{seen}: {interval_words(quality.public)}")
     lines.append(f"Beside it: {'; '.join(beside)}.")
-    return lines
+    return lines + at_home_lines(quality)
+
+
+def at_home_lines(quality: QualitySummary) -> list[str]:
+    """How many owners have the best of the common model on their own records: a sentence, or none.
+
+    >>> one = Interval(value=2.0)
+    >>> at_home_lines(QualitySummary(measure="rmse", target="days", on="owners", records=9,
+    ...     common=one, guess=3.0, intervals="none", at_home={"common": (2.0, 3.0, None),
+    ...     "public": (2.5, 3.5, None), "alone": (1.8, 3.5, None)}))[0][:86]
+    "On an owner's own records the common model is better than the public one at 2 of 2, an"
+    """
+    common = quality.at_home.get("common", ())
+    wins = []
+    for whose, words in AT_HOME.items():
+        pairs = [
+            (one, other)
+            for one, other in zip(common, quality.at_home.get(whose, ()), strict=False)
+            if one is not None and other is not None
+        ]
+        if pairs:
+            better = sum(is_better(quality, one, other) for one, other in pairs)
+            wins.append(f"{words} at {better:,} of {len(pairs):,}")
+    if not wins:
+        return []
+    return [
+        f"On an owner's own records the common model is better than {', and than '.join(wins)}; "
+        "copriv-owner evaluate judges the own one on records that it has not seen."
+    ]

@@ -188,4 +188,4 @@ def _who_gains(summary: Summary) -> str:
     if not gaining:
         return f"{reached}: at this epsilon nobody gains from taking part."
     others = [owner.name for owner in summary.owners if not owner.gains]
-    return f"{reached}: by taking part {gains_in_words(gaining, others)}."
+    return f"{reached}: by taking part {gains_in_words(gaining, others)}, judged on all records."

@@ -147,14 +147,8 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
     if summary.is_evaluated:
         free = summary.relative_fitness_public
         beside = "" if free is None else f" The public model, which is free, has {free:.3g}."
-        silent = summary.relative_fitness_noiseless
-        cost = (
-            "."
-            if silent is None
-            else f"; the same ticks without noise come to {silent:.3g}: the rest is the cost of "
-            "privacy."
-        )
-        parts.append(paragraphs([f"Relative fitness {summary.relative_fitness:.3g}{cost}{beside}"]))
+        reached = f"Relative fitness {summary.relative_fitness:.3g}{_cost_of_privacy(summary)}"
+        parts.append(paragraphs([reached + beside]))
         parts.append(_fitness_curve(summary, trace))
     if not any(parts):
         parts = [
@@ -166,6 +160,17 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
             )
         ]
     return section("Quality", *parts)
+
+
+def _cost_of_privacy(summary: Summary) -> str:
+    """What the noise made worse, where the same ticks were also run without it."""
+    silent, reached = summary.relative_fitness_noiseless, summary.relative_fitness
+    if silent is None or reached is None:
+        return "."
+    told = f"; the same ticks without noise come to {silent:.3g}"
+    if reached > silent:
+        return f"{told}: the rest is the cost of privacy."
+    return f"{told}: here noise, and what was done to bear it, did no harm."
 
 
 def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:

@@ -6,7 +6,7 @@ owner's and say what they can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,8 @@ def quality_of_run(model: Model, public: PublicSide, whole: Union | None) -> Qua
     """
     if whole is not None:
         records, targets = union(whole.shards), np.concatenate(whole.raw_targets)
-        return _quality(model, records, targets, on="owners", alone=whole.models_alone)
+        found = _quality(model, records, targets, on="owners", alone=whole.models_alone)
+        return found and found.model_copy(update={"at_home": _at_home(model, whole)})
     if public.records is None or public.raw_targets is None:
         return None
     return _quality(model, public.records, public.raw_targets, on="public", alone=None)
@@ -59,17 +60,10 @@ def _quality(
     model: Model, records: Records, targets: Vector, *, on: str, alone: Matrix | None
 ) -> QualitySummary | None:
     """The main measure of each model on records whose target can be read."""
-    known = np.isfinite(targets)
-    if not known.any():
+    measure = _main_measure(model, records, targets)
+    if measure is None:
         return None
-    features, targets = records.features[known], targets[known]
-    kind = kind_of_model(model)
-    name, _ = MAIN[kind]
-
-    def measure(theta: Vector) -> Measure:
-        outputs = model.outputs(model.margins(features, theta))
-        return measures(outputs, targets, kind=kind)[name]
-
+    targets = targets[np.isfinite(targets)]
     judged = {"common": measure(model.theta)}
     if model.public_theta is not None:
         judged["public"] = measure(model.public_theta)
@@ -81,7 +75,8 @@ def _quality(
     common = found["common"]
     if common is None:
         return None
-    facts: dict[str, Any] = {"measure": name, "on": on}
+    kind = kind_of_model(model)
+    facts: dict[str, Any] = {"measure": MAIN[kind][0], "on": on}
     return QualitySummary(
         **facts,
         target=model.feature_map.target_name,
@@ -94,6 +89,47 @@ def _quality(
         else tuple(measure(theta)(np.ones(len(targets))) for theta in alone),
         intervals=METHOD,
     )
+
+
+def _at_home(model: Model, whole: Union) -> dict[str, tuple[float | None, ...]]:
+    """Each model's main measure on each owner's own records; None where none can be judged on.
+
+    An owner's own model, "alone", was made from these records.
+    """
+    count = len(whole.shards)
+    models: dict[str, Sequence[Vector]] = {"common": [model.theta] * count}
+    if model.public_theta is not None:
+        models["public"] = [model.public_theta] * count
+    if whole.models_alone is not None:
+        models["alone"] = list(whole.models_alone)
+    judges = [
+        _main_measure(model, shard, targets)
+        for shard, targets in zip(whole.shards, whole.raw_targets, strict=True)
+    ]
+
+    def of_all(thetas: Sequence[Vector]) -> Iterator[float | None]:
+        for judge, theta, targets in zip(judges, thetas, whole.raw_targets, strict=True):
+            ones = np.ones(np.count_nonzero(np.isfinite(targets)))
+            yield None if judge is None else judge(theta)(ones)
+
+    return {whose: tuple(of_all(thetas)) for whose, thetas in models.items()}
+
+
+def _main_measure(
+    model: Model, records: Records, targets: Vector
+) -> Callable[[Vector], Measure] | None:
+    """A model's theta to its main measure on the records whose target can be read, if any."""
+    known = np.isfinite(targets)
+    if not known.any():
+        return None
+    features, observed = records.features[known], targets[known]
+    kind = kind_of_model(model)
+
+    def measure(theta: Vector) -> Measure:
+        outputs = model.outputs(model.margins(features, theta))
+        return measures(outputs, observed, kind=kind)[MAIN[kind][0]]
+
+    return measure
 
 
 def _interval(estimate: Estimate) -> Interval | None:

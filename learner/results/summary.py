@@ -96,7 +96,8 @@ class QualitySummary(Record):
     """How good the model is in the target's raw units.
 
     ``on`` says on whose records: all owners' after a simulation, else the public ones, on which the
-    public records' own model has the advantage of having seen them.
+    public records' own model has the advantage of having seen them. ``at_home``: the same of
+    "common", "public" and "alone" on each owner's own records.
     """
 
     measure: Literal["rmse", "log_loss", "accuracy"]
@@ -107,6 +108,7 @@ class QualitySummary(Record):
     public: Interval | None = None
     guess: float
     alone: tuple[float, ...] | None = None
+    at_home: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
     intervals: str
 
 

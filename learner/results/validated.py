@@ -9,8 +9,10 @@ it differ from what the model will do on more such records:
   from record to record taken from the public records, and never more than the bound and the mean
   allow, :math:`\sqrt{m(L-m)}`.
 
-The interval is of both; the noise's own half-width stands beside it. That of the difference to the
-public model is longer by what the bound cuts off, to either side, as the public records have it.
+The interval is of both; the noise's own half-width stands beside it. An answer beyond what its
+number can be, such as a share above 1, is moved to the nearest that can: no farther from the truth,
+so the interval around that holds it as often. That of the difference to the public model is longer
+by what the bound cuts off, to either side, as the public records have it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ __all__ = [
     "missing_from",
     "summarise_validation",
 ]
+
+# Where any share lies.
+SHARE = (0.0, 1.0)
 
 
 class Measured(Record):
@@ -117,6 +122,7 @@ class _Part:
         *,
         factor: float,
         cells: int = 1,
+        within: tuple[float, float],
         spread: Callable[[float], float],
     ) -> Measured:
         """A number that is linear in the answers: so many coordinates added, each with noise.
@@ -125,17 +131,18 @@ class _Part:
           value: Reads it.
           factor: What a response has it multiplied by.
           cells: How many coordinates it adds up.
+          within: The least and the most that it can be.
           spread: Its value to its deviation from record to record.
         """
-        found = self._mean(self.means, value)
+        found = _nearest(self._mean(self.means, value), within)
         scales = np.tile(self.weights * self.noise / factor, cells)
         deviation = spread(found) / math.sqrt(self.records)
         whole = half_width(scales, deviation, COVERAGE)
         return Measured(
             value=found,
             noise=half_width(scales, 0.0, COVERAGE),
-            low=found - whole,
-            high=found + whole,
+            low=_nearest(found - whole, within),
+            high=_nearest(found + whole, within),
             exact=None if self.exact is None else self._mean(self.exact, value),
         )
 
@@ -230,13 +237,20 @@ def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
     """Loss, difference and accuracy, as far as they were asked for."""
     found = {
         "loss": part.measured(
-            lambda its: its.loss, factor=factors.loss, spread=lambda m: _loss_spread(m, asked)
+            lambda its: its.loss,
+            factor=factors.loss,
+            within=(0.0, asked.loss_bound),
+            spread=lambda m: _loss_spread(m, asked),
         )
     }
     if asked.difference_bound is not None:
-        spread = asked.difference_spread or asked.difference_bound
+        most = asked.difference_bound
+        spread = asked.difference_spread or most
         cut = part.measured(
-            lambda its: its.difference or 0.0, factor=factors.difference, spread=lambda _: spread
+            lambda its: its.difference or 0.0,
+            factor=factors.difference,
+            within=(-most, most),
+            spread=lambda _: spread,
         )
         ends = {"low": cut.low - asked.cut_below, "high": cut.high + asked.cut_above}
         found["difference"] = cut.model_copy(update=ends)
@@ -248,16 +262,15 @@ def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
             return float(its.table[:below, 0].sum() + its.table[below:, 1].sum())
 
         cells = len(asked.edges) + 1
-        found["accuracy"] = _as_share(
-            part.measured(right, factor=factors.cell, cells=cells, spread=_binary_spread)
+        found["accuracy"] = part.measured(
+            right, factor=factors.cell, cells=cells, within=SHARE, spread=_binary_spread
         )
     return found
 
 
-def _as_share(measured: Measured) -> Measured:
-    """The same between 0 and 1, where any share is."""
-    kept = {key: min(max(getattr(measured, key), 0.0), 1.0) for key in ("value", "low", "high")}
-    return measured.model_copy(update=kept)
+def _nearest(value: float, within: tuple[float, float]) -> float:
+    """The nearest value between two ends."""
+    return min(max(value, within[0]), within[1])
 
 
 def _loss_spread(mean: float, asked: Questions) -> float:
@@ -313,6 +326,7 @@ def _table(part: _Part, asked: Questions, factors: Factors) -> tuple[BinSummary,
 
 def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -> Measured:
     """The share of positives in a bin, with the noise that is in it to first order."""
+    ratio = _nearest(ratio, SHARE)
     both = np.concatenate([scales * abs(1.0 - ratio), scales * abs(ratio)]) / share
     deviation = _binary_spread(ratio) / math.sqrt(max(share * part.records, 1.0))
     whole = half_width(both, deviation, COVERAGE)
@@ -327,12 +341,10 @@ def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -
             axis=0,
         )
         known = float(cells[1] / cells.sum()) if cells.sum() > 0 else None
-    return _as_share(
-        Measured(
-            value=ratio,
-            noise=half_width(both, 0.0, COVERAGE),
-            low=ratio - whole,
-            high=ratio + whole,
-            exact=known,
-        )
+    return Measured(
+        value=ratio,
+        noise=half_width(both, 0.0, COVERAGE),
+        low=_nearest(ratio - whole, SHARE),
+        high=_nearest(ratio + whole, SHARE),
+        exact=known,
     )

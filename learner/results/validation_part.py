@@ -7,7 +7,12 @@ from learner.results.page import Cell, behind, paragraphs, table
 from learner.results.privacy_words import number_words
 from learner.results.summary import Summary
 from learner.results.validated import Measured, ValidationSummary
-from learner.results.validation_words import bin_rows, measure_rows, validation_lines
+from learner.results.validation_words import (
+    bin_rows,
+    is_drowned,
+    measure_rows,
+    validation_lines,
+)
 
 __all__ = ["validation_part"]
 
@@ -29,7 +34,10 @@ def _measures(found: ValidationSummary) -> str:
     """Each number, its interval, the noise in it and what it is exactly."""
     knows = found.loss.exact is not None
     heads = ["what", "answer", "interval", "noise +/-", *(["exactly"] if knows else [])]
-    rows = [[what, *_cells(one, exact=knows)] for what, one in measure_rows(found)]
+    rows = [
+        [what, *_cells(one, drowned=drowned, exact=knows)]
+        for what, one, drowned in measure_rows(found)
+    ]
     caption = (
         f"What {counted(found.owners, 'owner answers', 'owners answer')} about "
         f"{counted(found.records, 'record')} of their own: "
@@ -38,9 +46,9 @@ def _measures(found: ValidationSummary) -> str:
     return table("validation", caption, heads, rows)
 
 
-def _cells(one: Measured, *, exact: bool) -> list[Cell | str]:
+def _cells(one: Measured, *, drowned: bool, exact: bool) -> list[Cell | str]:
     cells: list[Cell | str] = [
-        Cell(number_words(one.value), one.value),
+        "unknown for noise" if drowned else Cell(number_words(one.value), one.value),
         f"{number_words(one.low)} to {number_words(one.high)}",
         Cell(number_words(one.noise), one.noise),
     ]
@@ -61,6 +69,12 @@ def _bins(found: ValidationSummary, *, probabilities: bool) -> str:
 
 def _owners(found: ValidationSummary) -> str:
     """Mean loss of those who agree to be shown."""
-    rows = [[one.name, *_cells(one.loss, exact=False)] for one in found.by_owner]
+    rows = [
+        [
+            one.name,
+            *_cells(one.loss, drowned=is_drowned(one.loss, found.loss_bound), exact=False),
+        ]
+        for one in found.by_owner
+    ]
     heads = ["owner", "mean loss", "interval", "noise +/-"]
     return table("validation-owners", "Owners who agree to be shown", heads, rows)

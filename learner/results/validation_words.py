@@ -8,7 +8,7 @@ from learner.results.privacy_words import number_words
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
-__all__ = ["bin_rows", "measure_rows", "validation_lines"]
+__all__ = ["bin_rows", "is_drowned", "measure_rows", "validation_lines"]
 
 NAMED = 6
 
@@ -32,16 +32,20 @@ def validation_lines(summary: Summary) -> list[str]:
     return lines
 
 
-def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured]]:
-    """Each number in the answers, with its name."""
+def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured, bool]]:
+    """Each number in the answers, with its name, and whether the noise drowns it."""
     rows = []
+    drowned = is_drowned(found.loss, found.loss_bound)
     if found.rmse is not None:
-        rows.append(("typical error (RMSE)", found.rmse))
+        rows.append(("typical error (RMSE)", found.rmse, drowned))
     if found.accuracy is not None:
-        rows.append(("share predicted right (accuracy)", found.accuracy))
-    rows.append(("mean loss", found.loss))
+        name = "share predicted right (accuracy)"
+        rows.append((name, found.accuracy, is_drowned(found.accuracy, 1.0)))
+    rows.append(("mean loss", found.loss, drowned))
     if found.difference is not None:
-        rows.append(("mean loss less that of the public model", found.difference))
+        width = 2.0 * (found.difference_bound or 0.0)
+        name = "mean loss less that of the public model"
+        rows.append((name, found.difference, is_drowned(found.difference, width)))
     return rows
 
 
@@ -65,10 +69,7 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     >>> words(Measured(value=8.05, noise=0.1, low=7.9, high=8.2, exact=8.0))
     '8.05 (7.9 to 8.2; the noise alone makes +/- 0.1; exactly 8)'
     """
-
-    def text(value: float) -> str:
-        return f"{value:.1%}" if percent else number_words(value)
-
+    text = _percent if percent else number_words
     exact = "" if measured.exact is None else f"; exactly {text(measured.exact)}"
     return (
         f"{text(measured.value)} ({text(measured.low)} to {text(measured.high)}; the noise alone "
@@ -76,23 +77,43 @@ def words(measured: Measured, *, percent: bool = False) -> str:
     )
 
 
+def _unknown(measured: Measured, most: float, *, percent: bool = False) -> str:
+    """A number that the noise drowns."""
+    text = _percent if percent else number_words
+    exact = "" if measured.exact is None else f" (exactly {text(measured.exact)})"
+    return f"unknown, for the noise is larger than the most that it can be, {text(most)}{exact}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def is_drowned(measured: Measured, width: float) -> bool:
+    """Whether the noise reaches over all that a number can be, so that the answer says nothing."""
+    return measured.noise >= width
+
+
 def _how_good(found: ValidationSummary) -> str:
-    owners = "1 owner" if found.owners == 1 else f"{found.owners} owners"
-    whose = f"On their own {found.records:,} records {owners} say, with noise: "
+    owners = "1 owner says" if found.owners == 1 else f"{found.owners} owners say"
+    whose = f"On their own {found.records:,} records {owners}, with noise: "
+    drowned = is_drowned(found.loss, found.loss_bound)
     if found.rmse is not None and found.largest_error is not None:
         beyond = number_words(found.largest_error)
+        rmse = _unknown(found.rmse, found.largest_error) if drowned else words(found.rmse)
         return (
             f"{whose}typical error (RMSE), with errors beyond {beyond} counted as "
-            f"{beyond}{_cut_off(found)}: {words(found.rmse)}. Targets beyond the public bounds "
-            "count as if at the bounds."
+            f"{beyond}{_cut_off(found)}: {rmse}. Targets beyond the public bounds count as if at "
+            "the bounds."
         )
     bound = number_words(found.loss_bound)
-    loss = (
-        f"mean loss {words(found.loss)}; losses beyond {bound} count as {bound}{_cut_off(found)}."
-    )
-    if found.accuracy is None:
+    mean = _unknown(found.loss, found.loss_bound) if drowned else words(found.loss)
+    loss = f"mean loss {mean}; losses beyond {bound} count as {bound}{_cut_off(found)}."
+    right = found.accuracy
+    if right is None:
         return whose + loss
-    return f"{whose}share predicted right {words(found.accuracy, percent=True)}; {loss}"
+    drowned = is_drowned(right, 1.0)
+    share = _unknown(right, 1.0, percent=True) if drowned else words(right, percent=True)
+    return f"{whose}share predicted right {share}; {loss}"
 
 
 def _cut_off(found: ValidationSummary) -> str:
@@ -108,7 +129,14 @@ def _better(found: ValidationSummary) -> list[str]:
     less = found.difference
     if less is None:
         return []
-    free = found.loss.value - less.value
+    free, bound = found.loss.value - less.value, found.difference_bound or 0.0
+    if is_drowned(less, 2.0 * bound):
+        differs = _unknown(less, bound)
+        return [
+            "By their answers it cannot be told from the public records' model, which is free. By "
+            f"how much its mean loss differs is {differs}: only a larger epsilon or more records "
+            "would tell."
+        ]
 
     def at_least(end: float) -> str:
         return f": at least {abs(end) / free:.1%}" if free > 0 else ":"
@@ -118,20 +146,22 @@ def _better(found: ValidationSummary) -> list[str]:
         verdict = f"it is better than the public records' model{at_least(less.high)} less loss"
     elif less.low > 0:
         verdict = f"it is worse than the public records' model{at_least(less.low)} more loss"
-    most = number_words(found.difference_bound or 0.0)
     return [
         f"By their answers {verdict}. Its mean loss differs by {words(less)}; a record's "
-        f"difference counts as at most {most}, for which the interval allows."
+        f"difference counts as at most {number_words(bound)}, for which the interval allows."
     ]
 
 
 def _by_owner(found: ValidationSummary) -> str:
     """Those who agree to be shown."""
-    losses = "; ".join(
-        f"{one.name} {number_words(one.loss.value)} ({number_words(one.loss.low)} to "
-        f"{number_words(one.loss.high)})"
-        for one in found.by_owner[:NAMED]
-    )
+
+    def text(loss: Measured) -> str:
+        if is_drowned(loss, found.loss_bound):
+            return "unknown for noise"
+        low, high = number_words(loss.low), number_words(loss.high)
+        return f"{number_words(loss.value)} ({low} to {high})"
+
+    losses = "; ".join(f"{one.name} {text(one.loss)}" for one in found.by_owner[:NAMED])
     more = f"; and {len(found.by_owner) - NAMED} more" if len(found.by_owner) > NAMED else ""
     return f"Mean loss by owner, of those who agree to be shown: {losses}{more}."
 

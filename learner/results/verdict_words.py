@@ -55,7 +55,7 @@ def _gains(summary: Summary) -> str:
     if summary.own is not None:
         return f"{gains_of_own(summary.own, gains=bool(gaining))} from taking part."
     if len(gaining) == len(summary.owners):
-        return "Every owner gains from taking part."
+        return "Every owner gains from taking part, judged on the records of all together."
     if not gaining:
         return "No owner gains from taking part at this epsilon: each is better off alone."
     rest = "the other is" if len(gaining) == len(summary.owners) - 1 else "the others are"

@@ -328,7 +328,29 @@ def test_runs_are_compared_only_where_they_were_judged_on_the_same(
     )
     other = one.model_copy(update={"quality": better})
     assert verdict({"a": one, "b": other}) == "Best: b, with rmse 6 on the same 13,358 records."
-    assert verdict({"a": one, "b": summary()}).startswith("These runs were not judged on the same")
+    apart = "These runs were not judged on the same"
+    assert verdict({"a": one, "b": summary()}).startswith(apart)
+    elsewhere = better.model_copy(update={"target": "another"})
+    assert verdict({"a": one, "b": one.model_copy(update={"quality": elsewhere})}).startswith(apart)
+    others = [owner.model_copy(update={"name": f"x{i}"}) for i, owner in enumerate(one.owners)]
+    strangers = other.model_copy(update={"owners": tuple(others)})
+    assert verdict({"a": one, "b": strangers}).startswith(apart)
+
+
+@pytest.mark.parametrize(("silent", "is_cost"), [(0.01, True), (0.9, False)])
+def test_only_what_noise_made_worse_is_called_the_cost_of_privacy(
+    evaluated: Callable[[int], Summary],
+    make_model: Callable[..., Model],
+    tmp_path: Path,
+    silent: float,
+    *,
+    is_cost: bool,
+) -> None:
+    run = evaluated(3).model_copy(update={"relative_fitness_noiseless": silent})
+    text = write_report(run_folder(tmp_path / "run", run, make_model()), run).read_text()
+    assert f"the same ticks without noise come to {silent:.3g}" in text
+    assert ("the rest is the cost of privacy" in text) == is_cost
+    assert ("noise, and what was done to bear it, did no harm" in text) != is_cost
 
 
 def test_what_a_run_missed_is_explained_where_it_shows(pages: dict[str, Path]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from common.model import Model
 from learner.planning.public_side import PublicSide
 from learner.results.card import card_text
+from learner.results.quality_words import at_home_lines
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Interval, QualitySummary, Summary
 
@@ -104,6 +105,18 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
         off = model.predictions(table, where="t")["prediction"] - table["y"]
         assert found.common.value == pytest.approx(np.sqrt(np.mean(off**2)))
         assert found.guess == pytest.approx(np.std(table["y"]))
+    for i, table in enumerate(tables):
+        one = Union(shards=shards[i : i + 1], raw_targets=raw[i : i + 1], models_alone=alone[:1])
+        by_itself = quality_of_run(model, public, one)
+        assert by_itself is not None
+        assert found.at_home["common"][i] == pytest.approx(by_itself.common.value), table
+    assert found.at_home["alone"][0] == pytest.approx(found.at_home["common"][0])
+    assert set(found.at_home) == {"common", "public", "alone"}
+    unread = replace(whole, raw_targets=[raw[0], np.full(60, np.nan)])
+    less = quality_of_run(model, public, unread)
+    assert less is not None
+    assert less.at_home["common"] == (found.at_home["common"][0], None)
+    assert at_home_lines(less)[0].count(" of 1") == 2
     assert quality_of_run(model, public, None) is None
     known = PublicSide(feature_map=model.feature_map, records=shards[0], raw_targets=raw[0])
     told = quality_of_run(model, known, None)

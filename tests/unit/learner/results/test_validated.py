@@ -14,36 +14,78 @@ from common.validation import factors_of
 from learner.planning.validation import Questions
 from learner.results.summary import Summary
 from learner.results.validated import ValidationSummary, summarise_validation
-from learner.results.validation_words import validation_lines
+from learner.results.validation_part import validation_part
+from learner.results.validation_words import measure_rows, validation_lines
 from learner.training.validation import Answer, Validated
 
 ASKED = Questions(loss_bound=4.0, difference_bound=0.5, reference=(0.0,) * 4, difference_spread=0.1)
+
+
+def _terms(make_terms: Callable[..., StudyTerms]) -> StudyTerms:
+    return make_terms(
+        release="validation",
+        responses=1,
+        loss_bound=ASKED.loss_bound,
+        difference_bound=ASKED.difference_bound,
+        reference=ASKED.reference,
+    )
 
 
 @pytest.fixture
 def summarised(make_terms: Callable[..., StudyTerms]) -> Callable[..., ValidationSummary]:
     """One owner of 10,000 records says a mean loss of 1, and this difference, next to exactly."""
 
-    def found(difference: float, **asked: Any) -> ValidationSummary:
-        terms = make_terms(
-            release="validation",
-            responses=1,
-            loss_bound=ASKED.loss_bound,
-            difference_bound=ASKED.difference_bound,
-            reference=ASKED.reference,
-        )
+    def found(difference: float, *, noise: float = 1e-9, **asked: Any) -> ValidationSummary:
+        terms = _terms(make_terms)
         factors = factors_of(terms)
         response = np.array([factors.loss, factors.difference * difference])
         validated = Validated(
             questions=replace(ASKED, **asked),
             terms=(terms,),
-            answers=(Answer(shown=False, response=response, noise_scale=1e-9),),
+            answers=(Answer(shown=False, response=response, noise_scale=noise),),
         )
         told = summarise_validation(validated, names=["a"], num_records=[10_000])
         assert told is not None
         return told
 
     return found
+
+
+@pytest.mark.parametrize("share", [0.3, 3.0, 100.0])
+def test_an_answer_beyond_what_can_be_is_moved_there_and_its_interval_holds_as_often(
+    summarised: Callable[..., ValidationSummary],
+    make_terms: Callable[..., StudyTerms],
+    share: float,
+) -> None:
+    """True is 0.4 of at most 0.5; the noise is some share of the most that it can be."""
+    true, bound = 0.4, 0.5
+    rng = np.random.default_rng(7)
+    unit = factors_of(_terms(make_terms)).difference
+    held, trials = 0, 400
+    for noise in rng.laplace(0.0, share * bound, size=trials):
+        found = summarised(true + noise, noise=share * bound * unit).difference
+        assert found is not None
+        assert -bound <= found.low <= found.value <= found.high <= bound
+        assert found.high - found.low >= min(found.noise, 2.0 * bound) - 1e-12
+        held += found.low <= true <= found.high
+    # 95 % less three deviations.
+    assert held >= trials * 0.95 - 3.0 * (trials * 0.95 * 0.05) ** 0.5
+
+
+def test_what_the_noise_drowns_is_called_unknown(
+    summarised: Callable[..., ValidationSummary], summary: Callable[..., Summary]
+) -> None:
+    found = summarised(-22.0, noise=1e6)
+    run = summary().model_copy(update={"validation": found})
+    good, better = validation_lines(run)
+    assert "mean loss unknown, for the noise is larger than the most that it can be, 4" in good
+    assert "it cannot be told from the public records' model" in better
+    assert "-22" not in better
+    page = validation_part(run)
+    assert page.count("unknown for noise") == len(measure_rows(found)) == 2
+    assert "unknown" not in validation_part(
+        summary().model_copy(update={"validation": summarised(0.1)})
+    )
 
 
 def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(
