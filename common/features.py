@@ -16,8 +16,6 @@ What it promises, whatever the raw records are:
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +30,7 @@ from common.config import Lasting, Place, Positive, Settings
 from common.domain import Domain, without_specks
 from common.errors import InputError
 from common.fitting import MOST_CATEGORIES, Bound, CategoryOrder, ColumnRule, Number, TargetRule
+from common.map_text import laid_out
 from common.setting_errors import first_fault
 from common.suggestions import check_columns
 from common.tables import TableSource
@@ -53,20 +52,16 @@ LARGEST_COUNT = 10_000
 LONGEST_REASON = 200
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
 LARGEST_ENTRIES = 2_000_000
-_NUMBERS_ON_LINES = re.compile(r"\[\n *+((?:-?[0-9][0-9.eE+-]*+,?\n *+)++)\]", re.ASCII)
+_VALUE = (str, int, float)
 
 
 def _positive(value: object) -> object:
     """One value, a list of values or nothing; one sentence for all else."""
-    if isinstance(value, list | tuple) and value and all(_is_value(part) for part in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(v, _VALUE) for v in value):
         return tuple(value)
-    if value is None or _is_value(value):
+    if value is None or isinstance(value, _VALUE):
         return value
     raise ValueError("expected one value, or a list of values, of class +1")
-
-
-def _is_value(value: object) -> bool:
-    return isinstance(value, str | int | float)
 
 
 class FeatureSettings(Settings):
@@ -249,9 +244,7 @@ class FeatureMap(Lasting):
 
     def to_json(self) -> str:
         """The canonical text: equal maps have equal texts."""
-        text = json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
-        # One row of numbers on one line. No string can match: in JSON it holds no line break.
-        return _NUMBERS_ON_LINES.sub(lambda row: f"[{' '.join(row[1].split())}]", text) + "\n"
+        return laid_out(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "feature map") -> Self:

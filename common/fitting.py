@@ -22,6 +22,7 @@ from common.errors import InputError
 __all__ = [
     "LARGEST_NUMBER",
     "MOST_CATEGORIES",
+    "MOST_PUBLIC_VALUES",
     "READABLE_SHARE",
     "SMALLEST_SCALE",
     "Bound",
@@ -56,6 +57,8 @@ MOST_CATEGORIES = 1000
 PRIOR_RECORDS = 20.0
 # A class of more values than this is better written as a column of its own.
 MOST_POSITIVE = 1000
+# A target of more values is none of words that people spell.
+MOST_PUBLIC_VALUES = 100
 # A direction with less than this share of the largest variance is rounding, not information.
 SMALLEST_VARIANCE = 1e-6
 
@@ -143,6 +146,9 @@ class TargetRule(Lasting):
       scale: The difference is divided by it.
       bound: Largest absolute target after that.
       fill: The target, after all this, of a record without one.
+      public_values: The values of the public records, of classes only and where they are few.
+        They help whoever looks at records to see that a class is spelt otherwise. No record is
+        read by them, so they stand in files and are no part of a map's canonical text.
     """
 
     FIRST_FIELDS = ("name", "positive", "shares", "center", "scale", "bound", "fill")
@@ -155,6 +161,9 @@ class TargetRule(Lasting):
     scale: Scale = 1.0
     bound: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
     fill: Number
+    public_values: Annotated[
+        tuple[str, ...], Field(max_length=MOST_PUBLIC_VALUES, exclude=True)
+    ] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -164,6 +173,8 @@ class TargetRule(Lasting):
             raise ValueError("target: fill is outside the bound")
         if self.also_positive and self.positive is None:
             raise ValueError("target: also_positive needs positive")
+        if self.public_values and self.positive is None:
+            raise ValueError("target: public_values needs positive")
         return self
 
     def raw(self, column: pd.Series) -> Vector:

@@ -25,6 +25,7 @@ from pydantic import Field, ValidationError
 from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
 
@@ -163,7 +164,7 @@ def fingerprint(invitation: str, key: ec.EllipticCurvePublicKey) -> str:
 
 def write_invitation(invitation: Invitation, feature_map: FeatureMap) -> tuple[str, str]:
     """The invitation's text, and its digest."""
-    table = invitation.model_dump(mode="json") | {MAP_KEY: json.loads(feature_map.to_json())}
+    table = invitation.model_dump(mode="json") | {MAP_KEY: json.loads(file_text(feature_map))}
     return json.dumps(table, indent=1) + "\n", _digest_of(table)
 
 

@@ -84,6 +84,13 @@ def quality_sentences(judged: Judged) -> list[str]:
     if judged.without_target:
         left = counted(judged.without_target, "record")
         lines.append(f"Left out: {left} without a readable target.")
+    if judged.positives in (0, judged.records):
+        of = "No" if judged.positives == 0 else "Every"
+        lines.append(
+            f"{of} record of the {judged.records:,} has {judged.positive}: of one class alone AUC "
+            "is undefined, and no measure says how well classes are told apart; look at how the "
+            "target is spelt."
+        )
     main = WORDS[judged.main]
     for name, gap in judged.better_by.items():
         lines.append(f"The common model is {_compared(gap)} than the {name} one in {main}.")

@@ -153,6 +153,8 @@ class Judged:
       better_by: What "common" loses less than another in the main measure: positive is better.
       calibration: Predictions of "common" beside what was so.
       clamping: What clamping alone costs; None where there are too few records to tell.
+      positive: What class +1 is, as "died = yes"; nothing where the target is a number.
+      positives: How many records are of it; None where the target is a number.
       intervals: How the intervals were made.
     """
 
@@ -164,6 +166,8 @@ class Judged:
     better_by: Mapping[str, Estimate] = field(default_factory=dict)
     calibration: tuple[Bin, ...] = ()
     clamping: Clamping | None = None
+    positive: str = ""
+    positives: int | None = None
     intervals: str = METHOD
 
     @property
@@ -208,6 +212,8 @@ def judge(sample: Sample, margins: Mapping[str, Vector]) -> Judged:
         if sample.kind == "score"
         else calibration(sample.model.outputs(margins["common"]), observed),
         clamping=clamping(sample),
+        positive=sample.model.meaning_of_one,
+        positives=int(observed.sum()) if sample.kind != "number" else None,
     )
 
 

@@ -37,6 +37,9 @@ def fit_feature_map(
     target = fit_target(
         raw_target, positive=settings.positive, coverage=settings.coverage, where=where
     )
+    if private:
+        # The values of private records are no public ones.
+        target = target.model_copy(update={"public_values": ()})
     table = table[~np.isnan(target.raw(raw_target))]
     rules, dropped = _fit_columns(table, names, target, settings)
     if not rules:

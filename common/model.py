@@ -23,6 +23,7 @@ from common.errors import InputError
 from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
 from common.fitting import Number
 from common.losses import LOSSES, Logistic, Loss, loss_of
+from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
 from common.texts import printable
@@ -137,7 +138,7 @@ class Model:
                 "theta": self.theta.tolist(),
             }
             | {key: value for key, value in optional.items() if key not in first}
-            | {"feature_map": json.loads(self.feature_map.to_json())}
+            | {"feature_map": json.loads(file_text(self.feature_map))}
         )
         kept = {key: value for key, value in table.items() if value is not None}
         return json.dumps(kept, indent=2, allow_nan=False) + "\n"

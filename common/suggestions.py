@@ -9,12 +9,20 @@ from collections.abc import Iterable
 from common.errors import InputError
 from common.texts import printable
 
-__all__ = ["among_columns", "check_columns", "did_you_mean", "nearest"]
+__all__ = [
+    "among_columns",
+    "check_columns",
+    "did_you_mean",
+    "nearest",
+    "nearest_spelling",
+    "same_word",
+]
 
 NAMED = 8
 LONGEST_NAME = 60
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
+_TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -39,6 +47,38 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {_composed(one).lower(): one for one in known}
     near = difflib.get_close_matches(_composed(name).lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else None
+
+
+def nearest_spelling(value: str, known: Iterable[str]) -> str | None:
+    """The known value that another one may be a spelling of, None if none is near.
+
+    >>> nearest_spelling("Y", ["no", "yes"]), nearest_spelling("M", ["Female", "Male"])
+    ('yes', 'Male')
+    >>> nearest_spelling("Femal", ["Female", "Male"]), nearest_spelling("x", ["Female", "Male"])
+    ('Female', None)
+    """
+    names = list(known)
+    same = [name for name in names if same_word(value, name)]
+    short = _bare(value)
+    begun = [name for name in names if short and _bare(name).startswith(short)]
+    if same or len(begun) == 1:
+        return (same or begun)[0]
+    return nearest(value, names)
+
+
+def same_word(one: str, other: str) -> bool:
+    """Whether two values differ in letters' case and marks only, or are both a yes or both a no.
+
+    >>> same_word("Charged-Off", "charged off"), same_word("1", "Yes"), same_word("n", "yes")
+    (True, True, False)
+    """
+    pair = {_bare(one), _bare(other)}
+    return ("" not in pair and len(pair) == 1) or any(pair <= truth for truth in _TRUTHS)
+
+
+def _bare(value: str) -> str:
+    """The letters and digits of a value, in small letters."""
+    return "".join(filter(str.isalnum, _composed(value).casefold()))
 
 
 def _composed(name: str) -> str:

@@ -10,10 +10,19 @@ import pandas as pd
 
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import DoubtWarning, InputError
-from common.fitting import LARGEST_NUMBER, SMALLEST_SCALE, TargetRule, are_shares, tidy
+from common.fitting import (
+    LARGEST_NUMBER,
+    MOST_PUBLIC_VALUES,
+    SMALLEST_SCALE,
+    TargetRule,
+    are_shares,
+    tidy,
+)
 
 __all__ = ["count_values", "counts_in_words", "fit_target"]
 
+# A longer value is a text and no name of a class.
+LONGEST_PUBLIC_VALUE = 100
 # So many values are named in a sentence.
 NAMED_VALUES = 6
 
@@ -92,7 +101,13 @@ def _fit_classes(
             DoubtWarning,
             stacklevel=2,
         )
-    return rule
+    return rule.model_copy(update={"public_values": _noted(counts)})
+
+
+def _noted(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The values that the map's file names: all of them, or none where they are no words."""
+    is_short = max(map(len, counts)) <= LONGEST_PUBLIC_VALUE
+    return tuple(sorted(counts)) if is_short and len(counts) <= MOST_PUBLIC_VALUES else ()
 
 
 def count_values(column: pd.Series) -> dict[str, int]:

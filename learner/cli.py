@@ -13,6 +13,7 @@ from common.command import Commands, console, log_format_option, out_file, out_f
 from common.errors import InputError
 from common.files import write_or_refuse
 from common.logs import start_logging
+from common.map_text import file_text
 from common.texts import counted
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
@@ -318,7 +319,7 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
     feature_map = prepare_public_side(
         load_study(study, overrides, data), base=study.parent
     ).feature_map
-    write_or_refuse(out, feature_map.to_json(), cure="give another path with --out")
+    write_or_refuse(out, file_text(feature_map), cure="give another path with --out")
     click.echo(
         f"{out}: {counted(feature_map.num_features, 'feature')} from "
         f"{counted(len(feature_map.columns), 'column')} of "

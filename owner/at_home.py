@@ -14,6 +14,7 @@ import numpy as np
 
 from common.arrays import Flags, Labels, Vector
 from common.best_fit import fit_near
+from common.column_faults import warn_of_misfits
 from common.errors import InputError
 from common.judging import Judged, Sample, judge, sample_of
 from common.model import Model, read_model
@@ -70,7 +71,9 @@ def evaluate_at_home(
     """
     model = read_model(run)
     raw = load_records(settings, base=base, pinned=model.feature_map).raw
-    sample = sample_of(model, raw, where=f"{settings.name}: {settings.data.path}")
+    where = f"{settings.name}: {settings.data.path}"
+    sample = sample_of(model, raw, where=where)
+    warn_of_misfits({where: sample.table}, model.feature_map)
     features = sample.records.features
     margins = {"common": model.margins(features)}
     if model.public_theta is not None:

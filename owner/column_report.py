@@ -8,15 +8,19 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from common.column_fit import ColumnSeen, faults_of
+from common.column_faults import faults_of
+from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
 
 __all__ = ["columns_table", "refuse_faults"]
 
 
-def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> None:
+def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> tuple[str, ...]:
     """Refuse columns that do not fit, but for those whose owner says that they are so.
+
+    Returns:
+      One sentence for each doubt: what may well be right, and is not refused.
 
     Raises:
       InputError: One sentence for each fault.
@@ -27,15 +31,21 @@ def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> N
             f"--accept {min(unknown)}: the feature map has no such column"
             f"{among_columns(min(unknown), (one.name for one in seen))}"
         )
-    faults = [
-        f"column {one.name!r}: {fault}"
+    found = [
+        (f"column {one.name!r}: {fault.words}", fault.is_doubt)
         for one in seen
         if one.name not in accepted
         for fault in faults_of(one)
     ]
+    faults = [sentence for sentence, is_doubt in found if not is_doubt]
     if faults:
-        faults.append("--accept COLUMN passes a column that is right as it is")
+        faults.append(
+            "data.rename, data.units and data.spellings of OWNER.toml put a column into the "
+            "study's words (when joining --rename, --unit, --spelling); --accept COLUMN passes one "
+            "that is right as it is"
+        )
         raise InputError("\n".join(faults))
+    return tuple(sentence for sentence, _ in found)
 
 
 def columns_table(seen: Sequence[ColumnSeen]) -> Table:
@@ -49,9 +59,15 @@ def columns_table(seen: Sequence[ColumnSeen]) -> Table:
             one.kind,
             f"{one.filled:.1%}",
             "" if one.kind == "category" else f"{one.cut:.1%}",
-            f"{one.unknown:.1%}" if one.kind == "category" else "",
+            f"{one.unknown:.1%}" if one.kind == "category" or one.classes is not None else "",
             f"{one.drift:+.2f}",
             "" if one.spread is None else f"{one.spread:.2f}",
-            style="bold red" if any(faults_of(one)) else "",
+            style=_style(one),
         )
     return table
+
+
+def _style(one: ColumnSeen) -> str:
+    """Red for a fault, yellow for a doubt."""
+    doubts = [fault.is_doubt for fault in faults_of(one)]
+    return "" if not doubts else "yellow" if all(doubts) else "bold red"

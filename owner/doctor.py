@@ -174,5 +174,6 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
         where=str(settings.features),
         allow_private_bounds=allowed.private_bounds,
     )
-    refuse_faults(look_at_columns(loaded.raw, pinned), accepted=allowed.accepted)
-    return f"{len(loaded.raw):,} records, and every column fits the feature map"
+    doubts = refuse_faults(look_at_columns(loaded.raw, pinned), accepted=allowed.accepted)
+    fit = "but look at this" if doubts else "and every column fits the feature map"
+    return "\n".join([f"{len(loaded.raw):,} records, {fit}", *doubts])

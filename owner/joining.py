@@ -22,6 +22,7 @@ from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint
+from common.map_text import file_text
 from common.privacy import in_short
 from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
@@ -182,7 +183,7 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     contents: list[tuple[Path, str | bytes, int | None]] = [
         (folder / "key.pem", _key_pem(key), 0o600),
         (folder / "ca.pem", asked.ca, 0o644),
-        (folder / "features.json", invited.feature_map.to_json(), None),
+        (folder / "features.json", file_text(invited.feature_map), None),
         (sent, request.model_dump_json(indent=1) + "\n", None),
         # The settings last: where they are, all else is.
         (settings, note + tomli_w.dumps(settings_of(invited, joining)), None),

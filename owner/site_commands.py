@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 
 from common.command import console, out_folder
 from common.config import parse_epsilon
+from common.errors import DoubtWarning
 from common.texts import counted
 
 if TYPE_CHECKING:
@@ -237,7 +239,7 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
         click.echo(line)
     count, seen = look(invited, joining)
     console(width=100).print(columns_table(seen))
-    refuse_faults(seen, accepted=accepted)
+    _tell(refuse_faults(seen, accepted=accepted))
     settings, fingerprint = write_all(invited, joining)
     if declares:
         owner = load_settings(OwnerSettings, settings)
@@ -309,4 +311,10 @@ def show_site(
             f"{path}: learners can see that you have looked at your columns under this map, "
             "not what you saw"
         )
-    refuse_faults(found.seen, accepted=accepted)
+    _tell(refuse_faults(found.seen, accepted=accepted))
+
+
+def _tell(doubts: Sequence[str]) -> None:
+    """Print what may be right and rarely is."""
+    for sentence in doubts:
+        warnings.warn(f"{sentence} (--accept passes it)", DoubtWarning, stacklevel=2)

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Console
 
 from common.arrays import Vector
-from common.column_fit import warn_of_misfits
+from common.column_faults import warn_of_misfits
 from common.command import stoppable
 from common.errors import UnreachableError
 from common.features import FeatureMap

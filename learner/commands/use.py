@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.column_fit import warn_of_misfits
+from common.column_faults import warn_of_misfits
 from common.errors import InputError
 from common.files import write_or_refuse
 from common.judging import Judged, judge, sample_of

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Labels, Vector
+from common.column_faults import warn_of_misfits
 from common.columns import category_key, category_keys
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap, load_feature_map, with_target
@@ -112,6 +113,8 @@ def prepare_public_side(
         on_done(f"read {len(table):,} public records of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
+        if table is not None:
+            warn_of_misfits({"the public records": table}, feature_map)
     elif table is not None:
         feature_map = fit_feature_map(
             table, features, source=_public_source(settings), private=private

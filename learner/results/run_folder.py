@@ -21,6 +21,7 @@ from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap
 from common.files import write_or_refuse
+from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
 from learner.planning.settings import StudySettings
@@ -185,7 +186,7 @@ def _as_run(settings: StudySettings, base: Path) -> dict[str, Any]:
 
 def write_features(path: Path, feature_map: FeatureMap) -> None:
     """The feature map as it was agreed on; a resumed run must propose the same."""
-    write_or_refuse(path, feature_map.to_json())
+    write_or_refuse(path, file_text(feature_map))
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.column_fit import (
+from common.column_faults import (
+    MOST_NAMED,
     MOST_OWNERS,
     MOST_TOLD,
     faults_of,
-    look_at_columns,
     warn_of_misfits,
 )
+from common.column_fit import look_at_columns
 from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
@@ -30,7 +31,9 @@ def people(seed: int, num_records: int = N) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     age = rng.normal(50.0, 12.0, num_records)
     sex = rng.choice(["Female", "Male"], num_records)
-    return pd.DataFrame({"age": age, "sex": sex, "cost": 0.1 * age + rng.normal(size=num_records)})
+    table = pd.DataFrame({"age": age, "sex": sex, "cost": 0.1 * age + rng.normal(size=num_records)})
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, num_records), unit="D")
+    return table.assign(day=day, ward=rng.choice(["East", "West"], num_records, p=[0.95, 0.05]))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,10 @@ def study_map() -> FeatureMap:
 
 
 def faults(table: pd.DataFrame, study_map: FeatureMap) -> dict[str, list[str]]:
-    found = {one.name: list(faults_of(one)) for one in look_at_columns(table, study_map)}
+    found = {
+        one.name: [fault.words for fault in faults_of(one)]
+        for one in look_at_columns(table, study_map)
+    }
     return {name: told for name, told in found.items() if told}
 
 
@@ -62,7 +68,25 @@ CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
     ("sex", lambda t: t["sex"].str[0], ("categories that the map does not know", "'M'")),
     ("cost", lambda t: t["cost"].mask(t.index < N // 5), ("20% of the records have no readable",)),
     ("cost", lambda t: t["cost"] * 365, ("beyond the public bounds", "unit")),
-    ("cost", lambda t: t["cost"] + 2.8, ("public deviations away",)),
+    (
+        "cost",
+        lambda t: t["cost"] + 2.8,
+        ("public deviations away (the middle value is 1.56 times", "unless these records really"),
+    ),
+    ("age", lambda t: t["age"] + 20, ("1.6 public deviations away; look whether", "really differ")),
+    (
+        "age",
+        lambda t: (t["age"] - t["age"].median()) * 40 + 50.0,
+        ("beyond the public bounds", "(they differ ", "the map's unit"),
+    ),
+    ("age", lambda t: 50.0 + t["age"] / 365, ("differ 0.0025 times", "the map's unit")),
+    (
+        "day",
+        lambda t: t["day"] + pd.DateOffset(years=40),
+        ("beyond the public bounds", "dates are read as", "of another time"),
+    ),
+    ("day", lambda t: t["day"].astype(np.int64), ("no readable value", "dates are read as")),
+    ("ward", lambda _: "West", ("shared out otherwise", "look whether each means the same here")),
 ]
 
 
@@ -79,6 +103,8 @@ def test_a_column_that_does_not_fit_is_told(
     assert list(told) == [column]
     for word in words:
         assert word in told[column][0]
+    # No date and no category has a unit.
+    assert column not in {"sex", "ward", "day"} or "unit" not in told[column][0]
     seen = look_at_columns(table, study_map)
     with pytest.raises(InputError, match=f"column '{column}': .*"):
         refuse_faults(seen, accepted=())
@@ -127,9 +153,41 @@ def test_who_holds_the_records_is_warned_of_each_column_in_a_few_lines(
     first, second = told_of(tables, study_map)
     assert first.startswith("owner wrong: column 'age': 100% of the records are beyond")
     assert second.startswith("owner wrong: column 'sex': 100% of the records have categories")
-    *shown, more = told_of({f"owner o{i}": wrong for i in range(300)}, study_map)
-    assert len(shown) == MOST_TOLD
-    assert more == f"and {2 * MOST_OWNERS - MOST_TOLD} more columns that do not fit"
+
+
+def test_what_many_owners_share_is_one_sentence(study_map: FeatureMap) -> None:
+    wrong = people(1).assign(sex=lambda t: t["sex"].str[0])
+    tables = {f"owner o{i}": wrong if i % 2 else people(i) for i in range(6)}
+    (told,) = told_of(tables | {"owner o7": wrong, "owner tiny": wrong.head(19)}, study_map)
+    assert told.startswith(
+        "column 'sex' at 4 of 7 owners (owner o1, owner o3, owner o5 and 1 more): at the first, "
+        "100% of the records have categories"
+    )
+    many = {f"owner o{i}": wrong for i in range(MOST_OWNERS + 100)}
+    (told,) = told_of(many, study_map)
+    assert f"at {MOST_OWNERS} of the first {MOST_OWNERS} owners" in told
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 3, MOST_NAMED + 2])
+def test_each_column_that_does_not_fit_is_named(beyond: int) -> None:
+    names = [f"x{i}" for i in range(MOST_TOLD + beyond)]
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({name: rng.normal(40.0, 2.0, 400) for name in names})
+    table["y"] = rng.normal(size=400)
+    settings = FeatureSettings(target="y", public=TableSource())
+    wide_map = fit_feature_map(table, settings, source="public.csv")
+    wrong = table.assign(**dict.fromkeys(names, np.nan))
+    told = told_of({"new.csv": wrong}, wide_map)
+    assert [sentence.split("'")[1] for sentence in told[:MOST_TOLD]] == names[:MOST_TOLD]
+    if not beyond:
+        assert len(told) == MOST_TOLD
+        return
+    more = told[MOST_TOLD]
+    begins = "1 more column does not fit: " if beyond == 1 else f"{beyond} more columns do not fit"
+    assert more.startswith(begins)
+    for name in names[MOST_TOLD:][:MOST_NAMED]:
+        assert f"'{name}' (gaps)" in more
+    assert (" and 2 more;" in more) == (beyond > MOST_NAMED)
 
 
 def test_a_column_of_which_half_is_missing_does_not_fit(study_map: FeatureMap) -> None:

@@ -1,0 +1,251 @@
+"""What is said of columns that do not fit a feature map, to whoever holds the records."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
+from common.errors import DoubtWarning
+from common.features import FeatureMap
+from common.suggestions import nearest_spelling
+from common.texts import counted, printable
+
+__all__ = ["Fault", "faults_of", "warn_of_misfits"]
+
+# From here on too many are filled.
+MOST_FILLED = 0.5
+MOST_FILLED_TARGETS = 0.1
+# Of the public records about one in a hundred is cut.
+MOST_CUT = 0.2
+MOST_UNKNOWN = 0.1
+# In deviations of the public records.
+MOST_DRIFT = 1.5
+LEAST_SPREAD = 0.05
+ALL_ALIKE = 1e-9
+# So many times the public middle value, or so many times less, hints at another unit.
+HINTS_AT_A_UNIT = 1.5
+# The same of how far values differ, which units that begin at another zero show as well.
+HINTS_BY_WIDTH = 3.0
+LONGEST_CATEGORY = 40
+# Sentences that a command prints, what it names beside, and the owners and the records of each
+# that it looks at.
+MOST_TOLD = 8
+MOST_NAMED = 50
+NAMED_OWNERS = 3
+NAMED_VALUES = 4
+MOST_OWNERS = 200
+FEWEST_RECORDS = 20
+
+DATES = "dates are read as 2020-07-01, Jul-2020 or 7/1/2020 (month first)"
+OR_REAL = "or these records may really differ"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is too much to pass in silence.
+
+    Args:
+      kind: What it is about, in a word or two.
+      words: The sentence, without the column's name.
+      is_doubt: Whether it may well be right as it is, so that nothing is refused for it.
+    """
+
+    kind: str
+    words: str
+    is_doubt: bool = False
+
+
+def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
+    """What is too much to pass in silence, the gravest first."""
+    most = MOST_FILLED_TARGETS if seen.kind == "target" else MOST_FILLED
+    if seen.filled >= most:
+        cure = DATES if seen.kind == "date" else "correct the column, or map another one to it"
+        yield Fault(
+            "gaps",
+            f"{seen.filled:.0%} of the records have no readable value and get the public one; "
+            f"{cure}",
+        )
+    if seen.unknown > MOST_UNKNOWN:
+        yield Fault("spelling", _unknown_in_words(seen))
+    elif seen.classes is not None:
+        yield from _doubts(seen, seen.classes)
+    if seen.cut > MOST_CUT:
+        what = f"{seen.cut:.0%} of the records are beyond the public bounds and are cut"
+        yield Fault("bounds", f"{what}{_advice(seen)}")
+    elif abs(seen.drift) > MOST_DRIFT:
+        yield Fault("mean", f"{_drift_in_words(seen)}{_advice(seen)}")
+    elif seen.spread is not None and seen.spread < LEAST_SPREAD:
+        yield Fault("spread", _spread_in_words(seen, seen.spread))
+
+
+def _unknown_in_words(seen: ColumnSeen) -> str:
+    """Categories, or values of a target, that the map does not know."""
+    spelt = _listed(seen.strange, seen.known)
+    if seen.classes is None:
+        return (
+            f"{seen.unknown:.0%} of the records have categories that the map does not know, such "
+            f"as {spelt}; spell them as the map does"
+        )
+    return (
+        f"{seen.unknown:.0%} of the records have values that no public record has, such as "
+        f"{spelt}, and count as not {_one_of(seen.classes.positive)}; spell them as the study does"
+    )
+
+
+def _doubts(seen: ColumnSeen, classes: ClassesSeen) -> Iterator[Fault]:
+    """One class only, or a spelling beside the right one: it may be so, and rarely is."""
+    one = _one_of(classes.positive)
+    if classes.records < FEWEST_RECORDS:
+        return
+    if classes.share == 0:
+        # What may stand for the class first, however rare it is.
+        held = tuple(dict.fromkeys((*classes.alike, *seen.strange, *classes.values)))
+        is_strange = bool({*held} - {*seen.known}) or len(seen.known) == len(classes.positive)
+        cure = "spell them as the study does" if is_strange else "look whether they are left out"
+        yield Fault(
+            "one class",
+            f"no record is of the class {one}; the records have "
+            f"{_listed(held[:NAMED_VALUES], seen.known)}; {cure}, unless the class is only rare "
+            "here",
+            is_doubt=True,
+        )
+    elif classes.share == 1:
+        yield Fault(
+            "one class",
+            f"every record is of the class {one}; one class alone teaches a model little, so look "
+            "whether the others are left out or spelt as it is",
+            is_doubt=True,
+        )
+    elif classes.share_alike > MOST_UNKNOWN * (classes.share + classes.share_alike):
+        yield Fault(
+            "spelling",
+            f"{classes.share_alike:.1%} of the records have {_listed(classes.alike, seen.known)}, "
+            f"and count as not {one}; spell them as the study does",
+            is_doubt=True,
+        )
+
+
+def _drift_in_words(seen: ColumnSeen) -> str:
+    """A mean that is far away, by what it is a mean of."""
+    far = f"{abs(seen.drift):.1f} public deviations away"
+    if seen.kind == "category":
+        return f"its categories are shared out otherwise than the public ones ({far})"
+    return f"its dates are {far}" if seen.kind == "date" else f"its mean is {far}"
+
+
+def _spread_in_words(seen: ColumnSeen, spread: float) -> str:
+    """Values that hardly differ: in a larger unit, or one that stands for all."""
+    what = f"its values differ {spread:.2g} times as much as public ones"
+    if seen.kind == "number" and spread > ALL_ALIKE:
+        return f"{what}; give the column in the map's unit, or these records may really be alike"
+    return f"{what}; look whether one value stands for gaps, or these records may really be alike"
+
+
+def _advice(seen: ColumnSeen) -> str:
+    """What to look at where values lie elsewhere than public ones."""
+    if seen.kind == "category":
+        return f"; look whether each means the same here, {OR_REAL}"
+    if seen.kind == "date":
+        return f"; look at their form ({DATES}), or these records may be of another time"
+    hint = _unit_in_words(seen)
+    if hint:
+        return f"{hint}, unless these records really differ so"
+    return f"; look whether the column means the same here, {OR_REAL}"
+
+
+def _unit_in_words(seen: ColumnSeen) -> str:
+    """What hints at another unit, and what to do then; nothing where nothing does."""
+    cure = "give the column in the map's unit"
+    if seen.ratio is not None and not 1 / HINTS_AT_A_UNIT < seen.ratio < HINTS_AT_A_UNIT:
+        return f" (the middle value is {seen.ratio:.3g} times the public one); {cure}"
+    width = seen.width or 1.0
+    if not 1 / HINTS_BY_WIDTH < width < HINTS_BY_WIDTH:
+        return f" (they differ {width:.3g} times as much as public ones); {cure}"
+    return ""
+
+
+def _one_of(values: Sequence[str]) -> str:
+    """The values of a class.
+
+    >>> _one_of(["yes"]), _one_of(["a", "b", "c", "d", "e"])
+    ("'yes'", "'a', 'b' or one of 3 more")
+    """
+    named = [repr(value[:LONGEST_CATEGORY]) for value in values]
+    if len(named) > NAMED_VALUES:
+        named = [*named[:2], f"one of {len(named) - 2} more"]
+    return " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+
+
+def _listed(names: Sequence[str], known: Sequence[str]) -> str:
+    return ", ".join(_with_nearest(name, known) for name in names)
+
+
+def _with_nearest(name: str, known: Sequence[str]) -> str:
+    """A category, and the known one that it may stand for if it is none itself."""
+    near = None if name in known else nearest_spelling(name[:LONGEST_CATEGORY], known)
+    short = repr(name[:LONGEST_CATEGORY])
+    return short if near is None else f"{short} (did you mean {near[:LONGEST_CATEGORY]!r}?)"
+
+
+def warn_of_misfits(
+    tables: Mapping[str, pd.DataFrame], feature_map: FeatureMap, *, has_target: bool = True
+) -> None:
+    """Warn of columns that do not fit the map: what many owners share is one sentence.
+
+    Looked at are the first owners only, and those with records enough to tell a unit from chance.
+    What the first sentences leave out is named in the last one.
+
+    Args:
+      tables: Raw records, by what a sentence begins with.
+      feature_map: The map.
+      has_target: Whether the target is looked at, too.
+
+    Warns:
+      DoubtWarning: A column does not fit.
+    """
+    enough = [where for where, table in tables.items() if len(table) >= FEWEST_RECORDS]
+    looked = enough[:MOST_OWNERS]
+    found: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
+    for where in looked:
+        for one in look_at_columns(tables[where], feature_map, has_target=has_target):
+            for fault in itertools.islice(faults_of(one), 1):
+                found.setdefault((one.name, fault.kind), []).append((where, fault))
+    of = f"{'the first ' if len(enough) > len(looked) else ''}{counted(len(looked), 'owner')}"
+    # What most owners share first: it is the likeliest to be one mistake.
+    ranked = sorted(found.items(), key=lambda item: -len(item[1]))
+    sentences = [_shared(name, seen, of) for (name, _), seen in ranked[:MOST_TOLD]]
+    for sentence in (*sentences, *_the_rest([key for key, _ in ranked[MOST_TOLD:]])):
+        warnings.warn(sentence, DoubtWarning, stacklevel=2)
+
+
+def _shared(name: str, seen: Sequence[tuple[str, Fault]], of: str) -> str:
+    """The sentence about one column at one place or at several."""
+    where, fault = seen[0]
+    if len(seen) == 1:
+        return f"{where}: column {name!r}: {fault.words}"
+    named = [place for place, _ in seen[:NAMED_OWNERS]]
+    more = len(seen) - len(named)
+    places = ", ".join(named) + (f" and {more} more" if more else "")
+    return f"column {name!r} at {len(seen)} of {of} ({places}): at the first, {fault.words}"
+
+
+def _the_rest(keys: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """The columns that no sentence of their own tells of, and what is wrong with each."""
+    kinds: dict[str, list[str]] = {}
+    for name, kind in keys:
+        kinds.setdefault(name, []).append(kind)
+    if not kinds:
+        return
+    named = [
+        f"{printable(name, LONGEST_CATEGORY)!r} ({', '.join(of)})" for name, of in kinds.items()
+    ]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    yield (
+        f"{counted(len(named), 'more column')} {'does' if len(named) == 1 else 'do'} not fit: "
+        f"{', '.join(named[:MOST_NAMED])}{more}; mend the others first, then type the same again"
+    )
