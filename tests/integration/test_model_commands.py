@@ -137,6 +137,41 @@ def test_predict_and_evaluate_say_which_columns_do_not_fit(
             assert "warning" not in said.stdout
 
 
+def test_evaluate_says_that_all_records_are_of_one_class(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model, data = tmp_path / "model.json", tmp_path / "new.csv"
+    model.write_text(make_model("logistic").to_json())
+    table = make_raw_table(300, seed=9, strange=False)
+    other = next(value for value in table["class"].unique() if value != "late")
+
+    def evaluated(cells: object) -> tuple[str, str, Any]:
+        table.assign(**{"class": cells}).to_csv(data, index=False)
+        said = typed("copriv", "evaluate", model, "--data", data)
+        assert said.returncode == 0, said.stderr
+        as_json = typed("copriv", "evaluate", model, "--data", data, "--json")
+        return said.stderr, " ".join(said.stdout.split()), json.loads(as_json.stdout)
+
+    told, out, found = evaluated(table["class"])
+    assert "of one class alone" not in out
+    assert told == ""
+    assert found["positives"] == (table["class"] == "late").sum()
+    told, out, found = evaluated(other)
+    assert "No record of the 300 has class = late: of one class alone AUC is undefined" in out
+    assert "no record is of the class 'late'" in told
+    assert found["positives"] == 0
+    told, out, _ = evaluated("late")
+    assert "Every record of the 300 has class = late" in out
+    assert "every record is of the class 'late'" in told
+    told, out, _ = evaluated(table["class"].str.upper())
+    assert "No record of the 300 has class = late" in out
+    assert "'LATE' (did you mean 'late'?)" in told
+    assert found["positive"] == "class = late"
+
+
 def test_predict_says_which_class_the_prediction_1_is(
     tmp_path: Path,
     make_model: Callable[..., Model],

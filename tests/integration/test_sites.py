@@ -28,6 +28,8 @@ from free_ports import free_ports
 
 from common.features import FeatureMap
 from common.joining import fingerprint, read_invitation, read_request
+from common.map_text import file_text
+from common.model import Model
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 
@@ -235,6 +237,30 @@ def test_a_table_that_does_not_fit_joins_nothing(
     assert checked.returncode == 0, checked.stderr
     assert "certificate of owner-a, 364 days left" in checked.stdout
     assert "200 records" in checked.stdout
+
+
+def test_a_class_that_is_spelt_otherwise_joins_nothing(
+    study: SimpleNamespace,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> None:
+    (study.folder / "classes.json").write_text(file_text(make_model("logistic").feature_map))
+    told = study.invite(
+        features={"map": "classes.json"}, model={"loss": "logistic", "theta_max": 2.0}
+    )
+    assert told.returncode == 0, told.stderr
+    table = make_raw_table(300, seed=9, strange=False)
+    table["class"] = table["class"].map({"late": "L", "on time": "on time"})
+    table.to_csv(study.folder / "own.csv", index=False)
+    refused = study.join(data="own.csv")
+    assert refused.returncode == 2
+    assert "column 'class': 50% of the records have values that no public record has, such as " in (
+        refused.stderr
+    )
+    assert "'L' (did you mean 'late'?), and count as not 'late'" in refused.stderr
+    assert not (study.folder / "owner-a").exists()
+    joined = study.join("--spelling", "class:L=late", data="own.csv")
+    assert (joined.returncode, joined.stderr) == (0, "")
 
 
 def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:

@@ -1,0 +1,102 @@
+"""A class that an owner spells otherwise is found where its officer looks, before it counts."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.config import check_settings
+from common.errors import DoubtWarning
+from common.map_text import file_text
+from common.model import Model
+from learner.planning.public_side import prepare_public_side
+from learner.planning.settings import StudySettings
+
+Owner = Callable[..., Path]
+
+
+@pytest.fixture
+def owner(
+    owner_folder: Owner,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> Owner:
+    """An owner of a study of classes, whose target is changed."""
+
+    def make(change: Callable[[pd.Series], object]) -> Path:
+        feature_map = make_model("logistic").feature_map
+        table = make_raw_table(300, seed=9, strange=False)
+        table["class"] = change(table["class"])
+        path = owner_folder(table=table, pinned=feature_map)
+        (path.parent / "features.json").write_text(file_text(feature_map))
+        return path
+
+    return make
+
+
+def upper(column: pd.Series) -> pd.Series:
+    return column.str.upper()
+
+
+def never_late(column: pd.Series) -> pd.Series:
+    return column.mask(column == "late", "on time")
+
+
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_a_class_that_is_spelt_otherwise_is_refused_until_it_is_mapped(
+    owner: Owner, typed: Callable[..., Any], command: str
+) -> None:
+    path = owner(upper)
+    said = typed("copriv-owner", command, path)
+    assert said.returncode == 2
+    told = " ".join((said.stdout + said.stderr).split())
+    assert "column 'class': 100% of the records have values that no public record has" in told
+    assert "'LATE' (did you mean 'late'?)" in told
+    assert "data.spellings of OWNER.toml" in told
+    assert typed("copriv-owner", command, path, "--accept", "class").returncode == 0
+    settings = tomllib.loads(path.read_text())
+    settings["data"]["spellings"] = {"class": {"LATE": "late", "ON TIME": "on time"}}
+    path.write_text(tomli_w.dumps(settings))
+    said = typed("copriv-owner", command, path)
+    assert said.returncode == 0, said.stderr
+    assert "'class'" not in said.stdout + said.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_a_class_that_is_absent_is_a_doubt_and_no_fault(
+    owner: Owner, typed: Callable[..., Any], command: str
+) -> None:
+    path = owner(never_late)
+    said = typed("copriv-owner", command, path)
+    assert said.returncode == 0, said.stderr
+    told = " ".join((said.stdout + said.stderr).split())
+    assert "column 'class': no record is of the class 'late'; the records have " in told
+    assert "unless the class is only rare here" in told
+    said = typed("copriv-owner", command, path, "--accept", "class")
+    assert "no record is of the class" not in said.stdout + said.stderr
+
+
+def test_public_records_that_a_saved_map_does_not_fit_are_told(
+    tmp_path: Path, make_model: Callable[..., Model], make_raw_table: Callable[..., pd.DataFrame]
+) -> None:
+    (tmp_path / "features.json").write_text(file_text(make_model("logistic").feature_map))
+    table = {
+        "name": "small",
+        "features": {"map": "features.json", "public": {"path": "public.parquet"}},
+        "model": {"loss": "logistic", "theta_max": 2.0},
+        "owners": [{"name": "north", "address": "127.0.0.1:1"}],
+        "privacy": {"epsilon": 1},
+    }
+    settings = check_settings(StudySettings, table, where="test")
+    public = make_raw_table(300, seed=9, strange=False)
+    public.to_parquet(tmp_path / "public.parquet")
+    prepare_public_side(settings, base=tmp_path)
+    public.assign(**{"class": upper(public["class"])}).to_parquet(tmp_path / "public.parquet")
+    with pytest.warns(DoubtWarning, match="the public records: column 'class': 100% of the"):
+        prepare_public_side(settings, base=tmp_path)
