@@ -13,7 +13,7 @@ from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
 from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.suggestions import nearest_spelling
-from common.texts import counted, printable
+from common.texts import counted, printable, rounded
 
 __all__ = ["Fault", "faults_of", "warn_of_misfits"]
 
@@ -140,7 +140,7 @@ def _drift_in_words(seen: ColumnSeen) -> str:
 
 def _spread_in_words(seen: ColumnSeen, spread: float) -> str:
     """Values that hardly differ: in a larger unit, or one that stands for all."""
-    what = f"its values differ {spread:.2g} times as much as public ones"
+    what = f"its values differ {rounded(spread, 2)} times as much as public ones"
     if seen.kind == "number" and spread > ALL_ALIKE:
         return f"{what}; give the column in the map's unit, or these records may really be alike"
     return f"{what}; look whether one value stands for gaps, or these records may really be alike"
@@ -162,10 +162,10 @@ def _unit_in_words(seen: ColumnSeen) -> str:
     """What hints at another unit, and what to do then; nothing where nothing does."""
     cure = "give the column in the map's unit"
     if seen.ratio is not None and not 1 / HINTS_AT_A_UNIT < seen.ratio < HINTS_AT_A_UNIT:
-        return f" (the middle value is {seen.ratio:.3g} times the public one); {cure}"
+        return f" (the middle value is {rounded(seen.ratio, 3)} times the public one); {cure}"
     width = seen.width or 1.0
     if not 1 / HINTS_BY_WIDTH < width < HINTS_BY_WIDTH:
-        return f" (they differ {width:.3g} times as much as public ones); {cure}"
+        return f" (they differ {rounded(width, 3)} times as much as public ones); {cure}"
     return ""
 
 

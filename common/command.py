@@ -21,11 +21,14 @@ from rich.console import Console
 from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
 from common.logs import FORMATS
+from common.texts import printable
 
 __all__ = [
     "Commands",
     "address_value",
+    "ask",
     "console",
+    "in_order",
     "log_format_option",
     "out_file",
     "out_folder",
@@ -63,9 +66,20 @@ def out_folder(text: str, **more: Any) -> Callable[[Function], Function]:
     return _out("FOLDER", click.Path(path_type=Path, file_okay=False), text, more)
 
 
+def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Several options as one decorator; --help lists them as they stand."""
+
+    def decorated(command: Function) -> Function:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
 def reading_options(command: Function) -> Function:
     """How a table that is typed is read; :func:`typed_place` takes these options."""
-    for option in (
+    return in_order(
         click.option("--query", metavar="SELECT", help="What to read of a database."),
         click.option(
             "--separator",
@@ -82,9 +96,7 @@ def reading_options(command: Function) -> Function:
             metavar="NAME",
             help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
         ),
-    ):
-        command = option(command)
-    return command
+    )(command)
 
 
 def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
@@ -110,6 +122,26 @@ def console(width: int = 160) -> Console:
     """Standard output; a file or a pipe gets lines of this width, enough for the tables."""
     stdout = plain_console()
     return stdout if stdout.is_terminal else plain_console(width=width)
+
+
+def ask(question: str, *, check: Callable[[str], object], default: str | None = None) -> str:
+    """An answer that is typed; one that cannot be used is asked for again, with the reason.
+
+    Args:
+      question: What is asked.
+      check: Raises InputError for an answer that cannot be used.
+      default: What an empty line stands for; None for nothing.
+    """
+
+    def checked(typed: str) -> str:
+        try:
+            check(typed)
+        except InputError as error:
+            raise click.BadParameter(printable(error)) from None
+        return typed
+
+    answer: str = click.prompt(question, default=default, value_proc=checked)
+    return answer
 
 
 def plain_console(**options: Any) -> Console:

@@ -18,6 +18,7 @@ from common.fitting import (
     are_shares,
     tidy,
 )
+from common.texts import shortened
 
 __all__ = ["count_values", "counts_in_words", "fit_target"]
 
@@ -127,10 +128,14 @@ def count_values(column: pd.Series) -> dict[str, int]:
 def counts_in_words(counts: Mapping[str, int]) -> str:
     """Values and how often each is there.
 
+    Long values are shortened so that they stay different.
+
     >>> counts_in_words({"no": 1200, "yes": 30})
     "'no' (1,200) and 'yes' (30)"
     """
-    named = [f"{key[:40]!r} ({count:,})" for key, count in list(counts.items())[:NAMED_VALUES]]
+    few = list(counts)[:NAMED_VALUES]
+    short = shortened(few)
+    named = [f"{name!r} ({counts[key]:,})" for name, key in zip(short, few, strict=True)]
     more = len(counts) - len(named)
     if more:
         return f"{', '.join(named)} and {more} more"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["LONGEST_TEXT", "counted", "printable"]
+from collections.abc import Sequence
 
+__all__ = ["LONGEST_TEXT", "counted", "printable", "rounded", "shortened"]
+
+# Larger numbers are written with an exponent.
+MOST_WRITTEN_OUT = 1e9
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 
@@ -35,3 +39,52 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     whole = "" if text is None else str(text)
     cut = whole if len(whole) <= longest else whole[: longest - 3] + "..."
     return "".join(c if c.isprintable() else " " for c in cut)
+
+
+def rounded(number: float, digits: int) -> str:
+    """A number of so many digits that count, as people write it: without an exponent up to 1e9.
+
+    >>> rounded(148.41, 2), rounded(22026.5, 2), rounded(2.718, 2), rounded(1e12, 2)
+    ('150', '22,000', '2.7', '1e+12')
+    """
+    short = f"{number:.{digits}g}"
+    value = float(short)
+    return f"{value:,.0f}" if 10.0 ** (digits - 1) <= abs(value) < MOST_WRITTEN_OUT else short
+
+
+def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:
+    """Texts that are no longer than this, and differ where they differed.
+
+    Those that begin alike are cut in their middle, and numbered where that does not tell them
+    apart.
+
+    Args:
+      texts: They differ.
+      longest: The largest number of characters, 30 or more, a number at the end not counted.
+
+    >>> shortened(["no", "Diseases of the blood-forming organs, with complications",
+    ...     "Diseases of the blood-forming organs, without complications"])
+    ['no', 'Diseases of the b...with complications', 'Diseases of the b...out complications']
+    """
+    by_head: dict[str, list[str]] = {}
+    for text in texts:
+        by_head.setdefault(text[:longest], []).append(text)
+    cut = {
+        text: _without_middle(text, longest)
+        if len(text) > longest and len(by_head[text[:longest]]) > 1
+        else text[:longest]
+        for text in texts
+    }
+    seen: dict[str, int] = {}
+    found = []
+    for text in texts:
+        short = cut[text]
+        seen[short] = seen.get(short, 0) + 1
+        found.append(short if seen[short] == 1 else f"{short} ({seen[short]})")
+    return found
+
+
+def _without_middle(text: str, longest: int) -> str:
+    """Its beginning and its end."""
+    half = (longest - 3) // 2
+    return f"{text[: longest - 3 - half]}...{text[-half:]}"

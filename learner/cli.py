@@ -19,6 +19,7 @@ from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
     cluster_option,
     data_option,
+    days_option,
     jobs_option,
     load_study,
     overrides_option,
@@ -222,7 +223,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     help="A learner, with hosts if owners come to it (copriv-owner attach); may be repeated.",
 )
 @out_folder("Where the folders of the CA and all parties are.", default=Path("certs"))
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
+@days_option
 @click.option("--renew", is_flag=True, help="Replace all certificates, with the same CA.")
 def certs(
     *,

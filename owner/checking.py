@@ -23,7 +23,7 @@ from common.privacy import exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
-from common.texts import counted
+from common.texts import counted, rounded
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
@@ -157,8 +157,9 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     source = "measured on public records" if found.measured else "from the public bounds"
     yield f"  {release.typical}, L1: {found.typical_answer:.6g} ({source})"
     ratio = found.noise_per_answer
-    mean = f", the mean of all {m:,} responses' noise about {ratio / math.sqrt(m):.3g} times"
-    yield f"  one response's noise is {ratio:.3g} times {release.typical}{mean if m > 1 else ''}"
+    of_mean = rounded(ratio / math.sqrt(m), 3)
+    mean = f", the mean of all {m:,} responses' noise about {of_mean} times" if m > 1 else ""
+    yield f"  one response's noise is {rounded(ratio, 3)} times {release.typical}{mean}"
     yield "nothing was charged"
 
 

@@ -185,7 +185,13 @@ def attach(
 
 
 @cli.command()
-@click.option("--trials", type=click.IntRange(min=100), default=4000, show_default=True)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=100),
+    default=4000,
+    show_default=True,
+    help="How many responses each attack sees of a shard.",
+)
 @click.option(
     "--confidence",
     type=click.FloatRange(0.5, 1, min_open=True, max_open=True),

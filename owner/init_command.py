@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from common.command import out_file, reading_options, typed_place
+from common.command import ask, in_order, out_file, reading_options, typed_place
 from common.config import parse_epsilon
 from common.texts import counted, printable
 
@@ -24,7 +25,7 @@ QUESTIONS = {
 
 def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that answer a question each."""
-    for option in (
+    return in_order(
         click.option(
             "--name", metavar="NAME", help="The owner's name; the default is the table's."
         ),
@@ -53,18 +54,22 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME",
             help="A learner that is served, by its certificate's name; may be repeated.",
         ),
-        click.option("--listen", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT"),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--listen",
+            default="127.0.0.1:50051",
+            show_default=True,
+            metavar="HOST:PORT",
+            help="Where it serves.",
+        ),
+    )(command)
 
 
 @click.command()
 @click.argument("table", metavar="TABLE")
 @answers_options
-@reading_options
 @out_file("Where the settings go.", default=Path("owner.toml"))
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
+@reading_options
 def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
 
@@ -75,6 +80,9 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     """
     from owner.starting import (  # noqa: PLC0415 (keeps --help quick)
         Answers,
+        checked_budget,
+        checked_lifetime,
+        checked_name,
         epsilon_in_words,
         look_at_table,
         usable,
@@ -85,14 +93,15 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     look, notes = look_at_table(place)
     for line in notes:
         click.echo(f"note: {printable(line)}")
-    defaults = {
-        "name": Path(table).name.split(".")[0],
-        "epsilon_per_study": "1",
-        "epsilon_lifetime": "3",
+    checks: dict[str, tuple[str, Callable[[str], object]]] = {
+        "name": (Path(table).name.split(".")[0], checked_name),
+        "epsilon_per_study": ("1", partial(checked_budget, "--epsilon-per-study")),
+        "epsilon_lifetime": ("3", lambda it: checked_lifetime(it, typed["epsilon_per_study"])),
     }
-    for field, default in defaults.items():
+    for field, (default, check) in checks.items():
         if typed[field] is None:
-            typed[field] = default if yes else click.prompt(QUESTIONS[field], default=default)
+            typed[field] = default if yes else ask(QUESTIONS[field], check=check, default=default)
+        check(typed[field])
     answers = Answers(**typed | {"columns": typed["columns"] or usable(look)})
     records, served = write_settings(place, look, answers, out=out)
     names = ", ".join(map(printable, served[:NAMED]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console, out_folder
+from common.command import console, in_order, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted
@@ -47,36 +47,34 @@ declare_option = click.option(
 
 def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for a study that no file describes."""
-    for option in (
-        click.option(
-            "--curvature-share",
-            type=float,
-            metavar="NUMBER",
-            help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
-        ),
-        click.option(
-            "--kappa", type=int, metavar="K", help="In how many shards one record may be."
-        ),
-        click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
-        click.option(
-            "--epsilon",
-            metavar="NUMBER",
-            help="The study's budget; the default is all that the policy allows.",
-        ),
-        click.option(
-            "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
-        ),
+    return in_order(
+        click.option("--loss", help="The study's loss."),
+        click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
         click.option(
             "--theta-max",
             type=float,
             metavar="NUMBER",
             help="Half the side of the box; the default is 1.",
         ),
-        click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
-        click.option("--loss", help="The study's loss."),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--responses", type=int, metavar="M", help="Responses promised; the default is 1000."
+        ),
+        click.option(
+            "--epsilon",
+            metavar="NUMBER",
+            help="The study's budget; the default is all that the policy allows.",
+        ),
+        click.option("--clip", type=float, metavar="NUMBER", help="L1 norm of a clipped gradient."),
+        click.option(
+            "--kappa", type=int, metavar="K", help="In how many shards one record may be."
+        ),
+        click.option(
+            "--curvature-share",
+            type=float,
+            metavar="NUMBER",
+            help="Share of epsilon that a newton study spends on curvatures; the default is 0.3.",
+        ),
+    )(command)
 
 
 @click.command()

@@ -19,13 +19,24 @@ from common.names import check_name
 from common.number_marks import mark_notes
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
+from common.texts import rounded
 from owner.loading import check_header, load_records
 from owner.policy import OwnerSettings
 
-__all__ = ["Answers", "epsilon_in_words", "look_at_table", "usable", "write_settings"]
+__all__ = [
+    "Answers",
+    "checked_budget",
+    "checked_lifetime",
+    "checked_name",
+    "epsilon_in_words",
+    "look_at_table",
+    "usable",
+    "write_settings",
+]
 
 # Files of these rights are for their user alone.
 PRIVATE = 0o600
+THOUSAND, MILLION = 1e3, 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +65,17 @@ def epsilon_in_words(epsilon: Fraction) -> str:
 
     >>> epsilon_in_words(Fraction(1))
     'anyone who sees all answers can raise the odds of a guess about one record 2.7 times at most'
+    >>> epsilon_in_words(Fraction(10))
+    'no protection to speak of: the odds of a guess may rise 22,000 times'
     """
     times = math.exp(min(float(epsilon), 700.0))
+    if times >= MILLION:
+        return "no protection to speak of: the odds of a guess may rise more than a million times"
     return (
         "anyone who sees all answers can raise the odds of a guess about one record "
-        f"{times:,.2g} times at most"
-        if times < 1e3
-        else f"no protection to speak of: the odds of a guess may rise {times:,.2g} times"
+        f"{rounded(times, 2)} times at most"
+        if times < THOUSAND
+        else f"no protection to speak of: the odds of a guess may rise {rounded(times, 2)} times"
     )
 
 
@@ -112,6 +127,45 @@ def usable(look: Look) -> list[str]:
     ]
 
 
+def checked_budget(option: str, typed: str) -> Fraction:
+    """A budget as it was typed.
+
+    Raises:
+      InputError: It is none.
+    """
+    try:
+        return parse_epsilon(typed)
+    except ValueError as error:
+        raise InputError(f"{option}: got {typed!r}, {error}") from None
+
+
+def checked_lifetime(typed: str, per_study: str) -> Fraction:
+    """The budget of all studies, of which one may spend so much.
+
+    Raises:
+      InputError: It is none, or one study may spend more than all together.
+    """
+    lifetime = checked_budget("--epsilon-lifetime", typed)
+    if checked_budget("--epsilon-per-study", per_study) > lifetime:
+        raise InputError(
+            f"--epsilon-lifetime: {typed} for all studies is less than {per_study} for one; give "
+            f"at least {per_study}, or a smaller --epsilon-per-study"
+        )
+    return lifetime
+
+
+def checked_name(typed: str) -> str:
+    """The owner's name.
+
+    Raises:
+      InputError: It is none.
+    """
+    try:
+        return check_name(typed)
+    except ValueError as error:
+        raise InputError(f"--name: got {typed!r}, {error}") from None
+
+
 def write_settings(
     place: Mapping[str, Any], look: Look, answers: Answers, *, out: Path
 ) -> tuple[int, tuple[str, ...]]:
@@ -124,8 +178,8 @@ def write_settings(
         if name not in look.columns:
             raise InputError(f"--column: no column {name!r}{among_columns(name, look.columns)}")
     budgets = {
-        "epsilon_per_study": _budget("--epsilon-per-study", answers.epsilon_per_study),
-        "epsilon_lifetime": _budget("--epsilon-lifetime", answers.epsilon_lifetime),
+        "epsilon_per_study": checked_budget("--epsilon-per-study", answers.epsilon_per_study),
+        "epsilon_lifetime": checked_lifetime(answers.epsilon_lifetime, answers.epsilon_per_study),
     }
     data = dict(place)
     if "path" in data:
@@ -136,7 +190,7 @@ def write_settings(
     text = annotated(
         OwnerSettings,
         {
-            "name": _name(answers.name),
+            "name": checked_name(answers.name),
             "listen": answers.listen,
             "ledger": {"path": f"{answers.name}.ledger.sqlite"},
             "data": data | {"columns": list(answers.columns)},
@@ -165,19 +219,5 @@ def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
     return loaded.table.num_records, loaded.table.columns
 
 
-def _budget(option: str, typed: str) -> Fraction:
-    try:
-        return parse_epsilon(typed)
-    except ValueError as error:
-        raise InputError(f"{option}: got {typed!r}, {error}") from None
-
-
 def _as_written(budget: Fraction) -> int | str:
     return int(budget) if budget.denominator == 1 else str(budget)
-
-
-def _name(name: str) -> str:
-    try:
-        return check_name(name)
-    except ValueError as error:
-        raise InputError(f"--name: got {name!r}, {error}") from None

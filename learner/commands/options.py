@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import out_folder
+from common.command import in_order, out_folder
 from common.config import load_settings
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cluster_option",
     "data_option",
+    "days_option",
     "jobs_option",
     "load_study",
     "overrides_option",
@@ -52,14 +53,23 @@ data_option = click.option(
 def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command about a study with a run folder has."""
     out = out_folder("The run folder; the default is runs/NAME-DATE-TIME.")
-    for option in (overrides_option, data_option, out):
-        command = option(command)
-    return command
+    return in_order(overrides_option, data_option, out)(command)
 
 
 def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a simulation alone."""
-    for option in (
+    return in_order(
+        click.option(
+            "--in-memory",
+            is_flag=True,
+            help="INSECURE: owners as parts of this process, for thousands of them: no sockets, no "
+            "ledgers, seeded noise.",
+        ),
+        click.option(
+            "--noiseless",
+            is_flag=True,
+            help="Also repeat the run without noise, however long it takes.",
+        ),
         click.option(
             "--insecure-noise-seed",
             type=int,
@@ -73,20 +83,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Let owners serve a feature map fitted on their records, where those are public "
             "anyway.",
         ),
-        click.option(
-            "--in-memory",
-            is_flag=True,
-            help="INSECURE: owners as parts of this process, for thousands of them: no sockets, no "
-            "ledgers, seeded noise.",
-        ),
-        click.option(
-            "--noiseless",
-            is_flag=True,
-            help="Also repeat the run without noise, however long it takes.",
-        ),
-    ):
-        command = option(command)
-    return command
+    )(command)
 
 
 yes_option = click.option(
@@ -106,16 +103,29 @@ cluster_option = click.option(
 )
 
 
+days_option = click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="How long a new certificate is valid.",
+)
+
+
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The public tables that the papers' figures need."""
-    for name, what in (
-        ("cards", "creditcard.csv of ULB and Worldline."),
-        ("facilities", "New York's hospital stays (SPARCS) with the column Facility Name."),
-        ("loans", "Lending Club's table of accepted loans."),
-    ):
-        path = click.Path(path_type=Path)
-        command = click.option(f"--{name}", type=path, metavar="FILE", help=what)(command)
-    return command
+    tables = {
+        "loans": "Lending Club's table of accepted loans.",
+        "facilities": "New York's hospital stays (SPARCS) with the column Facility Name.",
+        "cards": "creditcard.csv of ULB and Worldline.",
+    }
+    path = click.Path(path_type=Path)
+    return in_order(
+        *(
+            click.option(f"--{n}", type=path, metavar="FILE", help=what)
+            for n, what in tables.items()
+        )
+    )(command)
 
 
 def load_study(

@@ -9,7 +9,7 @@ import click
 from common.command import address_value, console, out_folder
 from common.errors import InputError
 from common.names import check_name
-from learner.commands.options import load_study, overrides_option, study_argument
+from learner.commands.options import days_option, load_study, overrides_option, study_argument
 
 __all__ = ["admit", "check", "close", "doctor", "invite"]
 
@@ -74,7 +74,7 @@ def invite(
     type=click.Path(path_type=Path, dir_okay=False),
 )
 @certs_option
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True)
+@days_option
 @click.option("--yes", is_flag=True, help="Ask nothing: the fingerprints were compared.")
 def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> None:
     """Sign the requests of owners that were invited, and write each certificate beside it.

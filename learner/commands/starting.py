@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console, out_folder, reading_options, typed_place
+from common.command import ask, console, in_order, out_folder, reading_options, typed_place
 from common.errors import InputError
 from common.names import check_name
 from common.texts import printable
@@ -25,19 +25,19 @@ NAMED = 40
 
 def choices(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that answer a question each."""
-    for option in (
+    return in_order(
         click.option("--target", metavar="COLUMN", help="The column to predict."),
+        click.option(
+            "--owners",
+            metavar="COLUMN|N",
+            help="The column that says whose a record is, or N equal parts.",
+        ),
         click.option(
             "--positive",
             multiple=True,
             metavar="VALUE",
             help="A value of class +1, where the target is no number; may be repeated. Of two "
             "values the default is 1, true or yes, else the rarer.",
-        ),
-        click.option(
-            "--owners",
-            metavar="COLUMN|N",
-            help="The column that says whose a record is, or N equal parts.",
         ),
         click.option(
             "--public",
@@ -65,17 +65,15 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
             default=None,
             help="Write each owner's records, and public ones dealt evenly, into files.",
         ),
-    ):
-        command = option(command)
-    return command
+    )(command)
 
 
 @click.command()
 @click.argument("table", metavar="TABLE")
 @choices
-@reading_options
 @out_folder("The new study's folder; the default is the table's name.")
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
+@reading_options
 def init(
     *,
     table: str,

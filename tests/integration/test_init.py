@@ -250,6 +250,7 @@ def test_an_owners_questions_have_answers_that_can_be_refused(
     for arguments, why in (
         (["stays.csv", "--column", "ages"], "did you mean 'age'?"),
         (["stays.csv", "--epsilon-lifetime", "none"], "--epsilon-lifetime: got 'none'"),
+        (["stays.csv", "--epsilon-per-study", "5"], "give at least 5, or a smaller --epsilon-per"),
         (["stays.csv", "--name", "a b"], "--name: got 'a b', expected a name"),
         (["records.csv"], "the first line looks like a record"),
     ):
@@ -257,6 +258,17 @@ def test_an_owners_questions_have_answers_that_can_be_refused(
         assert said.returncode == 2
         assert why in said.stderr
         assert not (folder / "owner.toml").exists()
+
+
+def test_an_owner_is_asked_again_where_an_answer_cannot_be_used(folder: Path) -> None:
+    answers = "a b\nnorth\n5\n3\n15\n"
+    said = CliRunner().invoke(owner_cli, ["init", "stays.csv"], input=answers)
+    assert said.exit_code == 0, said.output
+    assert "--name: got 'a b', expected a name" in said.output
+    assert "--epsilon-lifetime: 3 for all studies is less than 5 for one" in said.output
+    assert "150 times at most" in said.output
+    settings = load_settings(OwnerSettings, folder / "owner.toml")
+    assert (settings.name, settings.policy.epsilon_lifetime) == ("north", 15)
 
 
 def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
+import click
 import pytest
 from rich.table import Table
 
 from common.command import console, plain_console
+from common.texts import rounded, shortened
+from learner.cli import cli
+from owner.cli import cli as owner_cli
 
 STRANGE = ("see [/policy] for [bold red]more", "[link=https://x.example]here[/link]", "a :smile: b")
 
@@ -29,3 +34,45 @@ def test_a_terminal_is_led_nowhere_by_a_text() -> None:
     screen = io.StringIO()
     plain_console(file=screen, force_terminal=True, width=200).print(STRANGE[1], highlight=False)
     assert screen.getvalue() == STRANGE[1] + "\n"
+
+
+def commands_in(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from commands_in(command)
+
+
+@pytest.mark.parametrize("group", [cli, owner_cli])
+def test_every_option_says_what_it_is_for(group: click.Group) -> None:
+    silent = [
+        (name, option.opts)
+        for name, command in commands_in(group)
+        for option in command.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("group", [cli, owner_cli])
+def test_options_of_init_that_every_study_needs_are_listed_first(group: click.Group) -> None:
+    listed = [option.opts[0] for option in group.commands["init"].params[1:]]
+    first = "--target" if group is cli else "--name"
+    assert listed[0] == first
+    assert listed.index("--yes") < listed.index("--query") < listed.index("--encoding")
+
+
+def test_long_texts_stay_different_however_they_begin() -> None:
+    begun = "Diseases of the circulatory system, "
+    texts = [begun + 30 * "x", begun + 30 * "y", *(f"{begun}{i}{60 * 'z'}" for i in range(3)), "no"]
+    short = shortened(texts)
+    assert len(set(short)) == len(texts)
+    assert all(len(text) <= 44 for text in short)
+    assert short[-1] == "no"
+
+
+@pytest.mark.parametrize(
+    ("number", "written"), [(148.4, "150"), (999.6, "1,000"), (9.96, "10"), (0.0312, "0.031")]
+)
+def test_numbers_of_times_are_written_out(number: float, written: str) -> None:
+    assert rounded(number, 2) == written
