@@ -17,15 +17,23 @@ from common.arrays import Vector
 from common.columns import category_keys
 from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
 
-__all__ = ["Column", "Look", "look_at", "same_partition", "tells_target"]
+__all__ = ["FEWEST_RECORDS", "REPEATED", "Column", "Look", "look_at", "same_partition"]
 
 # A column with so large a share of different values names records.
 IDENTIFYING = 0.9
 FEWEST_RECORDS = 20
-# So often each value stands in a column that says something of groups.
+# So often each value stands in a column that says something of groups, and a code for missing.
 REPEATED = 10
-# A column that explains so much of the target's variance says what the target is.
-TELLING = 0.95
+# Numbers that are names lie so far from each other on average.
+APART = 5
+LARGEST_WHOLE = 2.0**53
+# A column of fewer different numbers has no gap that says anything, and a gap is wider than so many
+# of the typical ones.
+DIFFERENT, TYPICAL_GAPS = 3, 3.0
+# 0, -1, and any number of sevens, eights or nines, as -9, 99 and 999.9; and the ends of integers.
+_SENTINEL = re.compile(
+    r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
+)
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
 MONTHS = 12
@@ -121,13 +129,49 @@ class Column:
         far = np.abs(known - np.median(known)) > FAR_OUT * spread
         return known[far & (spread > 0)]
 
+    @cached_property
+    def looks_coded(self) -> bool:
+        """Whether its numbers look like names: whole, often repeated, and far from each other.
+
+        Amounts that repeat are round: all of them multiples of 5, or 100.
+        """
+        if self.kind != "number" or not self.is_whole:
+            return False
+        if not FEWEST_RECORDS <= self.distinct <= self.count / REPEATED:
+            return False
+        steps = np.diff(np.unique(self.numbers[np.isfinite(self.numbers)]))
+        if steps.sum() > LARGEST_WHOLE:
+            return False
+        return bool(np.mean(steps) >= APART and np.gcd.reduce(steps.astype(np.int64)) == 1)
+
     @property
-    def repeated_far_out(self) -> str:
-        """Which number far out stands again and again, as a question; empty for none."""
-        values, counts = np.unique(self.far_out, return_counts=True)
-        if not counts.size or counts.max() < REPEATED:
+    def measures(self) -> bool:
+        """Whether its numbers are amounts, or dates, and surely no names."""
+        if self.kind not in {"number", "date"} or self.is_constant:
+            return False
+        return not (self.is_whole and (self.is_code or self.looks_coded or self._counts))
+
+    @cached_property
+    def code_for_missing(self) -> str:
+        """A number that may say that there is none, as a question; empty where nothing looks so.
+
+        It is one of those that people write so (999, -1, 0), stands again and again, and lies
+        beyond all other numbers, with a gap between.
+        """
+        if self.kind != "number":
             return ""
-        most = int(np.argmax(counts))
+        values, counts = np.unique(self.numbers[np.isfinite(self.numbers)], return_counts=True)
+        written = np.array([_is_sentinel(value) for value in values], dtype=bool)
+        code = written & (counts >= REPEATED)
+        rest, times = values[~code], counts[~code]
+        if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
+            return ""
+        low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
+        gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
+        beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap))
+        if not beyond.any() or not high > low:
+            return ""
+        most = int(np.argmax(np.where(beyond, counts, 0)))
         return (
             f"{values[most]:g} stands {counts[most]:,} times: a code for missing? then leave these "
             "cells empty"
@@ -211,39 +255,31 @@ def _is_called(name: str, words: re.Pattern[str]) -> bool:
     return words.search(apart) is not None
 
 
-def tells_target(column: Column, target: Vector) -> float:
-    """Share of the target's variance that a column explains by itself: 1 tells it exactly.
+def _is_sentinel(value: float) -> bool:
+    """Whether a number is one of those that stand for none.
 
-    Numbers by a straight line, categories of many records by their means.
+    >>> [_is_sentinel(number) for number in (-999.0, 99.9, 0.0, 16.0)]
+    [True, True, True, False]
     """
-    known = np.isfinite(column.numbers) & np.isfinite(target)
-    x, y = column.numbers[known], target[known]
-    total = float(np.var(y)) if y.size else 0.0
-    if y.size < FEWEST_RECORDS or not total > 0:
-        return 0.0
-    if column.kind in {"number", "date"}:
-        spread = float(np.std(x))
-        if not spread > 0:
-            return 0.0
-        return float(np.mean((x - x.mean()) * (y - y.mean())) ** 2 / (spread**2 * total))
-    if column.distinct > y.size / FEWEST_RECORDS:
-        return 0.0
-    means = pd.Series(y).groupby(x).transform("mean").to_numpy()
-    return float(np.var(means) / total)
+    return _SENTINEL.fullmatch(f"{value:.10g}") is not None
 
 
 def same_partition(columns: Sequence[Column]) -> dict[str, str]:
-    """Columns that say the same as an earlier one under other names, such as a code's text."""
-    seen: dict[bytes, str] = {}
-    same: dict[str, str] = {}
+    """Columns that say the same as another one under other names, such as a code's text.
+
+    Of these one is not among them: the first that measures, or else the first.
+    """
+    alike: dict[bytes, list[Column]] = {}
     for column in columns:
         # Values that hardly repeat divide any table alike.
         if column.distinct * REPEATED > column.count:
             continue
         codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
-        mark = codes.astype("<i8").tobytes()
-        if mark in seen:
-            same[column.name] = seen[mark]
-        else:
-            seen[mark] = column.name
-    return same
+        alike.setdefault(codes.astype("<i8").tobytes(), []).append(column)
+    best = {id(group): next((c for c in group if c.measures), group[0]) for group in alike.values()}
+    return {
+        column.name: best[id(group)].name
+        for group in alike.values()
+        for column in group
+        if column is not best[id(group)]
+    }

@@ -156,11 +156,14 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     yield f"  noise scale on each coordinate: {found.noise_scale:.6g}"
     source = "measured on public records" if found.measured else "from the public bounds"
     yield f"  {release.typical}, L1: {found.typical_answer:.6g} ({source})"
-    ratio = found.noise_per_answer
+    yield _noise_in_words(found.noise_per_answer, release.typical, m)
+    yield "nothing was charged"
+
+
+def _noise_in_words(ratio: float, typical: str, m: int) -> str:
     of_mean = rounded(ratio / math.sqrt(m), 3)
     mean = f", the mean of all {m:,} responses' noise about {of_mean} times" if m > 1 else ""
-    yield f"  one response's noise is {rounded(ratio, 3)} times {release.typical}{mean}"
-    yield "nothing was charged"
+    return f"  one response's noise is {rounded(ratio, 3)} times {typical}{mean}"
 
 
 def _validation(settings: OwnerSettings, trial: TrialStudy) -> str:

@@ -96,7 +96,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
             notes.append(f"{column.name}: {what}; not told to learners")
-        elif column.far_out.size:
+        elif column.far_out.size or column.code_for_missing:
             notes.append(f"{column.name}: {_far_out(column)}")
         if column.unsure_date:
             notes.append(f"{column.name}: {_date(column)}")
@@ -107,8 +107,10 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
 
 def _far_out(column: Column) -> str:
     """What to know of numbers far out."""
+    if not column.far_out.size:
+        return column.code_for_missing
     cut = "studies cut those beyond their public bounds"
-    return f"numbers far out: {column.far_out.size:,}; {column.repeated_far_out or cut}"
+    return f"numbers far out: {column.far_out.size:,}; {column.code_for_missing or cut}"
 
 
 def _date(column: Column) -> str:

@@ -12,15 +12,16 @@ import click
 from common.command import ask, console, in_order, out_folder, reading_options, typed_place
 from common.errors import InputError
 from common.names import check_name
-from common.texts import printable
+from common.texts import printable, shortened
 
 if TYPE_CHECKING:
-    from learner.commands.init import Choices, Session
+    from learner.commands.raw_tables import Choices, Session
 
 __all__ = ["init"]
 
 EPSILON = "1"
 NAMED = 40
+LONGEST_NOTE = 1000
 
 
 def choices(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +43,8 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--public",
             metavar="ROWS",
-            help="How many rows are public, or a range; the default is a tenth, 5,000 at most.",
+            help="How many rows are public, or a range such as -500: for the last ones; the "
+            "default is a tenth, 5,000 at most, dealt evenly where the table is sorted.",
         ),
         click.option(
             "--epsilon", metavar="NUMBER", help="Each owner's privacy budget; the default is 1."
@@ -54,6 +56,12 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A column that is no input; may be repeated.",
         ),
         click.option(
+            "--categorical",
+            multiple=True,
+            metavar="COLUMN",
+            help="A column whose numbers are names; may be repeated.",
+        ),
+        click.option(
             "--most",
             type=click.IntRange(1, 1000),
             default=12,
@@ -63,7 +71,8 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--split/--no-split",
             default=None,
-            help="Write each owner's records, and public ones dealt evenly, into files.",
+            help="Write each owner's records, and public ones dealt evenly, into files; by default "
+            "where the last rows differ from the others.",
         ),
     )(command)
 
@@ -89,15 +98,17 @@ def init(
 
     Example: copriv init stays.csv --target los --owners Hospital.County --yes
     """
-    from learner.commands.init import Choices, open_session  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.init import write_study  # noqa: PLC0415 (keeps --help quick)
+    from learner.commands.raw_tables import Choices, checked_folder, open_session  # noqa: PLC0415
 
-    session = open_session(typed_place(table, typed))
     folder = out or Path(_name(table))
-    click.echo(f"{table}: {session.look.num_records:,} records, {_columns(session)}")
+    session = open_session(typed_place(table, typed))
+    checked_folder(folder)
+    click.echo(f"{table}: {session.look.num_records:,} rows, {_columns(session)}")
     for line in session.notes:
         click.echo(f"note: {line}")
     chosen = _asked(session, Choices(**typed), yes=yes)
-    path = session.write(chosen, folder, name=_name(folder.name), console=console(width=120))
+    path = write_study(session, chosen, folder, name=_name(folder.name), console=console(width=120))
     click.echo(f"next: copriv simulate {path}")
 
 
@@ -118,55 +129,115 @@ def _columns(session: Session) -> str:
 
 
 def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
-    """The choices with what was open asked, or chosen.
+    """The choices with what was open asked, or chosen; each is looked at before the next.
 
     Raises:
-      InputError: Something that cannot be chosen is open, and nothing may be asked.
+      InputError: Something that cannot be chosen is open, and nothing may be asked, or what was
+        typed cannot be used.
     """
     choices = _asked_target(session, choices, yes=yes)
-    if choices.owners is None:
-        likely = [name for name in session.likely_owners if name != choices.target]
-        owners = likely[0] if likely else "3"
-        if not yes:
-            names = printable(", ".join(likely)) or "none"
-            click.echo(f"Columns that may say whose a record is: {names}")
-            owners = click.prompt("Whose is a record (a column, or a number)", default=owners)
-        choices = replace(choices, owners=owners)
+    choices = _asked_owners(session, choices, yes=yes)
     if choices.public is None and not yes:
         number = session.public_rows(None).strip("-:")
-        choices = replace(choices, public=click.prompt("How many rows are public", default=number))
-    if choices.epsilon is None:
-        epsilon = EPSILON
-        if not yes:
-            click.echo("epsilon: nobody's odds of being recognised grow by more than e^epsilon")
-            epsilon = click.prompt("Each owner's epsilon", default=EPSILON)
-        choices = replace(choices, epsilon=epsilon)
-    if choices.split is None:
-        split = session.needs_files(choices)
-        if not yes:
-            split = click.confirm("Write each owner's records into a file of its own", split)
-        choices = replace(choices, split=split)
-    return choices
+        typed = ask("How many rows are public", check=session.public_rows, default=number)
+        choices = replace(choices, public=typed)
+    session.public_rows(choices.public)
+    return _asked_split(session, _asked_epsilon(choices, yes=yes), yes=yes)
 
 
 def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with a target and, where it is of words, the values of class +1.
 
     Raises:
-      InputError: There is no target, and nothing may be asked.
+      InputError: There is no target, it cannot be learnt, or nothing may be asked.
     """
+
+    def check(name: str) -> None:
+        session.check_target(name, choices, asks=not yes)
+
     if choices.target is None:
         if yes:
             raise InputError(
                 f"init: the target cannot be chosen for you; give --target COLUMN, one of "
                 f"{', '.join(list(session.look.columns)[:NAMED])}"
             )
-        choices = replace(choices, target=click.prompt("Which column is to be predicted"))
+        choices = replace(choices, target=ask("Which column is to be predicted", check=check))
+    target = choices.target or ""
+    check(target)
     if yes or choices.positive:
         return choices
-    classes = session.classes_to_choose_from(choices.target or "")
+    classes = session.classes_to_choose_from(target)
     if classes:
-        click.echo(printable(f"{choices.target} is {', '.join(classes[:NAMED])}"))
-        typed = click.prompt("Which of them are class +1 (with | between several)")
-        choices = replace(choices, positive=tuple(value.strip() for value in typed.split("|")))
+        click.echo(printable(f"{target} is {', '.join(shortened(classes[:NAMED]))}"))
+        typed = ask(
+            "Which of them are class +1 (with | between several)",
+            check=lambda typed: session.check_target(
+                target, replace(choices, positive=_values(typed)), asks=False
+            ),
+        )
+        choices = replace(choices, positive=_values(typed))
     return choices
+
+
+def _values(typed: str) -> tuple[str, ...]:
+    return tuple(value.strip() for value in typed.split("|"))
+
+
+def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
+    """The choices with whose a record is.
+
+    Raises:
+      InputError: What was typed makes no owners.
+    """
+
+    def check(owners: str) -> None:
+        session.parts(replace(choices, owners=owners), [])
+
+    if choices.owners is None:
+        likely = [name for name in session.likely_owners if name != choices.target]
+        owners = likely[0] if likely else "3"
+        if not yes:
+            names = printable(", ".join(likely)) or "none"
+            click.echo(f"Columns that may say whose a record is: {names}")
+            question = "Whose is a record (a column, or a number)"
+            owners = ask(question, check=check, default=owners)
+        return replace(choices, owners=owners)
+    check(choices.owners)
+    return choices
+
+
+def _asked_epsilon(choices: Choices, *, yes: bool) -> Choices:
+    """The choices with a budget.
+
+    Raises:
+      InputError: What was typed is none.
+    """
+    from learner.commands.raw_tables import checked_epsilon  # noqa: PLC0415 (keeps --help quick)
+
+    if choices.epsilon is None:
+        epsilon = EPSILON
+        if not yes:
+            click.echo("epsilon: nobody's odds of being recognised grow by more than e^epsilon")
+            epsilon = ask("Each owner's epsilon", check=checked_epsilon, default=EPSILON)
+        return replace(choices, epsilon=epsilon)
+    checked_epsilon(choices.epsilon)
+    return choices
+
+
+def _asked_split(session: Session, choices: Choices, *, yes: bool) -> Choices:
+    """The choices with whether records go to files, which they do where public ones are dealt."""
+    if choices.split is not None:
+        return choices
+    why = session.why_deal(choices)
+    if why:
+        rows = session.public_rows(choices.public)
+        does = "are dealt evenly" if yes else "are better dealt evenly"
+        click.echo(
+            printable(
+                f"note: {why}; so public rows {does} over the table, and each owner's records go to "
+                f"a file of their own; --public {rows} takes the last rows",
+                LONGEST_NOTE,
+            )
+        )
+    question = "Write each owner's records into a file of its own"
+    return replace(choices, split=bool(why) if yes else click.confirm(question, bool(why)))

@@ -11,33 +11,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.arrays import Vector
+from common.arrays import Flags, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
-from common.features import FeatureMap
-from common.looking import TELLING, Column, Look, same_partition, tells_target
+from common.looking import Column, Look
 from common.suggestions import among_columns, nearest
 from common.target_fitting import count_values, counts_in_words
+from common.texts import counted
 
 __all__ = [
-    "Inputs",
     "Part",
     "Target",
-    "choose_inputs",
     "choose_target",
     "equal_parts",
-    "far_out_notes",
     "parts_by_column",
 ]
 
 # Of two values the one that says yes is class +1, beside what says no.
 SAYS_YES = {"1": {"0", "-1"}, "yes": {"no"}, "y": {"n"}, "t": {"f"}, "positive": {"negative"}}
-# A column with values for fewer records is left out.
-FEWEST_PRESENT = 0.05
 FEWEST_OF_AN_OWNER = 50
 NAMED = 5
 MOST_OWNERS = 12
-ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -55,21 +49,6 @@ class Target:
     positive: tuple[str, ...]
     values: Vector
     missing: int
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """From what it is predicted.
-
-    Args:
-      columns: The columns.
-      categorical: Those of them whose numbers are names.
-      warnings: What was left out and why, and what to look at.
-    """
-
-    columns: tuple[str, ...]
-    categorical: tuple[str, ...]
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -156,6 +135,8 @@ def _positive_keys(
 def _about(column: Column, missing: int) -> list[str]:
     """What to know of a target."""
     remarks = []
+    if column.code_for_missing and not column.far_out.size:
+        remarks.append(f"target {column.name}: {column.code_for_missing}")
     if missing:
         remarks.append(
             f"target {column.name}: {missing:,} records have none; they are left out "
@@ -164,123 +145,12 @@ def _about(column: Column, missing: int) -> list[str]:
     return remarks
 
 
-def choose_inputs(look: Look, target: Target, *, owners: str | None, drop: Sequence[str]) -> Inputs:
-    """The columns that may teach something, and a sentence for each that is left out or odd."""
-    warnings, left = [], set(drop) | {target.name}
-    for name in drop:
-        if name not in look.columns:
-            raise InputError(f"--drop: no column {name!r}{among_columns(name, look.columns)}")
-        if name == target.name:
-            raise InputError(f"--drop: {name} is the target; drop others, or give another --target")
-    if owners is not None:
-        left.add(owners)
-        same = same_partition([look.columns[owners], *look.columns.values()])
-        left |= {name for name, first in same.items() if first == owners}
-    chosen = [column for column in look.columns.values() if column.name not in left]
-    same = same_partition([column for column in chosen if not column.is_constant])
-    kept = []
-    for column in chosen:
-        why = _why_not(column, target, same)
-        if why:
-            warnings.append(f"{column.name}: left out: {why}")
-        else:
-            kept.append(column)
-            warnings += _oddities(column, target)
-    if not kept:
-        raise InputError("init: no column is left to predict from; give a table with more columns")
-    categorical = tuple(column.name for column in kept if column.is_code)
-    return Inputs(tuple(column.name for column in kept), categorical, tuple(warnings))
-
-
-def _why_not(column: Column, target: Target, same: dict[str, str]) -> str:
-    """Why a column is no input, or nothing."""
-    explained = tells_target(column, target.values)
-    reasons = (
-        (column.kind == "empty", "it has no values"),
-        (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
-        (column.is_constant, "it says the same of every record"),
-        (
-            column.kind == "text" and column.unsure_date,
-            f"its dates have a form that is not read ({column.unsure_date}); write them as "
-            "YEAR-MONTH-DAY",
-        ),
-        (
-            column.is_identifier,
-            "it names records (an identifier), so it teaches nothing and gives persons away",
-        ),
-        (column.kind == "text", "it is free text"),
-        (column.name in same, f"it says the same as {same.get(column.name)}"),
-        (
-            explained >= TELLING,
-            f"it tells the target ({explained:.0%} of its variance): a leak, or the target under "
-            "another name; add it to features.columns if it is known beforehand",
-        ),
-    )
-    return next((reason for holds, reason in reasons if holds), "")
-
-
-def _oddities(column: Column, target: Target) -> list[str]:
-    """What to look at in a column that stays."""
-    remarks = []
-    explained = tells_target(column, target.values)
-    if explained >= 0.5:
-        remarks.append(
-            f"{column.name}: explains {explained:.0%} of the target; is it known before the target "
-            "is?"
-        )
-    if column.is_code:
-        remarks.append(f"{column.name}: its numbers are taken for names (features.categorical)")
-    elif column.is_whole and column.hardly_repeats:
-        remarks.append(
-            f"{column.name}: nearly every record has another number; if it names records, leave it "
-            "out with --drop"
-        )
-    if column.kind == "date":
-        as_read = f"; {column.unsure_date} is read as month/day/year" * bool(column.unsure_date)
-        remarks.append(f"{column.name}: dates become months since January 2000{as_read}")
-    elif column.unsure_date:
-        remarks.append(
-            f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
-            "are names; write them as YEAR-MONTH-DAY"
-        )
-    if column.missing > column.count:
-        share = column.missing / (column.missing + column.count)
-        remarks.append(f"{column.name}: {share:.0%} of the cells are empty; they get the median")
-    return remarks
-
-
-def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
-    """What becomes of numbers far out: whether the bounds of public records cut them."""
-    target = feature_map.target
-    reach = target.bound * target.scale
-    bounds = {
-        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
-    }
-    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
-    if target.positive is None:
-        limits = (target.center - reach, target.center + reach)
-        note = _far_out_note(look.columns[target.name], *limits, what="target ")
-        more = '; loss = "huber" minds far targets less' if note else ""
-        notes.insert(0, note + more)
-    return [note for note in notes if note]
-
-
-def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
-    """What becomes of one column's numbers far out, empty where it has none."""
-    far = column.far_out
-    if not far.size:
-        return ""
-    # Bounds that were scaled and back are rounded.
-    slack = ROUNDED * (high - low)
-    cut = int(np.count_nonzero((far < low - slack) | (far > high + slack)))
-    bounds = f"the public bounds ({low:g} to {high:g})"
-    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
-    code = f"; {column.repeated_far_out}" if column.repeated_far_out else ""
-    return f"{what}{column.name}: numbers far out: {far.size:,}; {told}{code}"
-
-
 def parts_by_column(
-    cells: pd.Series, available: NDArray[np.intp], *, most: int = MOST_OWNERS
+    cells: pd.Series,
+    available: NDArray[np.intp],
+    *,
+    most: int = MOST_OWNERS,
+    known: Flags | None = None,
 ) -> tuple[list[Part], list[str]]:
     """The owners by what one column says, the largest first, and what became of the others.
 
@@ -288,18 +158,23 @@ def parts_by_column(
       cells: The column, n cells.
       available: The rows that are not public.
       most: How many owners at most.
+      known: Which rows have a target, shape (n,), since others are no records; None for all.
 
     Raises:
       InputError: No value has records enough.
     """
+    counts = np.ones(len(cells), dtype=bool) if known is None else known
     positions, keys = category_keys(cells)
     groups: dict[str, list[NDArray[np.intp]]] = {}
-    for code, key in enumerate(keys):
+    order = available[np.argsort(positions[available], kind="stable")]
+    ends = np.searchsorted(positions[order], np.arange(len(keys) + 1))
+    for key, begin, end in zip(keys, ends, ends[1:], strict=False):
         if key is not None:
-            groups.setdefault(key, []).append(available[positions[available] == code])
+            groups.setdefault(key, []).append(order[begin:end])
     rows = {key: np.sort(np.concatenate(parts)) for key, parts in groups.items()}
-    ranked = sorted(rows, key=lambda key: (-len(rows[key]), key))
-    large = [key for key in ranked if len(rows[key]) >= FEWEST_OF_AN_OWNER][:most]
+    sizes = {key: int(np.count_nonzero(counts[places])) for key, places in rows.items()}
+    ranked = sorted(rows, key=lambda key: (-sizes[key], key))
+    large = [key for key in ranked if sizes[key] >= FEWEST_OF_AN_OWNER][:most]
     if not large:
         raise InputError(
             f"--owners {cells.name}: no value has {FEWEST_OF_AN_OWNER} records beside the public "
@@ -308,11 +183,13 @@ def parts_by_column(
     names = _names(large)
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
     others = len(ranked) - len(large)
-    left = sum(len(rows[key]) for key in ranked) - sum(len(part.places) for part in parts)
+    left = sum(sizes.values()) - sum(sizes[key] for key in large)
     notes = _spelt_twice(str(cells.name), ranked)
+    records = counted(left, "record")
     left_out = (
-        f"{cells.name}: {others} values with {left:,} records are no owners: they have fewer than "
-        f"{FEWEST_OF_AN_OWNER} records, or are not among the {most} largest (--most)"
+        f"{cells.name}: {counted(others, 'value')} with {records} beside the public ones: no "
+        f"owner, for fewer than {FEWEST_OF_AN_OWNER} records or not among the {most} "
+        "largest (--most)"
     )
     return parts, [*notes, left_out] if others else notes
 

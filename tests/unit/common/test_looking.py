@@ -47,8 +47,8 @@ def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more: int) -> 
 def test_a_number_far_out_that_repeats_is_asked_about() -> None:
     ages = [*RNG.integers(18, 80, NUM), *[-999] * 30]
     assert column(ages).far_out.size == 30
-    assert column(ages).repeated_far_out.startswith("-999 stands 30 times: a code for missing?")
-    assert column([*ages[:NUM], -999]).repeated_far_out == ""
+    assert column(ages).code_for_missing.startswith("-999 stands 30 times: a code for missing?")
+    assert column([*ages[:NUM], -999]).code_for_missing == ""
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,8 @@ from common.features import FeatureSettings
 from common.looking import look_at
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from learner.planning.drafting import (
-    Target,
-    choose_inputs,
-    choose_target,
-    far_out_notes,
-    parts_by_column,
-)
+from learner.planning.drafting import Target, choose_target, parts_by_column
+from learner.planning.inputs import choose_inputs, far_out_notes
 
 
 def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:

@@ -1,0 +1,125 @@
+"""How far one column of a raw table tells another: leaks of the target, and names of owners."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from common.arrays import Vector
+from common.looking import FEWEST_RECORDS, REPEATED, Column
+
+__all__ = ["TELLING", "names_of", "says_of_names", "tells_target"]
+
+# A column that explains so much of the target's variance says what the target is.
+TELLING = 0.95
+# Numbers are cut into so many groups of equal size at most.
+MOST_GROUPS = 50
+# On either side of a threshold: fewer records lie there by chance.
+FEWEST_BESIDE = 5
+CLASSES = 2
+
+
+def tells_target(column: Column, target: Vector) -> float:
+    """Share of the target's variance that a column explains by itself: 1 tells it exactly.
+
+    The most that is found of numbers by a straight line, by a threshold, and in ranks, where any
+    course that rises or falls is a line; and of all by the means of groups: of a value each where
+    these have many records, else of neighbouring numbers. Cells without a value are a group.
+
+    >>> counts = Column("num", "number", 5, 0, np.arange(100.0) % 5)
+    >>> tells_target(counts, np.where(counts.numbers > 0, 1.0, -1.0))
+    1.0
+    """
+    known = np.isfinite(target)
+    x, y = column.numbers[known], target[known]
+    if y.size < FEWEST_RECORDS or not float(np.var(y)) > 0:
+        return 0.0
+    found = [_by_groups(_groups(column, x), y)]
+    has = np.isfinite(x)
+    if column.kind in {"number", "date"} and np.count_nonzero(has) >= FEWEST_RECORDS:
+        x, y = x[has], y[has]
+        found += [_by_line(x, y), _by_threshold(x, y)]
+        if np.unique(y).size > CLASSES:
+            found.append(_by_line(_ranks(x), _ranks(y)))
+    return min(max(found), 1.0)
+
+
+def _groups(column: Column, x: Vector) -> NDArray[np.intp]:
+    """The group of each cell: that of no value is 0."""
+    has = np.isfinite(x)
+    groups = np.zeros(x.size, dtype=np.intp)
+    if column.distinct <= x.size / FEWEST_RECORDS:
+        groups[has] = 1 + np.unique(x[has], return_inverse=True)[1]
+    elif column.kind in {"number", "date"}:
+        count = max(1, min(MOST_GROUPS, int(has.sum()) // FEWEST_RECORDS))
+        shares = np.arange(1, count) / count
+        edges = np.unique(np.quantile(x[has], shares)) if has.any() else np.empty(0)
+        groups[has] = 1 + np.searchsorted(edges, x[has], side="right")
+    else:
+        groups[has] = 1
+    return groups
+
+
+def _by_groups(groups: NDArray[np.intp], y: Vector) -> float:
+    counts = np.bincount(groups)
+    means = np.bincount(groups, weights=y) / np.maximum(counts, 1)
+    return float(np.average((means - y.mean()) ** 2, weights=counts) / np.var(y))
+
+
+def _by_line(x: Vector, y: Vector) -> float:
+    spread = float(np.std(x) * np.std(y))
+    if not (np.isfinite(spread) and spread > 0):
+        return 0.0
+    return float(np.mean((x - x.mean()) * (y - y.mean())) / spread) ** 2
+
+
+def _by_threshold(x: Vector, y: Vector) -> float:
+    """The most that the two means beside any threshold explain."""
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order] - y.mean()
+    below = np.arange(1, x.size)
+    ends = (x[1:] > x[:-1]) & (below >= FEWEST_BESIDE) & (x.size - below >= FEWEST_BESIDE)
+    if not ends.any() or not float(np.var(y)) > 0:
+        return 0.0
+    below, sums = below[ends], np.cumsum(y)[:-1][ends]
+    return float(np.max(sums**2 / (below * (x.size - below))) / np.var(y))
+
+
+def _ranks(values: Vector) -> Vector:
+    return np.asarray(pd.Series(values).rank(), dtype=np.float64)
+
+
+def names_of(column: Column, names: Column) -> float:
+    """How far a column tells a column of names: 1 names each, 0 tells no more than their counts.
+
+    It is the share of wrong guesses that it saves (Goodman and Kruskal's lambda, 1954). A column
+    whose values hardly repeat tells any other and is not counted.
+
+    >>> site, code = (Column(n, "number", 2, 0, np.arange(60.0) % 2) for n in ("site", "code"))
+    >>> names_of(code, site)
+    1.0
+    """
+    if column.distinct * REPEATED > column.count:
+        return 0.0
+    return _saved(column.numbers, names.numbers)
+
+
+def says_of_names(column: Column, names: Column) -> float:
+    """How far the names tell the column, in the same way."""
+    return _saved(names.numbers, column.numbers)
+
+
+def _saved(given: Vector, told: Vector) -> float:
+    """The share of wrong guesses at one column that knowing another saves."""
+    known = np.isfinite(given) & np.isfinite(told)
+    if not known.any():
+        return 0.0
+    left = np.unique(given[known], return_inverse=True)[1].astype(np.int64)
+    right = np.unique(told[known], return_inverse=True)[1].astype(np.int64)
+    most = int(np.bincount(right).max())
+    pairs, counts = np.unique(left * (int(right.max()) + 1) + right, return_counts=True)
+    best = np.zeros(int(left.max()) + 1, dtype=np.int64)
+    np.maximum.at(best, pairs // (int(right.max()) + 1), counts)
+    wrong = int(known.sum()) - most
+    return 1.0 - (int(known.sum()) - int(best.sum())) / wrong if wrong else 0.0

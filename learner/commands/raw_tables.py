@@ -1,0 +1,245 @@
+"""A raw table that was opened, and what may be chosen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from common.config import check_settings, parse_epsilon, with_absolute_paths
+from common.errors import InputError
+from common.files import make_folder
+from common.looking import Look, look_at
+from common.number_marks import mark_notes
+from common.row_filters import parse_rows
+from common.suggestions import among_columns
+from common.tables import TableSource, read_header, read_table
+from common.target_fitting import count_values
+from learner.planning.dealing import deal, in_words, shifts
+from learner.planning.drafting import (
+    MOST_OWNERS,
+    Part,
+    Target,
+    choose_target,
+    equal_parts,
+    parts_by_column,
+)
+from learner.planning.inputs import check_columns, check_drop
+
+__all__ = ["Choices", "Session", "checked_epsilon", "checked_folder", "open_session"]
+
+MOST_PUBLIC = 5000
+PUBLIC_SHARE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What was typed; None is asked, or chosen.
+
+    Args:
+      target: The column to predict.
+      positive: The values of class +1.
+      owners: The column that says whose a record is, or a number of equal parts.
+      public: How many rows are public, or which.
+      epsilon: Each owner's budget.
+      drop: Columns that are no input.
+      categorical: Columns whose numbers are names.
+      most: How many owners at most.
+      split: Whether each owner's records, and the public ones, go to files of their own.
+    """
+
+    target: str | None = None
+    positive: tuple[str, ...] = ()
+    owners: str | None = None
+    public: str | None = None
+    epsilon: str | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    most: int = MOST_OWNERS
+    split: bool | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A table that was read, and what it looks like.
+
+    Args:
+      source: Where it is, absolute.
+      table: Its rows.
+      look: Its columns.
+      notes: What is to be known of its file.
+    """
+
+    source: TableSource
+    table: pd.DataFrame
+    look: Look
+    notes: Sequence[str] = ()
+
+    @property
+    def likely_owners(self) -> list[str]:
+        """Columns that may say whose a record is."""
+        return self.look.candidates_for_owners()
+
+    def classes_to_choose_from(self, target: str) -> list[str]:
+        """The values of a target of words of which some must be class +1; none elsewhere."""
+        column = self.look.columns.get(target)
+        if column is None or column.kind == "number" or column.distinct == 2:
+            return []
+        return list(count_values(self.table[target]))
+
+    def check_target(self, name: str, choices: Choices, *, asks: bool) -> None:
+        """Refuse a target that cannot be learnt.
+
+        Args:
+          name: The column.
+          choices: What else was chosen.
+          asks: Whether the values of class +1 can still be asked for.
+
+        Raises:
+          InputError: It is not there, or has no values of class +1.
+        """
+        if not (asks and not choices.positive and self.classes_to_choose_from(name)):
+            choose_target(self.table, self.look, name, choices.positive)
+        check_drop(self.look, name, choices.drop)
+        check_columns("--categorical", self.look, choices.categorical)
+
+    def public_rows(self, typed: str | None) -> str:
+        """The range of the public rows: as typed, or the last ones.
+
+        Raises:
+          InputError: It is no range and no number of rows, or takes all or none.
+        """
+        count = len(self.table)
+        if typed is not None and ":" in typed:
+            if not 0 < len(read_rows(self.table, typed)) < count:
+                raise InputError(
+                    f"--public {typed}: expected some rows and not all {count:,}; give another "
+                    'range, such as "-5000:", or a number'
+                )
+            return typed
+        number = min(MOST_PUBLIC, max(1, int(count * PUBLIC_SHARE))) if typed is None else None
+        try:
+            number = int(typed or 0) if number is None else number
+        except ValueError:
+            number = 0
+        if not 0 < number < count:
+            raise InputError(
+                f"--public: got {typed!r}, expected a number of rows below {count:,}, or a range "
+                'such as "-5000:"'
+            )
+        return f"-{number}:"
+
+    def why_deal(self, choices: Choices) -> str:
+        """Why the last rows should not be the public ones, as in sorted tables; empty if they may.
+
+        Rows whose range was typed are those that are wanted, as the latest ones of a table by date.
+        """
+        if (choices.public or "").count(":"):
+            return ""
+        last = read_rows(self.table, self.public_rows(choices.public))
+        rows = f"the last {len(last):,} rows"
+        found = shifts(self.look, last, drop=choices.drop)
+        if found:
+            return f"{rows} differ from the others in {in_words(found)}"
+        if choices.owners not in self.look.columns:
+            return ""
+        owners = self.table[choices.owners]
+        ours, all_of_them = owners.iloc[last].nunique(), owners.nunique()
+        few = f"{rows} are of {ours:,} of the {all_of_them:,} owners only"
+        return few if ours <= all_of_them / 2 else ""
+
+    def public(self, choices: Choices) -> NDArray[np.intp]:
+        """The places of the public rows: of the range, or dealt evenly where files are split."""
+        places = read_rows(self.table, self.public_rows(choices.public))
+        if not choices.split or (choices.public is not None and ":" in choices.public):
+            return places
+        return deal(len(self.table), len(places))
+
+    def parts(
+        self,
+        choices: Choices,
+        public: NDArray[np.intp] | Sequence[int],
+        target: Target | None = None,
+    ) -> tuple[list[Part], list[str]]:
+        """The owners' rows, and what became of the others.
+
+        Raises:
+          InputError: There is no such column, it makes no owner, or the number is none.
+        """
+        available = np.setdiff1d(np.arange(len(self.table)), public)
+        known = None if target is None else ~np.isnan(target.values)
+        owners = choices.owners or ""
+        if owners in self.look.columns:
+            return parts_by_column(self.table[owners], available, most=choices.most, known=known)
+        if owners.isascii() and owners.isdigit() and 1 <= int(owners[:9]) <= len(available):
+            return equal_parts(available, int(owners)), []
+        raise InputError(
+            f"--owners: no column {owners!r}{among_columns(owners, self.look.columns)}; or give a "
+            "number of equal parts"
+        )
+
+
+def checked_epsilon(typed: str | None) -> int | str:
+    """A budget as settings have it.
+
+    Raises:
+      InputError: It is none.
+    """
+    try:
+        budget = parse_epsilon(typed)
+    except ValueError as error:
+        raise InputError(f"--epsilon: got {typed!r}, {error}") from None
+    return int(budget) if budget.denominator == 1 else str(Fraction(budget))
+
+
+def checked_folder(out: Path, *, make: bool = False) -> None:
+    """Refuse a folder that holds anything.
+
+    Args:
+      out: The folder.
+      make: Whether it is made.
+
+    Raises:
+      InputError: It holds something, or cannot be made.
+    """
+    if make:
+        make_folder(out, cure="give another --out")
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out}: the folder is not empty; give another one with --out")
+
+
+def open_session(place: Mapping[str, str]) -> Session:
+    """Read a table and look at it.
+
+    Args:
+      place: Settings of a table, as :class:`~common.tables.TablePlace` has them.
+
+    Raises:
+      InputError: It cannot be read, or has two columns of one name.
+    """
+    given = check_settings(TableSource, place, where="init")
+    source = with_absolute_paths(given, Path.cwd())
+    header = read_header(source, base=Path())
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"init: the column name {twice!r} occurs twice; rename one")
+    table = read_table(source, base=Path())
+    notes = mark_notes(source, base=Path(), table=table)
+    return Session(source, table, look_at(table), notes)
+
+
+def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:
+    """The places of a range of rows.
+
+    Raises:
+      InputError: It is no range.
+    """
+    try:
+        return np.arange(len(table))[parse_rows(rows)]
+    except ValueError as error:
+        raise InputError(f"--public {rows}: {error}") from None

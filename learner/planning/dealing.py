@@ -1,0 +1,120 @@
+"""Which rows of a raw table are public: the last, or rows that are dealt evenly over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.arrays import Vector
+from common.looking import Column, Look
+from common.texts import printable
+
+__all__ = ["Shift", "deal", "in_words", "shifts"]
+
+# Public rows are another kind of records where the largest difference of two shares is so much more
+# than where they are dealt.
+SHIFTED = 0.2
+# So many columns are named in a sentence.
+NAMED = 5
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A column that says something else of the public rows than of the others.
+
+    Args:
+      name: The column.
+      beyond: The share of the others' values that no public row has: beyond their smallest and
+        largest number, or of categories that none of them has.
+    """
+
+    name: str
+    beyond: float
+
+
+def deal(num_rows: int, count: int) -> NDArray[np.intp]:
+    """The places of so many rows that are dealt evenly, in order; equal arguments deal equally.
+
+    >>> deal(10, 3).tolist() == deal(10, 3).tolist(), len(deal(10, 3))
+    (True, 3)
+    """
+    # The same table gives the same study; what is public is no secret.
+    return np.sort(np.random.default_rng(0).permutation(num_rows)[:count])
+
+
+def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) -> list[Shift]:
+    """The columns that tell the public rows from the others, those that do so most first.
+
+    Chance differs from table to table, so what is too much is measured against rows that are dealt.
+
+    Args:
+      look: The table.
+      public: The places of the public rows.
+      drop: Columns that do not count.
+    """
+    dealt = deal(look.num_records, len(public))
+    found = []
+    for column in look.columns.values():
+        if column.name in drop or column.is_constant or column.is_identifier:
+            continue
+        if column.kind in {"text", "empty"}:
+            continue
+        if _distance(column, public) - _distance(column, dealt) >= SHIFTED:
+            found.append(Shift(column.name, _beyond(column, public)))
+    return sorted(found, key=lambda shift: -shift.beyond)
+
+
+def in_words(found: Sequence[Shift]) -> str:
+    """The columns, and how many of the other rows lie outside of the public ones' values.
+
+    >>> in_words([Shift("year", 1.0), Shift("rate", 0.25), Shift("age", 0.004)])
+    'year (100% of the others lie outside of their values), rate (25%), age'
+    """
+    told, words = [], " of the others lie outside of their values"
+    for shift in found[:NAMED]:
+        share = f"{shift.beyond:.0%}"
+        outside = "" if share == "0%" else f" ({share}{words})"
+        told.append(printable(shift.name, LONGEST_NAME) + outside)
+        words = ""
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(told) + more
+
+
+def _parts(column: Column, public: NDArray[np.intp]) -> tuple[Vector, Vector]:
+    """What a column says of the public rows and of the others, without gaps."""
+    is_public = np.zeros(len(column.numbers), dtype=bool)
+    is_public[public] = True
+    known = np.isfinite(column.numbers)
+    return column.numbers[known & is_public], column.numbers[known & ~is_public]
+
+
+def _distance(column: Column, public: NDArray[np.intp]) -> float:
+    """From 0 for the same to 1 for nothing in common.
+
+    Of numbers it is the largest difference of the shares below any of them (Kolmogorov), of
+    categories half the sum of all differences (the total variation), of gaps that of their shares.
+    """
+    ours, theirs = _parts(column, public)
+    others = len(column.numbers) - len(public)
+    gaps = abs(len(ours) / max(len(public), 1) - len(theirs) / max(others, 1))
+    if not ours.size or not theirs.size:
+        return gaps
+    values, places = np.unique(np.concatenate([ours, theirs]), return_inverse=True)
+    first = np.bincount(places[: ours.size], minlength=values.size) / ours.size
+    second = np.bincount(places[ours.size :], minlength=values.size) / theirs.size
+    if column.kind == "category":
+        return max(gaps, float(np.abs(first - second).sum() / 2.0))
+    return max(gaps, float(np.abs(np.cumsum(first - second)).max()))
+
+
+def _beyond(column: Column, public: NDArray[np.intp]) -> float:
+    ours, theirs = _parts(column, public)
+    if not ours.size or not theirs.size:
+        return 0.0
+    if column.kind == "category":
+        return float(np.mean(~np.isin(theirs, ours)))
+    return float(np.mean((theirs < ours.min()) | (theirs > ours.max())))

@@ -1,0 +1,251 @@
+"""What a study of a raw table is learnt from, with a sentence for each column that is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import InputError
+from common.features import FeatureMap
+from common.looking import Column, Look, same_partition
+from common.suggestions import among_columns
+from common.telling import TELLING, names_of, says_of_names, tells_target
+from learner.planning.drafting import Target
+
+__all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "far_out_notes"]
+
+# A column with values for fewer records is left out.
+FEWEST_PRESENT = 0.05
+ROUNDED = 1e-6
+# A column that explains so much of the target is asked about.
+DOUBTED = 0.5
+# Of wrong guesses at the owner, a column that names it saves so many.
+NAMING = 0.95
+# So few whole numbers may stand for kinds.
+FEW = range(3, 11)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """From what it is predicted.
+
+    Args:
+      columns: The columns.
+      categorical: Those of them whose numbers are names.
+      warnings: What was left out and why, and what to look at.
+    """
+
+    columns: tuple[str, ...]
+    categorical: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One column beside the others.
+
+    Args:
+      column: It.
+      explained: The share of the target's variance that it explains.
+      owners: The owners' column where it names the owner, else empty.
+      is_owners: Whether the owner tells it, too.
+      same: The column that says the same and is better, else empty.
+    """
+
+    column: Column
+    explained: float
+    owners: str
+    is_owners: bool
+    same: str
+
+
+def choose_inputs(
+    look: Look,
+    target: Target,
+    *,
+    owners: str | None,
+    drop: Sequence[str],
+    categorical: Sequence[str] = (),
+) -> Inputs:
+    """The columns that may teach something, and a sentence for each that is left out or odd.
+
+    Args:
+      look: The table.
+      target: What is predicted.
+      owners: The column that says whose a record is, None for none.
+      drop: Columns to leave out.
+      categorical: Columns whose numbers are names.
+
+    Raises:
+      InputError: A column is not there or is the target, or none is left.
+    """
+    check_drop(look, target.name, drop)
+    check_columns("--categorical", look, categorical)
+    left = {*drop, target.name, *([] if owners is None else [owners])}
+    chosen = [column for column in look.columns.values() if column.name not in left]
+    same = same_partition([column for column in chosen if not column.is_constant])
+    owner = None if owners is None else look.columns[owners]
+    kept, warnings = [], []
+    for column in chosen:
+        found = _beside_others(column, target, owner, same)
+        why = _why_not(found)
+        if why:
+            warnings.append(f"{column.name}: left out: {why}")
+        else:
+            kept.append(column)
+            warnings += _oddities(found, is_named=column.name in categorical)
+    if not kept:
+        raise InputError("init: no column is left to predict from; give a table with more columns")
+    names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
+    warnings += _few_numbers([c for c in kept if c.name not in names])
+    return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
+
+
+def check_columns(option: str, look: Look, names: Sequence[str]) -> None:
+    """Refuse columns that are not there.
+
+    Raises:
+      InputError: One is not.
+    """
+    for name in names:
+        if name not in look.columns:
+            raise InputError(f"{option}: no column {name!r}{among_columns(name, look.columns)}")
+
+
+def check_drop(look: Look, target: str, drop: Sequence[str]) -> None:
+    """Refuse to leave out what is not there, or is the target.
+
+    Raises:
+      InputError: One is so.
+    """
+    check_columns("--drop", look, drop)
+    if target in drop:
+        raise InputError(f"--drop: {target} is the target; drop others, or give another --target")
+
+
+def _beside_others(
+    column: Column, target: Target, owner: Column | None, same: dict[str, str]
+) -> _Found:
+    names_owner = owner is not None and not column.is_constant and names_of(column, owner) >= NAMING
+    return _Found(
+        column,
+        explained=tells_target(column, target.values),
+        owners=owner.name if owner is not None and names_owner else "",
+        is_owners=owner is not None and names_owner and says_of_names(column, owner) >= NAMING,
+        same=same.get(column.name, ""),
+    )
+
+
+def _why_not(found: _Found) -> str:
+    """Why a column is no input, or nothing."""
+    column = found.column
+    reasons = (
+        (column.kind == "empty", "it has no values"),
+        (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
+        (column.is_constant, "it says the same of every record"),
+        (
+            column.kind == "text" and column.unsure_date,
+            f"its dates have a form that is not read ({column.unsure_date}); write them as "
+            "YEAR-MONTH-DAY",
+        ),
+        (
+            column.is_identifier,
+            "it names records (an identifier), so it teaches nothing and gives persons away",
+        ),
+        (column.kind == "text", "it is free text"),
+        (
+            found.is_owners and not column.measures,
+            f"it names the owner, as {found.owners} does",
+        ),
+        (found.same, f"it says the same as {found.same}"),
+        (
+            found.explained >= TELLING,
+            f"it tells the target ({found.explained:.0%} of its variance): a leak, or the target "
+            "under another name; add it to features.columns if it is known beforehand",
+        ),
+    )
+    return next((reason for holds, reason in reasons if holds), "")
+
+
+def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
+    """What to look at in a column that stays."""
+    column, name = found.column, found.column.name
+    if found.explained >= DOUBTED:
+        yield (
+            f"{name}: explains {found.explained:.0%} of the target; is it known before the target "
+            "is?"
+        )
+    if found.owners:
+        how = "each owner has a number of its own" if found.is_owners else "it tells the owner"
+        yield f"{name}: names the owner ({how}); if that is not wanted, leave it out with --drop"
+    if column.is_code and not is_named:
+        yield f"{name}: its numbers are taken for names (features.categorical)"
+    elif column.looks_coded and not is_named:
+        yield (
+            f"{name}: its numbers repeat and lie far apart, as names do, and are taken for "
+            "amounts; if they are names, give it with --categorical or --drop"
+        )
+    elif column.is_whole and column.hardly_repeats:
+        yield (
+            f"{name}: nearly every record has another number; if it names records, leave it out "
+            "with --drop"
+        )
+    if column.code_for_missing and not column.far_out.size:
+        yield f"{name}: {column.code_for_missing}"
+    yield from _odd_dates(column)
+    if column.missing > column.count:
+        share = column.missing / (column.missing + column.count)
+        yield f"{name}: {share:.0%} of the cells are empty; they get the median"
+
+
+def _odd_dates(column: Column) -> Iterator[str]:
+    """How dates are read."""
+    if column.kind == "date":
+        as_read = f"; {column.unsure_date} is read as month/day/year" * bool(column.unsure_date)
+        yield f"{column.name}: dates become months since January 2000{as_read}"
+    elif column.unsure_date:
+        yield (
+            f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
+            "are names; write them as YEAR-MONTH-DAY"
+        )
+
+
+def _few_numbers(columns: Sequence[Column]) -> list[str]:
+    """Which columns have so few whole numbers that these may be kinds: one sentence for all."""
+    few = [c.name for c in columns if c.kind == "number" and c.is_whole and c.distinct in FEW]
+    return [
+        f"{', '.join(few)}: few whole numbers, taken for amounts; if they stand for kinds, give "
+        "--categorical"
+    ] * bool(few)
+
+
+def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
+    """What becomes of numbers far out: whether the bounds of public records cut them."""
+    target = feature_map.target
+    reach = target.bound * target.scale
+    bounds = {
+        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
+    }
+    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
+    if target.positive is None:
+        limits = (target.center - reach, target.center + reach)
+        note = _far_out_note(look.columns[target.name], *limits, what="target ")
+        more = '; loss = "huber" minds far targets less' if note else ""
+        notes.insert(0, note + more)
+    return [note for note in notes if note]
+
+
+def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
+    """What becomes of one column's numbers far out, empty where it has none."""
+    far = column.far_out
+    if not far.size:
+        return ""
+    # Bounds that were scaled and back are rounded.
+    slack = ROUNDED * (high - low)
+    cut = int(np.count_nonzero((far < low - slack) | (far > high + slack)))
+    bounds = f"the public bounds ({low:g} to {high:g})"
+    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    code = f"; {column.code_for_missing}" if column.code_for_missing else ""
+    return f"{what}{column.name}: numbers far out: {far.size:,}; {told}{code}"
