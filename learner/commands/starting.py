@@ -234,8 +234,8 @@ def _asked_split(session: Session, choices: Choices, *, yes: bool) -> Choices:
         does = "are dealt evenly" if yes else "are better dealt evenly"
         click.echo(
             printable(
-                f"note: {why}; so public rows {does} over the table, and each owner's records go to "
-                f"a file of their own; --public {rows} takes the last rows",
+                f"note: {why}; so public rows {does} over the table, and each owner's records go "
+                f"to a file of their own; --public {rows} takes the last rows",
                 LONGEST_NOTE,
             )
         )

@@ -39,11 +39,15 @@ class Shift:
 def deal(num_rows: int, count: int) -> NDArray[np.intp]:
     """The places of so many rows that are dealt evenly, in order; equal arguments deal equally.
 
-    >>> deal(10, 3).tolist() == deal(10, 3).tolist(), len(deal(10, 3))
-    (True, 3)
+    The table is cut into as many stretches, and one row of each is drawn: what the table is sorted
+    by is as among the others, and a table whose rows take turns is not met in step.
+
+    >>> deal(12, 3) // 4
+    array([0, 1, 2])
     """
+    edges = np.arange(count + 1) * num_rows // count
     # The same table gives the same study; what is public is no secret.
-    return np.sort(np.random.default_rng(0).permutation(num_rows)[:count])
+    return edges[:-1] + np.random.default_rng(0).integers(np.diff(edges))
 
 
 def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) -> list[Shift]:
