@@ -79,7 +79,7 @@ def _end(limit: int | float | str) -> float:
 def _condition(value: object) -> object:
     """One value, a list of values or a range; one sentence for all else."""
     if isinstance(value, Between | str | int):
-        return value
+        return _cell(value)
     if isinstance(value, Mapping):
         if not {*value} <= {"min", "max"}:
             raise ValueError("expected a range with min, max or both, such as { min = 18 }")
@@ -87,10 +87,15 @@ def _condition(value: object) -> object:
     if isinstance(value, float):
         return parse_number(value)
     if isinstance(value, list | tuple) and value and all(_is_value(part) for part in value):
-        return tuple(value)
+        return tuple(map(_cell, value))
     raise ValueError(
         "expected a value, a list of values, or a range such as { min = 18, max = 65 }"
     )
+
+
+def _cell(value: Any) -> Any:
+    """A value as it is compared: true is the cell that says 1, as in tables of flags."""
+    return int(value) if isinstance(value, bool) else value
 
 
 def _is_value(value: object) -> bool:

@@ -14,23 +14,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     PlainSerializer,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
 )
+from pydantic_core import CoreSchema
 
 from common.errors import InputError
 from common.files import real_path
 from common.losses import LOSSES
 from common.setting_errors import sentences
 from common.setting_keys import meanings
+from common.setting_kinds import strict_kinds
 from common.suggestions import did_you_mean
 from common.texts import printable
 
@@ -84,6 +88,11 @@ class Settings(BaseModel):
             if name in cls.EXAMPLES:
                 field.examples = [cls.EXAMPLES[name]]
         cls.model_rebuild(force=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """No number or flag of any settings is taken for another kind."""
+        return strict_kinds(handler(source))
 
     # What the file is called, and keys that tell another kind of file.
     FILE: ClassVar[str] = "settings"
@@ -383,4 +392,5 @@ def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: st
         if not isinstance(child, dict):
             raise InputError(f"{where}: {key} is not a table of settings; write TABLE.KEY=VALUE")
         table = child
-    table[keys[-1]] = value
+    # From Python, numbers may be numpy's.
+    table[keys[-1]] = value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -113,11 +113,14 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
         return f"{key}: none is given; add a section [[{key}]] for each"
     if fault in _TABLES:
         problem = f"expected a table of settings, such as [{_without_numbers(place)}]"
+    elif fault == "int_type" and isinstance(detail["input"], float):
+        problem = f"expected {_PLAIN[fault]} without a point{_example(place, kind)}"
     elif fault in _PLAIN:
         problem = f"expected {_PLAIN[fault]}{_example(place, kind)}"
     else:
         problem = printable(_problem(detail), LONGEST_PROBLEM)
         problem = problem.replace("input should be ", "expected ")
+        problem = re.sub(r"^expected (greater|less) than", r"expected a number \1 than", problem)
         # As TOML writes it.
         problem = re.sub(r"\bFalse$", "false", problem)
     return f"{key}: {got}{problem}" if key else problem

@@ -379,6 +379,6 @@ def _names_ticks(algorithm: Mapping[str, Any], privacy: Mapping[str, Any]) -> bo
 
 def is_owner_requested(algorithm: Any) -> bool:
     """Whether owners have a say in when they are asked, so that no tick can be drawn ahead."""
-    if isinstance(algorithm, Mapping):
-        return algorithm.get("initiative") in {"owner", "broadcast"}
-    return getattr(algorithm, "initiative", None) in {"owner", "broadcast"}
+    given = algorithm if isinstance(algorithm, Mapping) else vars(algorithm)
+    # A list is no name of one, and cannot be looked for in a set.
+    return given.get("initiative") in ("owner", "broadcast")

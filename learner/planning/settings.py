@@ -82,9 +82,10 @@ class StudySettings(Settings):
         """The profile's choices where the settings make none."""
         if not isinstance(table, dict):
             return table
-        profile = table.get("profile", "recommended")
         sections = [table.get(key, {}) for key in ("algorithm", "privacy")]
-        if profile != "recommended" or not all(isinstance(part, dict) for part in sections):
+        # A misspelt profile is one mistake: what is left out beside it is none.
+        is_published = table.get("profile") == "published"
+        if is_published or not all(isinstance(part, dict) for part in sections):
             return table
         owners = table.get("owners")
         owners = owners if isinstance(owners, list | tuple) else ()
