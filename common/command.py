@@ -24,6 +24,8 @@ from common.logs import FORMATS
 from common.texts import printable
 
 __all__ = [
+    "ANEW",
+    "STOPPED",
     "Commands",
     "address_value",
     "ask",
@@ -45,7 +47,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 READING = ("query", "separator", "decimal", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
-STOPPED = "stopped; type the same again to start anew"
+ANEW = "type the same again to start anew"
+STOPPED = f"stopped; {ANEW}"
 
 log_format_option = click.option(
     "--log-format",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["NAME_RULE", "Name", "check_name"]
+__all__ = ["NAME_RULE", "Name", "check_name", "learner_words"]
 
 NAME_RULE = "letters, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -35,6 +35,15 @@ def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
     if len(name) > longest or name in {".", ".."} or not _CHARACTERS.fullmatch(plain):
         raise ValueError(f"expected a name of up to {longest} {_rule(also)}")
     return name
+
+
+def learner_words(name: str) -> str:
+    """A learner in a sentence about a study; one without a name of its own is called "learner".
+
+    >>> learner_words("bank-a"), learner_words("learner")
+    ('learner bank-a', 'its learner')
+    """
+    return "its learner" if name == "learner" else f"learner {name}"
 
 
 def _rule(also: str) -> str:

@@ -139,13 +139,17 @@ def rounded_down(value: Fraction) -> Fraction:
 
 
 def in_short(value: Fraction) -> str:
-    """A budget for people: exact where short, else a decimal, rounded down.
+    """A budget for people: exact where short, a decimal if it is one, else it is rounded down.
 
-    >>> in_short(Fraction(1, 3)), in_short(Fraction(10**30, 3 * 10**30 + 1))
-    ('1/3', '0.333333333333')
+    >>> in_short(Fraction(9, 2)), in_short(Fraction(1, 3)), in_short(Fraction(10**13))
+    ('4.5', '1/3', '10000000000000')
+    >>> in_short(Fraction(10**30, 3 * 10**30 + 1))
+    '0.333333333333'
     """
     short = rounded_down(value)
-    return str(short) if short == value else f"{float(short):.12g}"
+    decimal = f"{float(short):.12g}"
+    is_decimal = short.denominator > 1 and Fraction(decimal) == short
+    return decimal if is_decimal or short != value else str(short)
 
 
 def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:

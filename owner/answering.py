@@ -13,6 +13,7 @@ import numpy as np
 
 from common.errors import BusyError
 from common.features import FeatureMap
+from common.names import learner_words
 from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.wire import PROGRAM_VERSION
@@ -239,8 +240,8 @@ def _in_words(terms: StudyTerms, learner: str) -> str:
     """What was agreed on, for the log."""
     epsilon = in_short(terms.epsilon)
     return (
-        f"study {terms.study_id} of learner {learner}: epsilon {epsilon} for {terms.responses} "
-        "responses"
+        f"study {terms.study_id} of {learner_words(learner)}: epsilon {epsilon} for "
+        f"{terms.responses} responses"
     )
 
 

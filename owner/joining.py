@@ -23,6 +23,7 @@ from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint
 from common.map_text import file_text
+from common.names import learner_words
 from common.privacy import in_short
 from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
@@ -62,7 +63,7 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
     """What an invitation asks, for the officer; whoever wrote it steers no terminal."""
     asked, feature_map = invited.invitation, invited.feature_map
     yield (
-        f"study {asked.study} of learner {asked.learner} invites {asked.owner}: epsilon "
+        f"study {asked.study} of {learner_words(asked.learner)} invites {asked.owner}: epsilon "
         f"{in_short(asked.epsilon)}, {asked.loss} loss, to {asked.way} at {asked.address}"
     )
     yield (

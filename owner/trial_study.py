@@ -105,7 +105,12 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
     origins: dict[str, str] = {}
     if study is not None:
         values = _asked(read_toml(study), owner, study)
-        origins = {key: f"of {study.name}" for key, value in values.items() if value is not None}
+        left = f"assumed: {study.name} leaves it to its learner"
+        origins = {
+            key: left if value == "auto" else f"of {study.name}"
+            for key, value in values.items()
+            if value is not None
+        }
         if isinstance(values.pop("schedule", None), int):
             origins["responses"] = f"about this owner's share of the schedule of {study.name}"
     typed = {key: value for key, value in options.items() if value is not None}

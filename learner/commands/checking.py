@@ -80,6 +80,12 @@ def _look(
     def listening(port: int) -> None:
         console.print(f"listening on port {port} for owners", highlight=False)
 
+    if comes:
+        console.print(
+            f"waiting for {', '.join(entry.name for entry in entries)} to come, at most "
+            f"{settings.network.patience:g} s (network.patience)",
+            highlight=False,
+        )
     with remote_owners(
         remote, feature_map, base=base, insecure=insecure, on_listening=listening
     ) as connections:

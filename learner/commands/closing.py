@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from common.command import stoppable
 from common.errors import (
     CoprivError,
     InputError,
@@ -15,6 +16,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.features import load_feature_map
+from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
@@ -47,7 +49,8 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
     if not abandon and not (folder / "summary.json").is_file():
         raise InputError(
             f"{folder}: the run has not finished, and once its study is closed it cannot go on; "
-            f"continue it with copriv train --resume {folder}, or give it up with --abandon"
+            f"continue it with {Training(folder, insecure).resume}, or give it up with "
+            "--abandon"
         )
     with closing(Journal(folder / "journal.sqlite")) as journal:
         study_id = journal.noted("study_id")
@@ -58,13 +61,17 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
             return
         feature_map = load_feature_map(folder / "features.json")
         only = _only(settings, names, folder)
-        with remote_owners(only, feature_map, base=folder, insecure=insecure) as connections:
+        again = close_command(folder, insecure=insecure, abandon=abandon)
+        with (
+            stoppable(lambda: f"stopped; `{again}` closes those that are left"),
+            remote_owners(only, feature_map, base=folder, insecure=insecure) as connections,
+        ):
             failures = at_once(lambda owner: _close(owner, study_id), connections.owners)
         closed = [name for name, failure in zip(names, failures, strict=True) if not failure]
         note_closed(journal, closed)
     for name in closed:
         console.print(f"{name}: closed; what it did not spend is its own again", highlight=False)
-    _raise_first([failure for failure in failures if failure], folder)
+    _raise_first([failure for failure in failures if failure], again)
 
 
 def _names(settings: StudySettings) -> list[str]:
@@ -98,11 +105,11 @@ def _close(owner: Owner, study_id: str) -> CoprivError | None:
     return None
 
 
-def _raise_first(failures: list[CoprivError], folder: Path) -> None:
+def _raise_first(failures: list[CoprivError], again: str) -> None:
     """One sentence for all owners that are not closed."""
     if not failures:
         return
     reasons = "; ".join(str(failure) for failure in failures)
     away = [failure for failure in failures if isinstance(failure, UnreachableError)]
     kind = UnreachableError if away else RefusedError
-    raise kind(f"not closed: {reasons}; then type copriv close {folder} again")
+    raise kind(f"not closed: {reasons}; then type {again} again")

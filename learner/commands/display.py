@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from rich.console import Console
 
@@ -73,13 +72,8 @@ class Display(ExitStack):
             self._advance.watch(lines)
         self._metrics.watch(lines)
 
-    def stopped(self, folder: Path | None) -> str:
-        """The sentence after Ctrl-C; a run in a folder can go on."""
-        go_on = (
-            "a simulation does not go on: start it again"
-            if folder is None
-            else f"`copriv train --resume {folder}` goes on"
-        )
+    def stopped(self, go_on: str) -> str:
+        """The sentence after Ctrl-C, which ends with what to do."""
         return f"stopped at communication {self._k:,} of {self._horizon or 'a run'}; {go_on}"
 
     def enrolled(self) -> None:

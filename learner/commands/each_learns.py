@@ -11,13 +11,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from common.errors import InputError
 from common.files import make_folder
 from common.texts import counted
+from learner.commands.going_on import Simulating, stoppable_run
 from learner.commands.measuring import evaluate_with
 from learner.commands.study import read_shards, train_into
 from learner.network.connections import Connections
@@ -28,6 +28,7 @@ from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
+from learner.results.report import table_by_name
 from learner.results.run_folder import new_run_folder, write_features, write_json
 from learner.results.summary import Summary
 from learner.training.memory_owner import LocalShard
@@ -73,7 +74,8 @@ def run_each_learns(
     studies = [with_learner(settings, entry.name) for entry in settings.owners]
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
-    with new_run_folder(out, name=settings.name) as folder:
+    going_on = Simulating(out)
+    with new_run_folder(out, name=settings.name) as folder, stoppable_run(going_on):
         write_features(folder / "features.json", public.feature_map)
         summaries = []
         with owner_processes(
@@ -99,6 +101,7 @@ def run_each_learns(
                         base=base,
                         console=console,
                         evaluate=evaluate_with(study, public, shards, noiseless=noiseless),
+                        going_on=going_on,
                     )
                 )
     result = table_of_results(summaries)
@@ -142,12 +145,9 @@ def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
 
 def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
     """The N results for a terminal."""
-    table = Table(title=f"{name}: every owner learns", box=box.SIMPLE_HEAD, pad_edge=False)
-    heads = ("learner", "records", "own model", "alone", "gains", "answered in", "epsilon spent")
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(
+    heads = ("learner", "records", "together", "alone", "gains", "answered in", "epsilon spent")
+    cells = [
+        (
             row["name"],
             f"{row['records']:,}",
             f"{row['relative_fitness']:.3g}",
@@ -156,4 +156,6 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
             counted(row["studies_answered"], "study", "studies"),
             f"{float(Fraction(row['epsilon_spent'])):.4g}",
         )
-    return table
+        for row in rows
+    ]
+    return table_by_name(f"{name}: every owner learns", heads, cells)

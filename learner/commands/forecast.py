@@ -13,6 +13,7 @@ from rich.console import Console
 from common.errors import InputError
 from common.features import FeatureMap
 from common.tables import TableSource, read_table
+from learner.commands.going_on import kept_in
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import (
     answers_of,
@@ -69,34 +70,44 @@ def run_forecast(
         if name not in COMPARED:
             raise InputError(f"--compare {name}: expected one of {', '.join(COMPARED)}")
     candidate = candidate_of(settings, base=base, public=public)
-    fits = candidate.groups  # refuses too few records before anything is computed
+    groups = candidate.groups  # refuses too few records before anything is computed
     _warn_of_edges(candidate, console)
     folder = _folder(out, name=f"{settings.name}-forecast")
-    with console.status(f"deciding from {len(fits.records):,} public records"):
-        decision = decide_quietly(
-            candidate.settings,
-            candidate.public,
-            num_records=candidate.num_records,
-            seed=settings.seed or 0,
-        )
-    points = points_of(questions(candidate, compare=compare, curves=curves, base=decision))
-    with progress(console, "forecast", total=len(points)) as advance:
-        sweep = run_sweep(
-            ask_together,
-            {name: (point,) for name, point in points.items()},
-            folder=folder / "points",
-            jobs=jobs,
-            cluster=cluster,
-            fingerprint=fingerprint,
-            on_done=advance,
-        )
+    with kept_in(folder, out):
+        with console.status(f"deciding from {len(groups.records):,} public records"):
+            decision = decide_quietly(
+                candidate.settings,
+                candidate.public,
+                num_records=candidate.num_records,
+                seed=settings.seed or 0,
+            )
+        points = points_of(questions(candidate, compare=compare, curves=curves, base=decision))
+        with progress(console, "forecast", total=len(points)) as advance:
+            sweep = run_sweep(
+                ask_together,
+                {name: (point,) for name, point in points.items()},
+                folder=folder / "points",
+                jobs=jobs,
+                cluster=cluster,
+                fingerprint=fingerprint,
+                on_done=advance,
+            )
+        found = _found(candidate, sweep)
+        _leave(found, folder)
+    print_verdict(found, console)
+    return folder
+
+
+def _found(candidate: Candidate, sweep: Sweep) -> Verdict:
+    """What all points together say.
+
+    Raises:
+      InputError: The study's own could not be computed.
+    """
     if "study" not in sweep.results:
         raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
-    found = verdict(candidate, answers_of(sweep.results), failures)
-    _leave(found, folder)
-    print_verdict(found, console)
-    return folder
+    return verdict(candidate, answers_of(sweep.results), failures)
 
 
 def _warn_of_edges(candidate: Candidate, console: Console) -> None:

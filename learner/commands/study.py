@@ -18,6 +18,7 @@ from common.files import make_folder, write_or_refuse
 from common.terms import Records
 from common.texts import counted
 from learner.commands.display import Display
+from learner.commands.going_on import Simulating, Training, stoppable_run
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
@@ -82,14 +83,18 @@ def run_training(
     """
     begun = None if resume is None else run_of(resume, settings, base=base)
     if begun is not None and resume is not None:
-        return _continue(resume, begun, console=console, insecure=insecure)
+        going_on = Training(resume, insecure, resumes=True)
+        with stoppable_run(going_on):
+            return _continue(going_on, begun, console=console)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
-    kept = new_run_folder(out, name=settings.name) if resume is None else nullcontext(resume)
     with (
         _remote(settings, public, base=base, insecure=insecure, console=console) as connections,
-        kept as folder,
+        nullcontext(resume)
+        if resume
+        else new_run_folder(out, name=settings.name, trains=True) as folder,
+        stoppable_run(going_on := Training(folder, insecure, resumes=resume is not None)),
     ):
         make_folder(folder)
         write_features(folder / "features.json", public.feature_map)
@@ -102,6 +107,7 @@ def run_training(
             console=console,
             evaluate=None,
             stages=stages,
+            going_on=going_on,
         )
     return folder
 
@@ -119,8 +125,9 @@ def _remote(
     )
 
 
-def _continue(folder: Path, settings: StudySettings, *, console: Console, insecure: bool) -> Path:
+def _continue(going_on: Training, settings: StudySettings, *, console: Console) -> Path:
     """Continue a run where it ended; one that has finished is only shown."""
+    folder, insecure = going_on.folder, going_on.insecure
     if (folder / "summary.json").is_file():
         console.print(f"{folder}: this run has finished", highlight=False)
         report_run(folder, console=console)
@@ -129,7 +136,14 @@ def _continue(folder: Path, settings: StudySettings, *, console: Console, insecu
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
     with _remote(settings, public, base=folder, insecure=insecure, console=console) as connections:
         train_into(
-            folder, settings, public, connections, base=folder, console=console, evaluate=None
+            folder,
+            settings,
+            public,
+            connections,
+            base=folder,
+            console=console,
+            evaluate=None,
+            going_on=going_on,
         )
     return folder
 
@@ -168,7 +182,8 @@ def run_simulation(
     warn_of_misfits(_by_owner(settings, tables), feature_map)
     records = sum(map(len, shards))
     stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
-    with new_run_folder(out, name=settings.name) as folder:
+    going_on = Simulating(out)
+    with new_run_folder(out, name=settings.name) as folder, stoppable_run(going_on):
         write_features(folder / "features.json", public.feature_map)
         with simulated_owners(
             settings,
@@ -189,6 +204,7 @@ def run_simulation(
                 evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
                 raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
                 stages=stages,
+                going_on=going_on,
             )
     return folder
 
@@ -225,10 +241,12 @@ def train_into(
     evaluate: Evaluate | None,
     raw: tuple[Sequence[Records], Sequence[Vector]] | None = None,
     stages: Stages | None = None,
+    going_on: Training | Simulating,
 ) -> Summary:
     """Train, and write everything the run leaves; returns its summary.
 
-    A simulation has ``evaluate``, and the owners' records and targets in raw units.
+    A simulation has ``evaluate``, and the owners' records and targets in raw units. What goes on
+    after Ctrl-C, and how, ``going_on`` says.
 
     Raises:
       StoppedError: Ctrl-C was typed; the sentence says how to go on.
@@ -242,7 +260,7 @@ def train_into(
         stack.enter_context(metrics.served(settings.network.metrics))
         display = stack.enter_context(Display(console, trace, metrics, stages, public))
         try:
-            with stoppable(lambda: display.stopped(None if evaluate else folder)):
+            with stoppable(lambda: display.stopped(going_on.again())):
                 outcome = train(
                     settings,
                     public,
@@ -257,8 +275,7 @@ def train_into(
                     on_enrolled=display.enrolled,
                 )
         except UnreachableError as error:
-            sentence = f"{error}; start them, then: copriv train --resume {folder}"
-            raise UnreachableError(sentence) from None
+            raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
         study_id = journal.noted("study_id") or ""
     evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
     summary = summarise(
@@ -270,8 +287,20 @@ def train_into(
     summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
     _print_summary(summary, console)
-    _print_unclosed(outcome.unclosed, folder, console)
+    _print_unclosed(outcome.unclosed, going_on, console)
     return summary
+
+
+def _print_unclosed(
+    names: Sequence[str], going_on: Training | Simulating, console: Console
+) -> None:
+    """Who still holds what it did not spend."""
+    if names and going_on.close is not None:
+        console.print(
+            f"{', '.join(names)}: away at the end, so what was not spent stays reserved there; "
+            f"when back: {going_on.close}",
+            highlight=False,
+        )
 
 
 def _timed(owners: Sequence[Owner], metrics: LearnerMetrics) -> list[Owner]:
@@ -317,13 +346,3 @@ def _print_summary(summary: Summary, console: Console) -> None:
     console.print(owners_table(summary))
     for sentence in sentences(summary):
         console.print(sentence, highlight=False)
-
-
-def _print_unclosed(names: Sequence[str], folder: Path, console: Console) -> None:
-    """Who still holds what it did not spend."""
-    if names:
-        console.print(
-            f"{', '.join(names)}: away at the end, so what was not spent stays reserved there; "
-            f"when back: copriv close {folder}",
-            highlight=False,
-        )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from rich.console import Console
 from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.texts import counted
+from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
 from learner.planning.decision import Decision
 from learner.planning.grid import Grid, Point, points_of
@@ -40,6 +43,16 @@ from learner.training.points import (
 __all__ = ["run_study_sweep"]
 
 MOST_SHOWN = 5
+# Columns of what a run came to; the others say which one it was.
+_RESULTS = (
+    "way",
+    "horizon",
+    "relative_fitness",
+    "relative_fitness_public",
+    "relative_fitness_alone",
+    "gains",
+    "num_owners",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +155,20 @@ def run_study_sweep(
     grounds = _grounds(points, base=base)
     folder = _folder(out, points, grid, base=base)
     how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
+    with kept_in(folder, out):
+        rows = _computed(points, grounds, seeds, how)
+        _leave(folder, rows, points[0].settings.name, list(grid), console)
+    return folder
+
+
+def _computed(
+    points: Sequence[Point], grounds: Sequence[Ground], seeds: int, how: How
+) -> pd.DataFrame:
+    """One row for each study that could be computed; what was left out is told.
+
+    Raises:
+      InputError: None could be.
+    """
     decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds))
     decisions = {int(name[-5:]): result for name, result in decided.results.items()}
     failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
@@ -151,23 +178,38 @@ def run_study_sweep(
     repeated = how.run("seeds", repeat_point, to_repeat) if decisions else Sweep()
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
-        console.print(f"left out: {sentence}", highlight=False)
+        how.console.print(f"left out: {sentence}", highlight=False)
     rows = _rows(points, decisions, repeated, to_repeat)
     if rows.empty:
         raise InputError(failures[0])
-    _leave(folder, rows, points[0].settings.name, list(grid), console)
-    return folder
+    return rows
 
 
 def _grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
     """What each point stands on; tables that are read alike are read once, for all owners."""
+    with _warnings_once():
+        return _read_grounds(points, base=base)
+
+
+@contextmanager
+def _warnings_once() -> Iterator[None]:
+    """A table that is read for several points warns once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message, category in dict.fromkeys((str(one.message), one.category) for one in caught):
+        warnings.warn(message, category, stacklevel=3)
+
+
+def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
+    """The same, each table's warnings as often as it is read."""
     largest = max((point.settings for point in points), key=lambda its: len(its.owners))
     found: dict[str, Ground] = {}
     grounds = []
     for point in points:
         whole = point.settings.model_copy(update={"owners": largest.owners})
-        parts = {"features", "data", "forecast", "owners", "network"}
-        key = whole.model_dump_json(include=parts) + whole.model.loss
+        parts = {"features", "data", "forecast", "owners"}
+        key = f"{whole.model_dump_json(include=parts)} {whole.network.listen} {whole.model.loss}"
         if key not in found:
             public = prepare_public_side(whole, base=base)
             shards = read_shards(whole, public, base=base)
@@ -297,6 +339,21 @@ def _rows(
     return rows
 
 
+def makes_no_difference(rows: pd.DataFrame, key: str) -> bool:
+    """Whether every run came to the same at each value of a key, bit for bit.
+
+    >>> rows = pd.DataFrame({"point": [0, 0, 1, 1], "key": [1, 1, 2, 2], "seed": [1, 2, 1, 2]})
+    >>> rows["relative_fitness"] = [0.5, 0.25, 0.5, 0.25]
+    >>> makes_no_difference(rows, "key"), makes_no_difference(rows.assign(seed=0), "key")
+    (True, False)
+    """
+    if rows[key].nunique() < 2:
+        return False
+    others = [name for name in rows if name not in {key, "point", *_RESULTS}]
+    found = rows.groupby(others, dropna=False)["relative_fitness"].nunique(dropna=False)
+    return bool((found == 1).all())
+
+
 def _cell(value: object) -> object:
     """A value of the grid as a table holds it."""
     is_plain = isinstance(value, str | int | float)
@@ -310,6 +367,12 @@ def _leave(
     write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
+    for key in keys:
+        if makes_no_difference(rows, key):
+            console.print(
+                f"note: {key} changes nothing here: runs are the same at each of its values",
+                highlight=False,
+            )
     write_sweep_page(
         folder, f"{name}: sweep of {counted(len(rows), 'study', 'studies')}", summary, keys
     )

@@ -238,9 +238,13 @@ class NetworkSettings(Settings):
       token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
-      in_flight: How many owners may be asked at the same time. The next one is asked before the
-        last has answered where its question does not depend on that answer, so the model is the
-        same; 1 asks one at a time. Where answers take a quarter of the deadline, no more are added.
+      in_flight: How many owners may be asked at the same time, 1 to 64. The next one is asked
+        before the last has answered where its question does not depend on that answer, so the model
+        is the same; 1 asks one at a time. The learner begins with one, may ask one more after each
+        answer that comes within a quarter of network.deadline, and half as many after one that
+        takes more than half of it, or none. It matters only where the learner fires the clocks
+        itself (algorithm.initiative = "learner") and algorithm.time_scale is 0; synchronous-1,
+        synchronous-2 and groups ask all of a round or a group at the same time anyway.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
     """
 

@@ -75,6 +75,8 @@ def curve(
     ends = (float(xs.min()), float(xs.max()))
     to_x = (_logarithmic if log_x else _linear)(*ends, LEFT, WIDTH - RIGHT)
     top = max(float(positive.max()) if positive.size else 1.0, floor * 1.1)
+    # So that there is a number at the foot of the axis.
+    floor = max((v for v in _round_values(floor, top) if v <= floor), default=floor)
     to_y = _logarithmic(floor, top, height - BOTTOM, TOP)
     ticks = _decades(*ends) if log_x else _round_steps(*ends)
     parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
@@ -268,12 +270,20 @@ def _logarithmic(low: float, high: float, start: float, stop: float) -> Scale:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Round values between two ends: powers of ten, or 1, 2 and 5 of few of them."""
+    """Round values between two ends."""
+    return [value for value in _round_values(low, high) if low <= value <= high]
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Round values around two ends: powers of ten, or 1, 2 and 5 of few of them.
+
+    >>> _round_values(0.3, 7)
+    [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+    """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1.0, 2.0, 5.0) if last - first <= 2 else (1.0,)
     every = max(1, (last - first) // 5)
-    found = [m * 10.0**e for e in range(first, last + 1, every) for m in steps]
-    return [value for value in found if low <= value <= high]
+    return [m * 10.0**e for e in range(first, last + 1, every) for m in steps]
 
 
 def _y_axis(low: float, high: float, to_y: Scale) -> str:

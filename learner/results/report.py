@@ -24,6 +24,7 @@ __all__ = [
     "named_counts",
     "owners_table",
     "sentences",
+    "table_by_name",
     "way_sentences",
 ]
 
@@ -68,10 +69,23 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[str]:
 
 def owners_table(summary: Summary) -> Table:
     """The table for a terminal."""
-    table = Table(title=_title(summary), box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, head in enumerate(columns(summary)):
-        table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
-    for row in rows(summary):
+    return table_by_name(_title(summary), columns(summary), rows(summary))
+
+
+def table_by_name(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table for a terminal whose rows begin with a name.
+
+    Where it is too wide, long names are folded and headings wrapped: nothing is cut off.
+    """
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, head in enumerate(heads):
+        cells = [row[index] for row in rows]
+        if index == 0:
+            table.add_column(head, overflow="fold")
+        else:
+            longest = max(map(len, [*head.split(), *cells]))
+            table.add_column(head, justify="right", min_width=longest)
+    for row in rows:
         table.add_row(*row)
     return table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import tomli_w
 
 from common.arrays import Matrix, Vector
 from common.config import check_settings, load_settings, with_absolute_paths
-from common.errors import InputError
+from common.errors import InputError, StoppedError
 from common.features import FeatureMap
 from common.files import write_or_refuse
 from common.map_text import file_text
@@ -30,6 +31,7 @@ from learner.training.runner import Applied
 __all__ = [
     "Trace",
     "create_run_folder",
+    "is_begun",
     "new_run_folder",
     "parquet_bytes",
     "run_of",
@@ -39,6 +41,9 @@ __all__ = [
     "write_table",
 ]
 
+SETTINGS = "study.toml"
+# Where a simulation keeps what its owners left.
+OWNERS = "owners"
 # The columns of ``trace.parquet``, which are there even if nobody answered.
 COLUMNS = {
     "k": "int64",
@@ -101,7 +106,7 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     Raises:
       InputError: Nothing was begun and no study is given, or the run is of another study.
     """
-    path = folder / "study.toml"
+    path = folder / SETTINGS
     if not path.is_file():
         if settings is None:
             raise InputError(
@@ -127,8 +132,18 @@ def _fixed(table: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in table.items() if k not in {"network", "tls"}} | {"owners": owners}
 
 
-def create_run_folder(out: Path | None, *, name: str) -> Path:
+def is_begun(folder: Path) -> bool:
+    """Whether a run was begun there: with its settings, all that going on needs is there."""
+    return (folder / SETTINGS).is_file()
+
+
+def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Path:
     """A new folder: the one asked for, or ``runs/NAME-DATE-TIME``.
+
+    Args:
+      out: The folder asked for.
+      name: What another one's name begins with.
+      trains: Whether a run in it may go on later.
 
     Raises:
       InputError: It exists and is not empty, or cannot be made.
@@ -141,7 +156,7 @@ def create_run_folder(out: Path | None, *, name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise InputError(f"{folder}: the run folder is not empty; give another one with --out")
+            raise InputError(f"{folder}: {_what_is_there(folder, trains=trains)} with --out")
     except OSError as error:
         raise InputError(
             f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out"
@@ -149,19 +164,33 @@ def create_run_folder(out: Path | None, *, name: str) -> Path:
     return folder
 
 
+def _what_is_there(folder: Path, *, trains: bool) -> str:
+    """What a folder that is not empty holds, and what to do, up to the option --out."""
+    simulated = (folder / OWNERS).is_dir()
+    if not trains or simulated or not is_begun(folder) or (folder / "summary.json").is_file():
+        return "the run folder is not empty; give another one"
+    again = f"copriv train --resume {shlex.quote(str(folder))}"
+    return (
+        f"a run was begun there; go on with {again} (STUDY.toml before --resume where an owner's "
+        "address has changed), or give another folder"
+    )
+
+
 @contextmanager
-def new_run_folder(out: Path | None, *, name: str) -> Iterator[Path]:
+def new_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Iterator[Path]:
     """A new folder for a run, which leaves nothing if it is stopped while no owner knows of it.
 
     Raises:
       InputError: As :func:`create_run_folder` says.
     """
     was_there = out is not None and out.exists()
-    folder = create_run_folder(out, name=name)
+    folder = create_run_folder(out, name=name, trains=trains)
     try:
         yield folder
-    except NotBegunError:
-        if not any(folder.rglob("summary.json")):
+    except (NotBegunError, KeyboardInterrupt, StoppedError) as error:
+        # What was stopped by hand before it began could not go on.
+        kept = "summary.json" if isinstance(error, NotBegunError) else SETTINGS
+        if not any(folder.rglob(kept)):
             shutil.rmtree(folder, ignore_errors=True)
             if was_there:
                 folder.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from common.texts import counted
 from learner.results.privacy_words import number_words
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
@@ -94,8 +95,9 @@ def is_drowned(measured: Measured, width: float) -> bool:
 
 
 def _how_good(found: ValidationSummary) -> str:
-    owners = "1 owner says" if found.owners == 1 else f"{found.owners} owners say"
-    whose = f"On their own {found.records:,} records {owners}, with noise: "
+    own, says = ("its", "says") if found.owners == 1 else ("their", "say")
+    owners = counted(found.owners, "owner")
+    whose = f"On {own} own {found.records:,} records {owners} {says}, with noise: "
     drowned = is_drowned(found.loss, found.loss_bound)
     if found.rmse is not None and found.largest_error is not None:
         beyond = number_words(found.largest_error)

@@ -334,7 +334,7 @@ def no_address(settings: dict[str, Any]) -> None:
         (no_target, ["no column 'price'"]),
         (wrong_key, ["study.toml", "privacy.epsilom", "not a known key"]),
         (wrong_value, ["privacy.epsilon", "-1", "greater than 0"]),
-        (no_rows, ["empty shard"]),
+        (no_rows, ["no records"]),
         (no_file, ["absent.csv", "no such file"]),
         (same_name, ["'north' stands twice"]),
         (no_step, ["rho = NUMBER", 'step = "auto"']),

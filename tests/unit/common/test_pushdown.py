@@ -96,7 +96,7 @@ def check_same(folder: Path, whole: pd.DataFrame, where: dict[str, Any], **setti
     every = whole[parse_rows(source.rows or ":")]
     for name, condition in source.where.items():
         every = every[matches(every[name], condition)]
-    nothing = f": empty shard: no row is left after {tables._selection(source)}"
+    nothing = f": no records: no row is left after {tables._selection(source)}"
     expected = nothing if every.empty else every.reset_index(drop=True)
     return compare(read(folder, where=where, **settings), expected)
 
@@ -228,7 +228,7 @@ def test_only_groups_with_rows_that_may_count_are_decoded(
     seen = groups_read(monkeypatch)
     table = read(tmp_path, path="t.parquet", **settings)
     assert seen == groups
-    assert (isinstance(table, str) and "empty shard" in table) if not groups else True
+    assert (isinstance(table, str) and "no records" in table) if not groups else True
     if groups:
         assert isinstance(table, pd.DataFrame)
         assert table["n"].tolist() == [*rows]

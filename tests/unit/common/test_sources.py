@@ -267,7 +267,7 @@ def test_a_query_selects_records_in_one_order(
         (None, "needs query, such as 'select .* from \"loans\"'; it has the tables loans"),
         ("select * from stays", "cannot be read as a table: .*stays"),
         ("drop table loans", "cannot be read as a table"),
-        ("select * from loans where rate > 99", "empty shard"),
+        ("select * from loans where rate > 99", "no records"),
     ],
 )
 def test_a_query_that_gives_no_records_is_refused(
