@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ __all__ = [
     "read_secret",
     "real_path",
     "refused",
+    "whole_folder",
     "write_or_refuse",
     "write_whole",
 ]
@@ -86,6 +88,25 @@ def make_folder(path: Path, *, cure: str = MAKE_ROOM) -> None:
     """
     with refused(path, cure=cure):
         path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path) -> Iterator[None]:
+    """A new folder is filled whole or is gone again: then the same may be tried once more.
+
+    Args:
+      path: The folder; one that held something before is left as it is.
+    """
+    was_there = path.is_dir()
+    is_new = not was_there or not any(path.iterdir())
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(path, ignore_errors=True)
+            if was_there:
+                path.mkdir(exist_ok=True)
+        raise
 
 
 @contextlib.contextmanager

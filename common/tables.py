@@ -253,7 +253,7 @@ def _checked(
       InputError: There is none.
     """
     if table.empty:
-        raise InputError(f"{opened.title}: no records: no row is left after {_selection(source)}")
+        raise InputError(f"{opened.title}: no records are left after {_selection(source)}")
     return table[::-1].reset_index(drop=True) if keep.is_backwards else table
 
 

@@ -39,6 +39,8 @@ class Display(ExitStack):
         self._public = public
         self._stages = stages or Stages(console)
         self._k, self._horizon = 0, ""
+        # Whether the forecasts of all ways of learning were printed.
+        self.has_told_ways = False
         self._console = console
         self._trace = trace
         self._metrics = metrics
@@ -51,6 +53,7 @@ class Display(ExitStack):
         asked = counted(plan.horizon, "communication")
         self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
+        self.has_told_ways = ways is not None
         if ways is not None:
             self._console.print(ways, highlight=False)
         self._warn_of_edges(plan)

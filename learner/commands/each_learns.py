@@ -75,7 +75,7 @@ def run_each_learns(
     public = prepare_public_side(settings, base=base)
     shards = read_shards(settings, public, base=base)
     going_on = Simulating(out)
-    with new_run_folder(out, name=settings.name) as folder, stoppable_run(going_on):
+    with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
         summaries = []
         with owner_processes(

@@ -11,6 +11,7 @@ import click
 
 from common.command import ask, console, in_order, out_folder, reading_options, typed_place
 from common.errors import InputError
+from common.files import whole_folder
 from common.names import check_name
 from common.texts import printable, shortened
 
@@ -108,7 +109,10 @@ def init(
     for line in session.notes:
         click.echo(f"note: {line}")
     chosen = _asked(session, Choices(**typed), yes=yes)
-    path = write_study(session, chosen, folder, name=_name(folder.name), console=console(width=120))
+    with whole_folder(folder):
+        path = write_study(
+            session, chosen, folder, name=_name(folder.name), console=console(width=120)
+        )
     click.echo(f"next: copriv simulate {path}")
 
 

@@ -183,7 +183,7 @@ def run_simulation(
     records = sum(map(len, shards))
     stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
     going_on = Simulating(out)
-    with new_run_folder(out, name=settings.name) as folder, stoppable_run(going_on):
+    with stoppable_run(going_on), new_run_folder(out, name=settings.name) as folder:
         write_features(folder / "features.json", public.feature_map)
         with simulated_owners(
             settings,
@@ -286,7 +286,7 @@ def train_into(
     whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
     summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
-    _print_summary(summary, console)
+    _print_summary(summary, console, has_told_ways=display.has_told_ways)
     _print_unclosed(outcome.unclosed, going_on, console)
     return summary
 
@@ -342,7 +342,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     return write_comparison(runs, out)
 
 
-def _print_summary(summary: Summary, console: Console) -> None:
+def _print_summary(summary: Summary, console: Console, *, has_told_ways: bool = False) -> None:
     console.print(owners_table(summary))
-    for sentence in sentences(summary):
+    for sentence in sentences(summary, has_told_ways=has_told_ways):
         console.print(sentence, highlight=False)

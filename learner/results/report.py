@@ -77,14 +77,16 @@ def table_by_name(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]
 
     Where it is too wide, long names are folded and headings wrapped: nothing is cut off.
     """
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, head in enumerate(heads):
         cells = [row[index] for row in rows]
         if index == 0:
             table.add_column(head, overflow="fold")
         else:
             longest = max(map(len, [*head.split(), *cells]))
-            table.add_column(head, justify="right", min_width=longest)
+            # A column that cannot be narrower is not made so in place of the names.
+            is_narrow = len(head) <= longest
+            table.add_column(head, justify="right", min_width=longest, no_wrap=is_narrow)
     for row in rows:
         table.add_row(*row)
     return table
@@ -94,14 +96,19 @@ def _title(summary: Summary) -> str:
     return f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
 
 
-def sentences(summary: Summary) -> list[str]:
-    """What the numbers say, in sentences."""
+def sentences(summary: Summary, *, has_told_ways: bool = False) -> list[str]:
+    """What the numbers say, in sentences.
+
+    Args:
+      summary: The run's.
+      has_told_ways: Whether the forecasts of all ways were told as it began.
+    """
     missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
     asked = counted(summary.horizon, "communication")
     lines = [
         f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
-        *way_sentences(summary),
+        *([] if has_told_ways else way_sentences(summary)),
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
@@ -169,7 +176,8 @@ def choice_sentences(summary: Summary) -> list[str]:
         parts += [f"{name} = {value:.4g}" for name, value in constants.items() if value is not None]
     if not parts:
         return []
-    forecast = step.forecast_relative_fitness
+    # Where several ways were forecast, the sentence about them has it.
+    forecast = None if way_sentences(summary) else step.forecast_relative_fitness
     expected = "" if forecast is None else f"; forecast relative fitness {forecast:.3g}"
     return [f"Chosen from the public records: {', '.join(parts)}{expected}."]
 

@@ -198,7 +198,7 @@ def test_a_missing_column_is_found(check: Any, site: SimpleNamespace) -> None:
 def test_a_budget_too_small_is_found(check: Any, site: SimpleNamespace) -> None:
     said = check(site.sound["owner-a"], privacy={"epsilon": "2.5"})
     assert said.status == 2
-    assert "owner-a: budget FAILS: the study asks for epsilon 5/2, it spends at most 2" in said.out
+    assert "owner-a: budget FAILS: the study asks for epsilon 2.5, it spends at most 2" in said.out
     policy = {"policy": {"epsilon_per_study": "2", "epsilon_lifetime": "1/3"}}
     port = site.serve("poor", "owner-a", site.certs / "owner-a", **policy).port
     said = check(port)
@@ -316,5 +316,6 @@ def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(
     stop.set()
     coming.join()
     fails(said, "reached", "owner owner-b is not attached", site="owner-b")
+    assert "waiting for owner-a, owner-b to come, at most 1 s (network.patience)" in said.out
     assert "owner-a: certificate passes: of our CA" in said.out
     assert "owner-a: budget passes: 1 asked, 3 left" in said.out

@@ -136,6 +136,12 @@ def test_check_says_where_each_number_is_from(
     told = owner_command("check", settings, "--study", study).stdout
     assert "the study leaves responses and clip to its learner's public records" in told
     assert "epsilon (of s.toml), theta_max (of s.toml)" in told
+    # The number of responses is of no file: it was assumed.
+    assert "responses (assumed: s.toml leaves it to its learner)" in told
+    # One form for one quantity: what is promised, and what the noise library confirms.
+    assert "would be promised epsilon 0.9" in told
+    assert "the noise library confirms 0.9, " in told
+    assert "9/10" not in told
     asked = ("--responses", "8", "--clip", "0.5")
     told = owner_command("check", settings, "--study", study, *asked).stdout
     assert "a study of 8 responses" in told
@@ -204,7 +210,7 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         assert asked in checked.stdout
         assert "gradient, L1: at most 1.5, by the clip" in checked.stdout
         assert f"; {share:g} of epsilon is for the curvature" in checked.stdout
-        assert "1/10 of the epsilon 1 asked is kept to tell once how good" in checked.stdout
+        assert "0.1 of the epsilon 1 asked is kept to tell once how good" in checked.stdout
         left = re.findall(r"leaves (.+) to its learner's", checked.stdout)
         open_ones = [("rounds", "responses"), ("curvature_share", "curvature-share")]
         expected = [words for key, words in open_ones if said.get(key, "auto") == "auto"]

@@ -103,7 +103,7 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
             (
                 lambda: enroll(study_id="new", epsilon=Fraction(2, 3)),
                 Code.RESOURCE_EXHAUSTED,
-                "but 1/2 of the lifetime budget is left",
+                "but 0.5 of the lifetime budget is left",
             ),
         ]
         ledger = settings.parent / "ledger.sqlite"

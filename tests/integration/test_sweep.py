@@ -184,6 +184,24 @@ def test_mistakes_are_one_sentence_and_leave_nothing(study, tmp_path, typed):
         assert out.exists() == ("privacy.epsilon=1e-40" in arguments)
 
 
+def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_path, typed):
+    path, out = study(), tmp_path / "out"
+    table = pd.read_parquet(tmp_path / "records.parquet")
+    # One owner measures in another unit, which is warned of.
+    table.loc[table["owner"] == "north", COLUMNS[0]] *= 1000
+    table.to_parquet(tmp_path / "records.parquet")
+    grid = ("--grid", "network.in_flight=2,4", "--grid", "features.coverage=0.98,0.99")
+    said = typed("copriv", "sweep", path, "--out", out, "--jobs", "1", "--seeds", "2", *grid)
+    assert said.returncode == 0, said.stderr
+    notes = [line for line in said.stdout.splitlines() if line.startswith("note:")]
+    assert notes == [
+        "note: network.in_flight changes nothing here: runs are the same at each of its values"
+    ]
+    warnings = [line for line in said.stderr.splitlines() if "warning: " in line]
+    assert warnings
+    assert len(set(warnings)) == len(warnings)
+
+
 def test_a_folder_of_another_sweep_is_refused(study, tmp_path, typed):
     path, out = study(), tmp_path / "out"
     sweep(path, out, "--grid", "owners=2", "--seeds", 2)

@@ -96,7 +96,7 @@ def check_same(folder: Path, whole: pd.DataFrame, where: dict[str, Any], **setti
     every = whole[parse_rows(source.rows or ":")]
     for name, condition in source.where.items():
         every = every[matches(every[name], condition)]
-    nothing = f": no records: no row is left after {tables._selection(source)}"
+    nothing = f": no records are left after {tables._selection(source)}"
     expected = nothing if every.empty else every.reset_index(drop=True)
     return compare(read(folder, where=where, **settings), expected)
 

@@ -70,7 +70,7 @@ def test_rows_that_are_no_slice_are_refused_at_load(folder: Path, rows: str) -> 
 
 
 def test_what_selects_nothing_is_an_empty_shard(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"no records: .* rows 4:, bank = a"):
+    with pytest.raises(InputError, match=r"no records are left .* rows 4:, bank = a"):
         read(folder, rows="4:", where={"bank": "a"})
     with pytest.raises(InputError, match="no records"):
         read(folder, where={"bank": ""})
@@ -110,5 +110,5 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str, cont
 
 def test_a_header_alone_is_an_empty_shard(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match=r"no records: .* header only"):
+    with pytest.raises(InputError, match=r"no records are left .* header only"):
         read(tmp_path)

@@ -15,7 +15,7 @@ from learner.planning.validation import Questions
 from learner.results.summary import Summary
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.results.validation_part import validation_part
-from learner.results.validation_words import measure_rows, validation_lines
+from learner.results.validation_words import _how_good, measure_rows, validation_lines
 from learner.training.validation import Answer, Validated
 
 ASKED = Questions(loss_bound=4.0, difference_bound=0.5, reference=(0.0,) * 4, difference_spread=0.1)
@@ -118,3 +118,10 @@ def test_the_verdict_is_what_the_whole_interval_says(
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
     assert "a record's difference counts as at most 0.5, for which the interval allows" in lines[1]
+
+
+def test_one_owner_says_and_several_say(summarised: Callable[..., ValidationSummary]) -> None:
+    one = summarised(0.02)
+    assert _how_good(one).startswith("On its own 10,000 records 1 owner says, with noise: ")
+    two = one.model_copy(update={"owners": 2})
+    assert _how_good(two).startswith("On their own 10,000 records 2 owners say, with noise: ")

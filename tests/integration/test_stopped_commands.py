@@ -1,0 +1,263 @@
+"""After Ctrl-C, or in a folder that an earlier command left, what is advised is true: it works."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+from common.config import read_toml
+from owner.server import RunningOwner
+
+NAMES = ("a", "b")
+
+
+def stop(*_: object, **__: object) -> None:
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def last_line(said: Any) -> str:
+    """The sentence that a command ended with."""
+    lines = said.stderr.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def advised(sentence: str) -> list[str]:
+    """The command in the sentence, as it is typed."""
+    return shlex.split(sentence.split("`")[1])
+
+
+@pytest.fixture
+def owners(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> dict[str, RunningOwner]:
+    """Two that serve."""
+    return {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def study(tmp_path: Path, owners: dict[str, RunningOwner]) -> Path:
+    """A study of both."""
+    addresses = {name: f"127.0.0.1:{one.port}" for name, one in owners.items()}
+    table = {
+        "name": "s",
+        "seed": 1,
+        "profile": "published",
+        "features": {"map": str(tmp_path / "a" / "features.json")},
+        "model": {"theta_max": 2},
+        "algorithm": {"horizon": 9, "rho": 1e-3},
+        "privacy": {"epsilon": 1},
+        "network": {"deadline": 2, "patience": 1, "retries": 0},
+        "owners": [{"name": name, "address": address} for name, address in addresses.items()],
+    }
+    path = tmp_path / "study.toml"
+    path.write_text(tomli_w.dumps(table))
+    return path
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """A study whose records are all here."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(400, 2)), columns=["u", "v"])
+    table["y"] = table.u - table.v + 0.1 * rng.normal(size=len(table))
+    table["owner"] = ["north", "south", "public", "public"] * 100
+    table.to_parquet(tmp_path / "records.parquet")
+    path = tmp_path / "here.toml"
+    path.write_text(
+        tomli_w.dumps(
+            {
+                "name": "here",
+                "profile": "published",
+                "data": {"path": "records.parquet"},
+                "features": {
+                    "public": {"where": {"owner": "public"}},
+                    "target": "y",
+                    "columns": ["u", "v"],
+                },
+                "model": {"theta_max": 1.0},
+                "algorithm": {"horizon": 12, "rho": 1.0},
+                "privacy": {"epsilon": 10, "sensitivity": "clip", "clip": 0.5},
+                "owners": [
+                    {"name": n, "data": {"where": {"owner": n}}} for n in ("north", "south")
+                ],
+            }
+        )
+    )
+    return path
+
+
+def test_training_that_is_stopped_before_it_began_leaves_nothing(
+    study: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.study.write_settings", stop)
+        said = typed("copriv", "train", study, "--out", run)
+    assert (said.returncode, last_line(said)) == (
+        130,
+        "copriv: stopped; type the same again to start anew",
+    )
+    assert not run.exists()
+    assert typed("copriv", "train", study, "--out", run).returncode == 0
+
+
+@pytest.mark.parametrize("where", ["_write_results", "model_of"])
+def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_says(
+    study: Path, tmp_path: Path, typed: Callable[..., Any], where: str
+) -> None:
+    run = tmp_path / "a run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"learner.commands.study.{where}", stop)
+        said = typed("copriv", "train", study, "--out", run, "--insecure")
+        assert said.returncode == 130
+        command = advised(last_line(said))
+        assert command == ["copriv", "train", "--resume", str(run), "--insecure"]
+        # The same holds of what is advised where that is stopped, too.
+        again = typed(*command)
+        assert last_line(again) == "copriv: stopped; type the same again to go on"
+    finished = typed(*command)
+    assert finished.returncode == 0, finished.stderr
+    assert (run / "summary.json").is_file()
+
+
+def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
+    study: Path,
+    tmp_path: Path,
+    owners: dict[str, RunningOwner],
+    serve_owner: Callable[..., RunningOwner],
+    typed: Callable[..., Any],
+) -> None:
+    run = tmp_path / "run"
+    owners["b"].drain(grace=0)
+    assert typed("copriv", "train", study, "--out", run).returncode == 2
+    again = typed("copriv", "train", study, "--out", run)
+    assert again.returncode == 2
+    sentence = last_line(again)
+    assert sentence == (
+        f"copriv: {run}: a run was begun there; go on with copriv train --resume {run} (STUDY.toml "
+        "before --resume where an owner's address has changed), or give another folder with --out"
+    )
+    # The same owner at another port.
+    settings = tmp_path / "b" / "owner.toml"
+    other = serve_owner(settings)
+    changed = read_toml(study)
+    changed["owners"][1]["address"] = f"127.0.0.1:{other.port}"
+    study.write_text(tomli_w.dumps(changed))
+    finished = typed("copriv", "train", study, "--resume", run)
+    assert finished.returncode == 0, finished.stderr
+    full = typed("copriv", "train", study, "--out", run)
+    assert last_line(full) == (
+        f"copriv: {run}: the run folder is not empty; give another one with --out"
+    )
+
+
+def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
+    records: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    asked = ("copriv", "simulate", records, "--in-memory")
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.study._write_results", stop)
+        said = typed(*asked, "--out", run)
+        assert (said.returncode, last_line(said)) == (
+            130,
+            "copriv: stopped; a simulation does not go on: to start anew remove "
+            f"{run}, or give another folder with --out",
+        )
+        said = typed(*asked)
+        assert last_line(said) == (
+            "copriv: stopped; a simulation does not go on: type the same again to start anew"
+        )
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.study.write_settings", stop)
+        said = typed(*asked, "--out", tmp_path / "gone")
+    assert last_line(said).endswith(": type the same again to start anew")
+    assert not (tmp_path / "gone").exists()
+    for out in ((), ("--out", tmp_path / "other"), ("--out", tmp_path / "gone")):
+        assert typed(*asked, *out).returncode == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.results.run_folder.Trace.append", stop)
+        assert "communication 1 of 12; a simulation" in last_line(typed(*asked))
+
+
+@pytest.mark.parametrize("command", [("sweep", "--seeds", "2"), ("forecast", "--quick")])
+def test_what_computes_points_goes_on_where_it_was_stopped(
+    records: Path,
+    tmp_path: Path,
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("copriv", command[0], records, *command[1:], "--jobs", "1")
+    if command[0] == "forecast":
+        asked += ("--set", "forecast.runs=10", "--set", "forecast.worlds=2", "--compare", "")
+    leave = f"learner.commands.{command[0]}._leave"
+    with monkeypatch.context() as patch:
+        patch.setattr(leave, stop)
+        said = typed(*asked, "--out", "kept")
+        assert last_line(said) == (
+            "copriv: stopped; type the same again to go on, and what was computed is kept"
+        )
+        unnamed = typed(*asked)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"the same with --out runs/{folder.name} goes on" in last_line(unnamed)
+    for out in ("kept", f"runs/{folder.name}"):
+        points = {path: path.stat().st_mtime_ns for path in Path(out, "points").glob("*.json")}
+        assert points
+        assert typed(*asked, "--out", out).returncode == 0
+        assert all(path.stat().st_mtime_ns == then for path, then in points.items())
+
+
+def test_a_run_that_is_given_up_while_an_owner_is_away_is_closed_by_what_the_sentence_says(
+    study: Path,
+    tmp_path: Path,
+    owners: dict[str, RunningOwner],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.results.run_folder.Trace.append", stop)
+        assert typed("copriv", "train", study, "--out", run).returncode == 130
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.closing.at_once", stop)
+        said = typed("copriv", "close", run, "--abandon")
+    assert last_line(said) == (
+        f"copriv: stopped; `copriv close {run} --abandon` closes those that are left"
+    )
+    owners["b"].drain(grace=0)
+    said = typed(*advised(last_line(said)))
+    assert said.returncode == 4
+    assert last_line(said).endswith(f"; then type copriv close {run} --abandon again")
+    assert "a: closed" in said.stdout
+    # It is only the owner that is away that is still asked.
+    again = typed("copriv", "close", run, "--abandon")
+    assert (again.returncode, "a: closed" in again.stdout) == (4, False)
+
+
+def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_again(
+    records: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "new"
+    table = records.with_name("records.parquet")
+    asked = ("copriv", "init", table, "--target", "y", "--owners", "owner", "--split", "--yes")
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.init.annotated", stop)
+        said = typed(*asked, "--out", out)
+    assert last_line(said) == "copriv: stopped; type the same again to start anew"
+    assert not out.exists()
+    assert typed(*asked, "--out", out).returncode == 0
+    assert (out / "study.toml").is_file()
+    refused = typed(*asked, "--out", out)
+    assert "not empty" in refused.stderr
+    assert (out / "study.toml").is_file()

@@ -1,0 +1,46 @@
+"""Tables for a terminal lose nothing of their headings, and axes have a number at their foot."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from learner.results.charts import Line, curve
+from learner.results.report import table_by_name
+
+HEADS = ("owner", "records", "epsilon", "responses", "noise scale", "alone", "public model",
+         "together", "gains")  # fmt: skip
+CELLS = ("500", "100", "11", "0.0316", "0.00525", "0.0182", "0.00178", "yes")
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", ["n" * 64, "the-hospital-in-the-north-" * 2 + "of-it"])
+def test_a_long_name_is_folded_and_no_heading_or_cell_is_cut(width: int, name: str) -> None:
+    made = io.StringIO()
+    table = table_by_name("study", HEADS, [(name, *CELLS), ("b", *CELLS)])
+    Console(file=made, width=width).print(table)
+    text = made.getvalue()
+    words = text.split()
+    for word in " ".join(HEADS).split():
+        assert word in words
+    for cell in CELLS:
+        assert words.count(cell) == 2
+    assert "…" not in text
+    folded = "".join(line.split()[0] for line in text.splitlines() if line.strip())
+    assert name in folded
+
+
+@pytest.mark.parametrize("ends", [(0.0017, 0.05), (0.0017, 20.0), (2.0, 3.0), (3e-9, 4e5)])
+def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends: tuple[float, float]) -> None:
+    low, high = ends
+    line = Line(name="together", x=np.array([1.0, 9.0]), y=np.array([high, low]))
+    drawn = curve("t", [line], x_label="k", y_label="fitness")
+    numbers = [float(text) for text in re.findall(r'text-anchor="end">([0-9.e+-]+)<', drawn)]
+    assert min(numbers) <= low
+    # The picture is 240 high, and its axis ends 44 above.
+    places = re.findall(r'y="([0-9.]+)" text-anchor="end">[0-9.e+-]+<', drawn)
+    assert max(map(float, places)) == pytest.approx(240 - 44 + 4)
