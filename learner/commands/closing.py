@@ -20,9 +20,15 @@ from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
-from learner.results.run_folder import run_of
+from learner.results.run_folder import OWNERS, run_of
 from learner.training.claims import check_description
-from learner.training.closing import close_validation, note_closed, open_promises
+from learner.training.closing import (
+    close_validation,
+    is_given_up,
+    note_closed,
+    note_given_up,
+    open_promises,
+)
 from learner.training.enrolment import at_once
 from learner.training.journal import Journal
 from learner.training.owners import Owner
@@ -46,13 +52,17 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
     """
     settings = run_of(folder, None, base=folder)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
-    if not abandon and not (folder / "summary.json").is_file():
-        raise InputError(
-            f"{folder}: the run has not finished, and once its study is closed it cannot go on; "
-            f"continue it with {Training(folder, insecure).resume}, or give it up with "
-            "--abandon"
-        )
+    _refuse_simulated(settings, folder)
+    is_finished = (folder / "summary.json").is_file()
     with closing(Journal(folder / "journal.sqlite")) as journal:
+        # What was given up once cannot go on, so it need not be typed again.
+        was_given_up = is_given_up(journal)
+        if not (abandon or is_finished or was_given_up):
+            raise InputError(
+                f"{folder}: the run has not finished, and once its study is closed it cannot go "
+                f"on; continue it with {Training(folder, insecure).resume}, or give it up with "
+                "--abandon"
+            )
         study_id = journal.noted("study_id")
         names = open_promises(_names(settings), journal) if study_id else []
         names = [name for name in names if name != settings.learner.own]
@@ -60,15 +70,19 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
             console.print(f"{folder}: no owner holds epsilon for this run", highlight=False)
             return
         feature_map = load_feature_map(folder / "features.json")
-        only = _only(settings, names, folder)
+        only = _only(settings, names)
         again = close_command(folder, insecure=insecure, abandon=abandon)
         with (
             stoppable(lambda: f"stopped; `{again}` closes those that are left"),
             remote_owners(only, feature_map, base=folder, insecure=insecure) as connections,
         ):
+            if not is_finished:
+                note_given_up(journal)
             failures = at_once(lambda owner: _close(owner, study_id), connections.owners)
         closed = [name for name, failure in zip(names, failures, strict=True) if not failure]
         note_closed(journal, closed)
+        if not is_finished:
+            note_given_up(journal, was=was_given_up or bool(closed))
     for name in closed:
         console.print(f"{name}: closed; what it did not spend is its own again", highlight=False)
     _raise_first([failure for failure in failures if failure], again)
@@ -78,15 +92,20 @@ def _names(settings: StudySettings) -> list[str]:
     return [entry.name for entry in settings.owners]
 
 
-def _only(settings: StudySettings, names: list[str], folder: Path) -> StudySettings:
-    """The same study with only these owners, as far as they can be reached again."""
-    entries = tuple(entry for entry in settings.owners if entry.name in names)
+def _refuse_simulated(settings: StudySettings, folder: Path) -> None:
+    """A simulation's owners end with it: its run neither goes on nor has anything to close."""
     listens = settings.algorithm.initiative == "owner" and settings.network.listen is not None
-    if not listens and not any(entry.address for entry in entries):
+    is_reached = listens or any(entry.address for entry in settings.owners)
+    if not is_reached or (folder / OWNERS).is_dir():
         raise InputError(
             f"{folder}: its owners were started here by copriv simulate and have ended; there is "
             "nothing to close"
         )
+
+
+def _only(settings: StudySettings, names: list[str]) -> StudySettings:
+    """The same study with only these owners."""
+    entries = tuple(entry for entry in settings.owners if entry.name in names)
     return settings.model_copy(update={"owners": entries, "learner": LearnerSettings()})
 
 

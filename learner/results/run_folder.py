@@ -29,6 +29,7 @@ from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 
 __all__ = [
+    "OWNERS",
     "Trace",
     "create_run_folder",
     "is_begun",

@@ -15,9 +15,18 @@ from learner.training.enrolment import at_once, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
-__all__ = ["close_validation", "end_study", "note_closed", "open_promises"]
+__all__ = [
+    "close_validation",
+    "end_study",
+    "is_given_up",
+    "note_closed",
+    "note_given_up",
+    "open_promises",
+]
 
 CLOSED = "closed"
+# Its study is closed with some of its owners, maybe with all.
+GIVEN_UP = "given_up"
 
 
 def end_study(
@@ -69,6 +78,16 @@ def close_validation(owner: Owner, study_id: str) -> None:
 def note_closed(journal: Journal, names: Iterable[str]) -> None:
     """Keep that these owners hold nothing any more."""
     journal.note(CLOSED, json.dumps(sorted({*_closed(journal), *names})))
+
+
+def note_given_up(journal: Journal, *, was: bool = True) -> None:
+    """Keep that the run was given up, before the first owner is told; or that none could be."""
+    journal.note(GIVEN_UP, "yes" if was else "no")
+
+
+def is_given_up(journal: Journal) -> bool:
+    """Whether the run was given up before its end."""
+    return journal.noted(GIVEN_UP) == "yes"
 
 
 def open_promises(names: Sequence[str], journal: Journal) -> list[str]:

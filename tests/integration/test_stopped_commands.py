@@ -187,6 +187,10 @@ def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
     with monkeypatch.context() as patch:
         patch.setattr("learner.results.run_folder.Trace.append", stop)
         assert "communication 1 of 12; a simulation" in last_line(typed(*asked))
+    closed = typed("copriv", "close", run)
+    assert closed.returncode == 2
+    assert "started here by copriv simulate and have ended; there is nothing" in closed.stderr
+    assert "--resume" not in closed.stderr
 
 
 @pytest.mark.parametrize("command", [("sweep", "--seeds", "2"), ("forecast", "--quick")])
@@ -243,6 +247,9 @@ def test_a_run_that_is_given_up_while_an_owner_is_away_is_closed_by_what_the_sen
     # It is only the owner that is away that is still asked.
     again = typed("copriv", "close", run, "--abandon")
     assert (again.returncode, "a: closed" in again.stdout) == (4, False)
+    # It was given up once: nothing advises to go on with it.
+    without = typed("copriv", "close", run)
+    assert (without.returncode, "--resume" in without.stderr) == (4, False)
 
 
 def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_again(

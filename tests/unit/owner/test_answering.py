@@ -217,7 +217,7 @@ def test_lifetime_budget(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
     owner.close("s1", learner=LEARNER)
     back = Fraction(1, 3) * Fraction(9, 10)
     assert owner.describe(learner=LEARNER).epsilon_left == back
-    with pytest.raises(BudgetSpentError, match=r"but 0.3 of the lifetime"):
+    with pytest.raises(BudgetSpentError, match=r"but 0\.3 of the lifetime"):
         owner.enroll(make_terms(study_id="s4", epsilon=back + Fraction(1, 10**9)), learner=LEARNER)
     owner.enroll(make_terms(study_id="s5", epsilon=back), learner=LEARNER)
     assert owner.describe(learner=LEARNER).epsilon_left == 0
@@ -292,7 +292,7 @@ def test_a_raised_kappa_counts_for_what_was_spent_before(
     # A tenth of 2 thrice, and a tenth of 1 one and a half times.
     left = 10 - Fraction(6, 10) - Fraction(15, 100)
     assert owner.describe(learner=LEARNER).epsilon_left == left
-    with pytest.raises(BudgetSpentError, match="9.25 of the lifetime"):
+    with pytest.raises(BudgetSpentError, match=r"9\.25 of the lifetime"):
         owner.enroll(make_terms(study_id="more", kappa=3, epsilon=Fraction(10)), learner=LEARNER)
     owner.enroll(make_terms(study_id="rest", kappa=3, epsilon=left), learner=LEARNER)
     owner.stop()
