@@ -71,6 +71,9 @@ def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[...
     arguments = ("stays.csv", "--target", "days", "--owners", "county", "--epsilon", "10")
     told = init(typed, *arguments, "--out", "s")
     for words in (
+        "the last 120 rows differ from the others in admitted (100% of the others lie outside",
+        "County Code: left out: it names the owner, as county does",
+        "2 have no target",
         "target days: 2 records have none; they are left out",
         "target days: numbers far out: 1; 1 of them are cut at the public bounds",
         "Record ID: left out: it names records (an identifier)",
@@ -84,12 +87,16 @@ def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[...
         assert words in told
     settings = load_settings(StudySettings, folder / "s" / "study.toml")
     assert settings.features.columns == ("age", "admitted", "income", "died")
-    assert [entry.name for entry in settings.owners] == ["kings", "bronx", "new-york", "erie"]
+    # Of the fourth county fewer than 50 records are left beside the public ones.
+    assert [entry.name for entry in settings.owners] == ["kings", "bronx", "new-york"]
     assert settings.data.missing_target == "drop"
     said = typed("copriv", "simulate", "s/study.toml", "--out", "run")
     assert said.returncode == 0, said.stderr
     summary = json.loads((folder / "run" / "summary.json").read_text())
-    assert sum(owner["records"] for owner in summary["owners"]) in range(1060, 1079)
+    records = sum(owner["records"] for owner in summary["owners"])
+    assert f"3 owners with {records:,} records, 120 public records" in told
+    others = NUM - records - 120 - 2
+    assert f"of 1,200 rows {others} are of no owner and 2 have no target" in told
 
 
 def test_the_new_file_explains_every_key(folder: Path, typed: Callable[..., Any]) -> None:
@@ -159,7 +166,7 @@ def test_tables_of_every_kind_become_the_same_study(
     init(typed, table, "--target", "days", "--owners", "county", *query, "--out", "s")
     settings = load_settings(StudySettings, folder / "s" / "study.toml")
     assert settings.features.columns == ("age", "admitted", "income", "died")
-    assert len(settings.owners) == 4
+    assert len(settings.owners) == 3
 
 
 def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., Any]) -> None:
@@ -176,6 +183,95 @@ def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., A
         public["county"] == "Erie"
     )
     assert all(table["county"].nunique() == 1 for table in own)
+
+
+@pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
+def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(
+    folder: Path, sorted_by: str
+) -> None:
+    raw_table().sort_values(sorted_by).to_csv(folder / "sorted.csv", index=False)
+    typed = ["init", "sorted.csv", "--target", "days", "--owners", "county", "--yes"]
+    said = CliRunner().invoke(cli, [*typed, "--out", "s"])
+    assert said.exit_code == 0, said.output
+    flat = said.output.replace("\n", " ")
+    assert "so public rows are dealt evenly over the table" in flat
+    assert "--public -120: takes the last rows" in flat
+    assert "the public rows differ" not in flat
+    again = CliRunner().invoke(cli, [*typed, "--out", "again"])
+    assert again.exit_code == 0
+    public = [pd.read_parquet(folder / out / "public.parquet") for out in ("s", "again")]
+    pd.testing.assert_frame_equal(*public)
+    for number in ("age", "days"):
+        others, ours = raw_table()[number], pd.to_numeric(public[0][number])
+        assert others.between(ours.min(), ours.max()).mean() > 0.95, number
+
+
+def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder: Path) -> None:
+    typed = ["init", "stays.csv", "--target", "days", "--owners", "county", "--yes"]
+    for more in (["--public", "-120:"], ["--no-split"]):
+        said = CliRunner().invoke(cli, [*typed, *more, "--out", more[-1].strip("-:")])
+        assert said.exit_code == 0, said.output
+        settings = load_settings(StudySettings, folder / more[-1].strip("-:") / "study.toml")
+        assert settings.features.public is not None
+        assert settings.features.public.rows == "-120:"
+        flat = said.output.replace("\n", " ")
+        assert "the public rows differ from the others in admitted (100%" in flat
+        assert "dealt evenly over" not in flat
+
+
+def test_a_table_in_no_order_stays_where_it_is(folder: Path) -> None:
+    raw_table().sample(frac=1, random_state=1).to_csv(folder / "mixed.csv", index=False)
+    typed = ["init", "mixed.csv", "--target", "days", "--owners", "county", "--yes"]
+    said = CliRunner().invoke(cli, [*typed, "--out", "s"])
+    assert said.exit_code == 0, said.output
+    assert "differ from the others" not in said.output
+    assert not (folder / "s" / "public.parquet").exists()
+
+
+def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder: Path) -> None:
+    table = raw_table()
+    table["died"] = ["yes" if i < 4 else "no" for i in range(NUM)]
+    table.sample(frac=1, random_state=2).to_csv(folder / "rare.csv", index=False)
+    typed = ["init", "rare.csv", "--target", "died", "--public", "10", "--yes", "--out", "s"]
+    said = CliRunner().invoke(cli, typed)
+    assert said.exit_code != 0
+    told = str(said.exception)
+    assert "--public: none of the 10 public rows is of class +1 of died, which 4 of all" in told
+    assert "features." not in told
+    assert not (folder / "s").exists()
+
+
+def test_an_answer_that_cannot_be_used_is_asked_for_again_at_once(folder: Path) -> None:
+    answers = "dayz\ndays\ncount\nage\ncounty\n5000\n100\n-1\n2\nn\n"
+    said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
+    assert said.exit_code == 0, said.output
+    for reason in (
+        "did you mean 'days'?",
+        "did you mean 'county'?",
+        "no value has 50 records",
+        "expected a number of rows below 1,200",
+        "expected a number greater than 0",
+    ):
+        assert f"{reason}" in said.output
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert (settings.features.target, settings.privacy.epsilon) == ("days", 2)
+
+
+def test_classes_that_are_misspelt_are_asked_for_again(folder: Path) -> None:
+    answers = "county\nKing\nKings | Erie\n3\n\n\n\n"
+    said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
+    assert said.exit_code == 0, said.output
+    assert "county has no 'King' (did you mean 'Kings'?)" in said.output
+
+
+def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder: Path) -> None:
+    typed = ["init", "stays.csv", "--target", "days", "--categorical", "age", "--yes"]
+    said = CliRunner().invoke(cli, [*typed, "--out", "s"])
+    assert said.exit_code == 0, said.output
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert "age" in settings.features.categorical
+    said = CliRunner().invoke(cli, [*typed, "--categorical", "agee", "--out", "t"])
+    assert "--categorical: no column 'agee'; did you mean 'age'?" in str(said.exception)
 
 
 def test_what_is_not_typed_is_asked(folder: Path) -> None:

@@ -67,3 +67,18 @@ def test_a_date_that_may_be_meant_otherwise_is_known(
 ) -> None:
     found = column(20 * cells)
     assert (found.kind, found.unsure_date) == (kind, unsure)
+
+
+def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap() -> None:
+    stays = np.minimum(1 + RNG.exponential(3, NUM).astype(int), 16)
+    fine = {"stays": stays, "scores": RNG.integers(-1, 6, NUM), "counts": RNG.integers(0, 10, NUM)}
+    for name, cells in fine.items():
+        assert column(cells, name).code_for_missing == "", name
+    money = np.where(RNG.random(NUM) < 0.8, 0, RNG.integers(1, 9000, NUM))
+    assert column(money).code_for_missing == ""
+    assert column([*stays, *[240] * 30]).code_for_missing == ""
+    ages = RNG.integers(18, 80, NUM)
+    for code in (-1, 0, 999, -99, 9999):
+        told = column([*ages, *[code] * 30]).code_for_missing
+        assert told.startswith(f"{code} stands 30 times"), code
+        assert column([*ages, *[code] * 3]).code_for_missing == ""

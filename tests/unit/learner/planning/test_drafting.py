@@ -118,7 +118,8 @@ def test_many_dates_of_an_unread_form_are_no_free_text() -> None:
     )
     look = look_at(table)
     target, _ = choose_target(table, look, "y", ())
-    (told,) = choose_inputs(look, target, owners=None, drop=()).warnings
+    told, few = choose_inputs(look, target, owners=None, drop=()).warnings
+    assert few.startswith("x: few whole numbers, taken for amounts")
     assert told.startswith("day: left out: its dates have a form that is not read (13.01.2015)")
 
 
@@ -134,3 +135,106 @@ def test_owners_spelt_in_two_ways_are_told() -> None:
     assert len(parts) == 3
     (note,) = notes
     assert "branch: 'NORTH' and 'North' are different owners; spell them alike" in note
+
+
+def inputs_of(columns: dict[str, object], **chosen: object) -> tuple[tuple[str, ...], str]:
+    """The columns that stay, and what is told of them."""
+    table = pd.DataFrame(columns)
+    look = look_at(table)
+    target, _ = choose_target(table, look, "y", ())
+    found = choose_inputs(look, target, **{"owners": None, "drop": ()} | chosen)  # type: ignore[arg-type]
+    return found.columns, "\n".join(found.warnings)
+
+
+RNG = np.random.default_rng(7)
+SCHOOL = RNG.permutation(9000)[:40] + 1000
+PLACES = RNG.integers(0, 40, 2000)
+SCHOOLS = {
+    "y": RNG.normal(size=2000),
+    "school": SCHOOL[PLACES],
+    "mean": RNG.normal(size=40).round(3)[PLACES],
+    "head": np.array([f"head {i}" for i in range(40)])[PLACES],
+    "x": RNG.normal(size=2000),
+}
+
+
+def test_of_columns_that_say_the_same_the_one_that_measures_stays() -> None:
+    columns, told = inputs_of(SCHOOLS)
+    assert columns == ("mean", "x")
+    assert "school: left out: it says the same as mean" in told
+    assert "head: left out: it says the same as mean" in told
+
+
+def test_every_column_that_names_the_owner_is_told() -> None:
+    with_gaps = pd.Series(SCHOOLS["head"]).mask(RNG.random(2000) < 0.01)
+    columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
+    assert columns == ("mean", "x")
+    assert "head: left out: it names the owner, as school does" in told
+    assert "mean: names the owner (each owner has a number of its own)" in told
+    assert "x: " not in told
+
+
+def test_a_column_that_tells_the_owner_among_others_stays_and_is_told() -> None:
+    doctors = [f"doctor {2 * place + i % 2}" for i, place in enumerate(PLACES)]
+    columns, told = inputs_of(SCHOOLS | {"doctor": doctors}, owners="school")
+    assert "doctor" in columns
+    assert "doctor: names the owner (it tells the owner)" in told
+
+
+def test_an_owner_far_larger_than_all_others_makes_no_column_name_it() -> None:
+    site = np.where(np.arange(2000) < 1980, "large", "small")
+    columns, told = inputs_of({"y": SCHOOLS["y"], "sex": PLACES % 2, "site": site}, owners="site")
+    assert columns == ("sex",)
+    assert "names the owner" not in told
+
+
+def test_numbers_that_look_like_names_are_told_and_amounts_are_not() -> None:
+    amounts = RNG.integers(1, 40, 2000) * 250
+    _, told = inputs_of({"y": SCHOOLS["y"], "school": SCHOOLS["school"], "loan": amounts})
+    assert "school: its numbers repeat and lie far apart, as names do" in told
+    assert "loan" not in told
+    _, told = inputs_of(SCHOOLS, categorical=["school"], drop=["mean", "head"])
+    assert "school" not in told
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        lambda ill: np.where(ill, RNG.integers(1, 5, ill.size), 0),
+        lambda ill: np.where(ill, RNG.normal(50, 1, ill.size), RNG.normal(0, 9, ill.size)),
+        lambda ill: np.where(ill, RNG.choice(["sepsis", "stroke"], ill.size), "none at all"),
+        lambda ill: np.where(ill, RNG.normal(size=ill.size), np.nan),
+    ],
+    ids=["stage", "threshold", "kinds", "gaps"],
+)
+def test_columns_that_tell_a_class_in_any_way_are_leaks(leak: object) -> None:
+    assert callable(leak)
+    ill = RNG.random(600) < 0.4
+    columns = {"y": np.where(ill, "yes", "no"), "leak": leak(ill), "x": RNG.normal(size=600)}
+    kept, told = inputs_of(columns)
+    assert kept == ("x",)
+    assert "leak: left out: it tells the target (" in told
+
+
+def test_a_number_that_rises_with_the_target_or_turns_is_a_leak() -> None:
+    y = RNG.normal(size=2000)
+    kept, _ = inputs_of({"y": y, "rises": np.exp(4 * y), "x": RNG.normal(size=2000)})
+    assert kept == ("x",)
+    turns = RNG.uniform(-2, 2, 2000)
+    kept, _ = inputs_of({"y": turns**2, "turns": turns, "x": RNG.normal(size=2000)})
+    assert kept == ("x",)
+
+
+def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        y = np.where(np.arange(100) < 2, "yes", "no")
+        kept, told = inputs_of({"y": y, "x": rng.normal(size=100), "k": rng.integers(0, 4, 100)})
+        assert kept == ("x", "k")
+        assert "explains" not in told
+
+
+def test_a_short_key_of_many_owners_is_dealt_with_quickly() -> None:
+    cells = pd.Series(np.arange(200_000) // 2, name="id")
+    with pytest.raises(InputError, match="no value has 50 records"):
+        parts_by_column(cells, np.arange(200_000))
