@@ -178,8 +178,8 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
             "is?"
         )
     if found.owners:
-        how = "each owner has a number of its own" if found.is_owners else "it tells the owner"
-        yield f"{name}: names the owner ({how}); if that is not wanted, leave it out with --drop"
+        own = ", and each owner has a value of its own" if found.is_owners else ""
+        yield f"{name}: tells the owner{own}; if that is not wanted, leave it out with --drop"
     if column.is_code and not is_named:
         yield f"{name}: its numbers are taken for names (features.categorical)"
     elif column.looks_coded and not is_named:

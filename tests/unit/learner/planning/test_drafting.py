@@ -170,7 +170,7 @@ def test_every_column_that_names_the_owner_is_told() -> None:
     columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
     assert columns == ("mean", "x")
     assert "head: left out: it names the owner, as school does" in told
-    assert "mean: names the owner (each owner has a number of its own)" in told
+    assert "mean: tells the owner, and each owner has a value of its own" in told
     assert "x: " not in told
 
 
@@ -178,14 +178,14 @@ def test_a_column_that_tells_the_owner_among_others_stays_and_is_told() -> None:
     doctors = [f"doctor {2 * place + i % 2}" for i, place in enumerate(PLACES)]
     columns, told = inputs_of(SCHOOLS | {"doctor": doctors}, owners="school")
     assert "doctor" in columns
-    assert "doctor: names the owner (it tells the owner)" in told
+    assert "doctor: tells the owner; if" in told
 
 
 def test_an_owner_far_larger_than_all_others_makes_no_column_name_it() -> None:
     site = np.where(np.arange(2000) < 1980, "large", "small")
     columns, told = inputs_of({"y": SCHOOLS["y"], "sex": PLACES % 2, "site": site}, owners="site")
     assert columns == ("sex",)
-    assert "names the owner" not in told
+    assert "the owner" not in told
 
 
 def test_numbers_that_look_like_names_are_told_and_amounts_are_not() -> None:
