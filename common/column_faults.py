@@ -41,7 +41,7 @@ NAMED_VALUES = 4
 MOST_OWNERS = 200
 FEWEST_RECORDS = 20
 
-DATES = "dates are read as 2020-07-01, Jul-2020 or 7/1/2020 (month first)"
+DATES = "dates are read as 2020-07-01, Jul-2020 or, month first, 7/1/2020"
 OR_REAL = "or these records may really differ"
 
 
@@ -151,7 +151,7 @@ def _advice(seen: ColumnSeen) -> str:
     if seen.kind == "category":
         return f"; look whether each means the same here, {OR_REAL}"
     if seen.kind == "date":
-        return f"; look at their form ({DATES}), or these records may be of another time"
+        return f"; look at how they are written: {DATES}; or these records may be of another time"
     hint = _unit_in_words(seen)
     if hint:
         return f"{hint}, unless these records really differ so"

@@ -21,9 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
-from common.fitting import Number
+from common.fitting import MOST_PUBLIC_VALUES, Number
 from common.losses import LOSSES, Logistic, Loss, loss_of
-from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
 from common.texts import printable
@@ -138,7 +137,9 @@ class Model:
                 "theta": self.theta.tolist(),
             }
             | {key: value for key, value in optional.items() if key not in first}
-            | {"feature_map": json.loads(file_text(self.feature_map))}
+            # Not inside of the map: older programs pass over a key that they do not know here.
+            | {"public_values": list(self.feature_map.target.public_values) or None}
+            | {"feature_map": json.loads(self.feature_map.to_json())}
         )
         kept = {key: value for key, value in table.items() if value is not None}
         return json.dumps(kept, indent=2, allow_nan=False) + "\n"
@@ -157,6 +158,7 @@ class _File(BaseModel):
     coefficient_noise: _Numbers | None = None
     unprotected: Name | None = None
     personal: bool = False
+    public_values: Annotated[tuple[str, ...], Field(max_length=MOST_PUBLIC_VALUES)] = ()
     feature_map: FeatureMap
 
 
@@ -199,9 +201,18 @@ def model_from_json(text: str | bytes, *, where: str) -> Model:
         raise InputError(f"{where}: {printable(error)}; {damaged}") from None
 
 
+def _with_values(file: _File) -> FeatureMap:
+    """The map of a file, and the values that the public records' target has."""
+    feature_map = file.feature_map
+    if not (file.public_values and feature_map.is_classification):
+        return feature_map
+    target = feature_map.target.model_copy(update={"public_values": file.public_values})
+    return feature_map.model_copy(update={"target": target})
+
+
 def _checked(file: _File) -> Model:
     """The model of a file, if its parts agree."""
-    feature_map = file.feature_map
+    feature_map = _with_values(file)
     loss = loss_of(file)
     if LOSSES[file.loss].has_classes() != feature_map.is_classification:
         raise ValueError(f"{file.loss} loss does not go with the target of its feature map")

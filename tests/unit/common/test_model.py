@@ -117,3 +117,20 @@ def test_a_strangers_key_steers_no_terminal(make_model: Callable[..., Model]) ->
     with pytest.raises(InputError) as refused:
         model_from_json(json.dumps(table), where="model.json")
     assert str(refused.value).isprintable()
+
+
+def test_public_values_of_the_target_are_kept_where_older_programs_pass_over_them(
+    make_model: Callable[..., Model],
+) -> None:
+    model = make_model("logistic")
+    text = model.to_json()
+    again = model_from_json(text, where="m")
+    assert again.feature_map == model.feature_map
+    assert again.feature_map.target.public_values == ("late", "on time")
+    table = json.loads(text)
+    assert "public_values" not in table["feature_map"]["target"]
+    del table["public_values"]
+    assert model_from_json(json.dumps(table), where="m").feature_map.digest == (
+        model.feature_map.digest
+    )
+    assert "public_values" not in json.loads(make_model("squared").to_json())
