@@ -195,3 +195,13 @@ def test_a_column_of_which_half_is_missing_does_not_fit(study_map: FeatureMap) -
     table.loc[::2, "age"] = np.nan
     (sentence,) = told_of({"new.csv": table.drop(columns="cost")}, study_map, has_target=False)
     assert sentence.startswith("new.csv: column 'age': 50% of the records have no readable value")
+
+
+def test_a_doubt_is_told_and_refuses_nothing() -> None:
+    table = people(0, 2000).drop(columns="cost")
+    settings = FeatureSettings(target="sex", positive=("Male",), public=TableSource())
+    by_sex = fit_feature_map(table, settings, source="public.parquet")
+    seen = look_at_columns(people(1).assign(sex="Female"), by_sex)
+    (doubt,) = refuse_faults(seen, accepted=())
+    assert doubt.startswith("column 'sex': no record is of the class 'Male'")
+    assert refuse_faults(seen, accepted=("sex",)) == ()
