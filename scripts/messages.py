@@ -238,6 +238,10 @@ MISTAKES = (
         "a budget of nothing",
         "copriv-owner init stays.csv --out new.toml --epsilon-per-study 0 --yes",
     ),
+    Mistake(
+        "more for one study than for all",
+        "copriv-owner init stays.csv --out new.toml --epsilon-per-study 5 --yes",
+    ),
     Mistake("a new owner of a table without a header", "copriv-owner init headless.csv --yes"),
     of_owner("a key of an owner misspelt", "epsilon_per_study", "epsilon_per_studie"),
     of_owner("a policy without a budget", "epsilon_lifetime = 2", ""),
