@@ -242,3 +242,16 @@ def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
     summary = Summary.model_validate(table(ticks=0, wall_seconds=0.0, owners=idle))
     assert sentences(summary)[0] == "0 of 4 communications in 0.00 s."
     assert "spent nothing: b" in write_report(tmp_path, summary).read_text()
+
+
+def test_a_forecast_is_told_once() -> None:
+    """As the run begins, or with what came of it; and never beside the chosen step, too."""
+    ways = {"ticks": {"forecast_relative_fitness": 0.0321, "low": 0.02, "high": 0.04}}
+    told = {"way": "ticks", "ways": ways, "forecast_relative_fitness_public": 0.0789}
+    step = {"chosen": "auto", "rho": 0.1, "forecast_relative_fitness": 0.0321}
+    summary = Summary.model_validate(table(step=step, **told))
+    assert " ".join(sentences(summary)).count("0.0321") == 1
+    assert "0.0321" not in " ".join(sentences(summary, has_told_ways=True))
+    assert "rho = 0.1" in " ".join(sentences(summary, has_told_ways=True))
+    alone = Summary.model_validate(table(step=step))
+    assert " ".join(sentences(alone)).count("forecast relative fitness 0.0321") == 1
