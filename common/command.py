@@ -28,9 +28,9 @@ __all__ = [
     "STOPPED",
     "Commands",
     "address_value",
+    "as_listed",
     "ask",
     "console",
-    "in_order",
     "log_format_option",
     "out_file",
     "out_folder",
@@ -69,7 +69,7 @@ def out_folder(text: str, **more: Any) -> Callable[[Function], Function]:
     return _out("FOLDER", click.Path(path_type=Path, file_okay=False), text, more)
 
 
-def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+def as_listed(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
     """Several options as one decorator; --help lists them as they stand."""
 
     def decorated(command: Function) -> Function:
@@ -82,7 +82,7 @@ def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], F
 
 def reading_options(command: Function) -> Function:
     """How a table that is typed is read; :func:`typed_place` takes these options."""
-    return in_order(
+    return as_listed(
         click.option("--query", metavar="SELECT", help="What to read of a database."),
         click.option(
             "--separator",

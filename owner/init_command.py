@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from common.command import ask, in_order, out_file, reading_options, typed_place
+from common.command import as_listed, ask, out_file, reading_options, typed_place
 from common.config import parse_epsilon
 from common.texts import counted, printable
 
@@ -25,7 +25,7 @@ QUESTIONS = {
 
 def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that answer a question each."""
-    return in_order(
+    return as_listed(
         click.option(
             "--name", metavar="NAME", help="The owner's name; the default is the table's."
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import console, in_order, out_folder
+from common.command import as_listed, console, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted
@@ -47,7 +47,7 @@ declare_option = click.option(
 
 def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for a study that no file describes."""
-    return in_order(
+    return as_listed(
         click.option("--loss", help="The study's loss."),
         click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
         click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import in_order, out_folder
+from common.command import as_listed, out_folder
 from common.config import load_settings
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ data_option = click.option(
 def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that every command about a study with a run folder has."""
     out = out_folder("The run folder; the default is runs/NAME-DATE-TIME.")
-    return in_order(overrides_option, data_option, out)(command)
+    return as_listed(overrides_option, data_option, out)(command)
 
 
 def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a simulation alone."""
-    return in_order(
+    return as_listed(
         click.option(
             "--in-memory",
             is_flag=True,
@@ -120,7 +120,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "cards": "creditcard.csv of ULB and Worldline.",
     }
     path = click.Path(path_type=Path)
-    return in_order(
+    return as_listed(
         *(
             click.option(f"--{n}", type=path, metavar="FILE", help=what)
             for n, what in tables.items()

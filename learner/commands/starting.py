@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import ask, console, in_order, out_folder, reading_options, typed_place
+from common.command import as_listed, ask, console, out_folder, reading_options, typed_place
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
@@ -27,7 +27,7 @@ LONGEST_NOTE = 1000
 
 def choices(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that answer a question each."""
-    return in_order(
+    return as_listed(
         click.option("--target", metavar="COLUMN", help="The column to predict."),
         click.option(
             "--owners",
