@@ -157,7 +157,8 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise InputError(f"{folder}: {_what_is_there(folder, trains=trains)} with --out")
+            there = _what_is_there(folder, trains=trains)
+            raise InputError(f"{folder}: {there}; give another one with --out")
     except OSError as error:
         raise InputError(
             f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out"
@@ -166,14 +167,14 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
 
 
 def _what_is_there(folder: Path, *, trains: bool) -> str:
-    """What a folder that is not empty holds, and what to do, up to the option --out."""
+    """What a folder that is not empty holds, and how to go on with that."""
     simulated = (folder / OWNERS).is_dir()
     if not trains or simulated or not is_begun(folder) or (folder / "summary.json").is_file():
-        return "the run folder is not empty; give another one"
+        return "the run folder is not empty"
     again = f"copriv train --resume {shlex.quote(str(folder))}"
     return (
         f"a run was begun there; go on with {again} (STUDY.toml before --resume where an owner's "
-        "address has changed), or give another folder"
+        "address has changed)"
     )
 
 

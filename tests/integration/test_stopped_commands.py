@@ -143,7 +143,7 @@ def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
     sentence = last_line(again)
     assert sentence == (
         f"copriv: {run}: a run was begun there; go on with copriv train --resume {run} (STUDY.toml "
-        "before --resume where an owner's address has changed), or give another folder with --out"
+        "before --resume where an owner's address has changed); give another one with --out"
     )
     # The same owner at another port.
     settings = tmp_path / "b" / "owner.toml"

@@ -79,5 +79,5 @@ def test_a_table_is_read_once_for_all_who_name_it(
 
 def test_who_has_no_row_is_told_its_own_selection(folder: Path) -> None:
     nobody = TableSource.model_validate({"path": "s.csv", "where": {"site": "z"}})
-    with pytest.raises(InputError, match="no row is left after site = z"):
+    with pytest.raises(InputError, match="no records are left after site = z"):
         read_tables([*sources("s.csv"), nobody], base=folder)
