@@ -380,12 +380,12 @@ def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(
     settings = load_settings(StudySettings, folder / "s" / "study.toml")
     assert settings.model.theta_max >= 2 * np.log(40)
     warning = "the public model is at an edge of its box (constant); enlarge model.theta_max"
-    for command, out in (("simulate", "wide"), ("forecast", "wide-forecast")):
-        said = typed("copriv", command, "s/study.toml", "--out", out)
+    for command, out, *quick in (("simulate", "wide"), ("forecast", "wide-forecast", "--quick")):
+        said = typed("copriv", command, "s/study.toml", *quick, "--out", out)
         assert said.returncode == 0, said.stderr
         assert "at an edge" not in said.stdout
         narrow = ("--set", "model.theta_max=2", "--set", "guard=false", "--out", f"{out}-2")
-        said = typed("copriv", command, "s/study.toml", *narrow)
+        said = typed("copriv", command, "s/study.toml", *quick, *narrow)
         assert said.returncode == 0, said.stderr
         assert f"warning: {warning}, which is 2" in said.stdout
 
