@@ -161,8 +161,8 @@ class Column:
         if self.kind != "number":
             return ""
         values, counts = np.unique(self.numbers[np.isfinite(self.numbers)], return_counts=True)
-        written = np.array([_is_sentinel(value) for value in values], dtype=bool)
-        code = written & (counts >= REPEATED)
+        code = counts >= REPEATED
+        code[code] = [_is_sentinel(value) for value in values[code]]
         rest, times = values[~code], counts[~code]
         if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
             return ""

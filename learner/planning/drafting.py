@@ -76,11 +76,12 @@ def choose_target(
     """
     if name not in look.columns:
         raise InputError(f"--target: no column {name!r}{among_columns(name, look.columns)}")
-    column, counts = look.columns[name], count_values(table[name])
+    column = look.columns[name]
     if not positive and column.kind == "number" and column.distinct > 2:
         values = column.numbers
         missing = int(np.count_nonzero(np.isnan(values)))
         return Target(name, (), values, missing), _about(column, missing)
+    counts = count_values(table[name])
     if not positive and column.distinct != 2:
         raise InputError(
             f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
