@@ -13,7 +13,7 @@ from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
 from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.suggestions import nearest_spelling
-from common.texts import counted, printable, rounded
+from common.texts import any_of, counted, printable, rounded
 
 __all__ = ["Fault", "faults_of", "warn_of_misfits"]
 
@@ -178,7 +178,7 @@ def _one_of(values: Sequence[str]) -> str:
     named = [repr(value[:LONGEST_CATEGORY]) for value in values]
     if len(named) > NAMED_VALUES:
         named = [*named[:2], f"one of {len(named) - 2} more"]
-    return " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+    return any_of(named)
 
 
 def _listed(names: Sequence[str], known: Sequence[str]) -> str:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from common.columns import category_keys
 from common.errors import InputError
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
-from common.suggestions import same_word
+from common.suggestions import same_words
+from common.target_fitting import count_values
 
 __all__ = ["ClassesSeen", "ColumnSeen", "look_at_columns"]
 
@@ -151,14 +151,9 @@ def _seen_classes(
     """Classes may be rare here and frequent there, so their mean says nothing: their words do."""
     positive = tuple(filter(None, (rule.positive, *rule.also_positive)))
     known = tuple(dict.fromkeys((*positive, *rule.public_values)))
-    strange = _strange(counts, known) if rule.public_values else Counter[str]()
-    alike = Counter(
-        {
-            name: count
-            for name, count in _strange(counts, known).items()
-            if any(same_word(name, other) for other in positive)
-        }
-    )
+    unknown = _strange(counts, known)
+    strange = unknown if rule.public_values else Counter[str]()
+    alike = Counter({name: unknown[name] for name in same_words(unknown, positive)})
     there = max(1, counts.total())
     return ColumnSeen(
         name=rule.name,
@@ -182,12 +177,7 @@ def _seen_classes(
 
 def _counts(column: pd.Series) -> Counter[str]:
     """How often each category occurs."""
-    positions, keys = category_keys(column)
-    found: Counter[str] = Counter()
-    for key, count in zip(keys, np.bincount(positions[positions >= 0]), strict=False):
-        if key is not None:
-            found[key] += int(count)
-    return found
+    return Counter(count_values(column))
 
 
 def _strange(counts: Counter[str], known: Collection[str]) -> Counter[str]:

@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from common.texts import any_of
+
 __all__ = ["strict_kinds"]
 
 _STRICT = ("int", "float", "bool")
@@ -49,7 +51,7 @@ def _strict_node(node: dict[str, Any]) -> Any:
     if kind == "union":
         words = [_words(choice) for choice in node["choices"]]
         if all(words):
-            said = f"expected {_listed([word for word in words if word])}"
+            said = f"expected {any_of([word for word in words if word])}"
             return node | {"custom_error_type": "kinds", "custom_error_message": said}
     return node
 
@@ -59,7 +61,7 @@ def _no_count(expected: Sequence[object]) -> Any:
 
     def check(value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            shown = _listed([repr(one) for one in expected])
+            shown = any_of([repr(one) for one in expected])
             raise PydanticKnownError("literal_error", {"expected": shown})
         return value
 
@@ -70,7 +72,7 @@ def _words(choice: Any) -> str:
     """What one of several kinds is called; nothing for what has a sentence of its own."""
     kind = choice.get("type")
     if kind == "literal":
-        return _listed([json.dumps(value) for value in choice["expected"]])
+        return any_of([json.dumps(value) for value in choice["expected"]])
     word = _WORDS.get(kind, "")
     return f"{word} {' '.join(_range(choice))}".strip() if word else ""
 
@@ -80,8 +82,3 @@ def _range(choice: Mapping[str, Any]) -> Iterator[str]:
     for key, word in (("ge", "from"), ("gt", "greater than"), ("le", "to"), ("lt", "less than")):
         if key in choice:
             yield f"{word} {choice[key]}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    """'a', 'b' or 'c'."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

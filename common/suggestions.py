@@ -15,7 +15,7 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "nearest_spelling",
-    "same_word",
+    "same_words",
 ]
 
 NAMED = 8
@@ -58,7 +58,7 @@ def nearest_spelling(value: str, known: Iterable[str]) -> str | None:
     ('Female', None)
     """
     names = list(known)
-    same = [name for name in names if same_word(value, name)]
+    same = same_words(names, [value])
     short = _bare(value)
     begun = [name for name in names if short and _bare(name).startswith(short)]
     if same or len(begun) == 1:
@@ -66,14 +66,17 @@ def nearest_spelling(value: str, known: Iterable[str]) -> str | None:
     return nearest(value, names)
 
 
-def same_word(one: str, other: str) -> bool:
-    """Whether two values differ in letters' case and marks only, or are both a yes or both a no.
+def same_words(values: Iterable[str], words: Iterable[str]) -> list[str]:
+    """The values that differ from one of some words in letters' case and marks only.
 
-    >>> same_word("Charged-Off", "charged off"), same_word("1", "Yes"), same_word("n", "yes")
-    (True, True, False)
+    Every yes is the same word, and so is every no.
+
+    >>> same_words(["charged off", "Paid"], ["Charged-Off"]), same_words(["1", "n"], ["Yes"])
+    (['charged off'], ['1'])
     """
-    pair = {_bare(one), _bare(other)}
-    return ("" not in pair and len(pair) == 1) or any(pair <= truth for truth in _TRUTHS)
+    bare = {_bare(word) for word in words} - {""}
+    bare = bare.union(*(truth for truth in _TRUTHS if bare & truth))
+    return [value for value in values if _bare(value) in bare]
 
 
 def _bare(value: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["LONGEST_TEXT", "counted", "printable", "rounded", "shortened"]
+__all__ = ["LONGEST_TEXT", "any_of", "counted", "printable", "rounded", "shortened"]
 
 # Larger numbers are written with an exponent.
 MOST_WRITTEN_OUT = 1e9
@@ -39,6 +39,15 @@ def printable(text: object, longest: int = LONGEST_TEXT) -> str:
     whole = "" if text is None else str(text)
     cut = whole if len(whole) <= longest else whole[: longest - 3] + "..."
     return "".join(c if c.isprintable() else " " for c in cut)
+
+
+def any_of(words: Sequence[str]) -> str:
+    """Several alternatives, of which there is at least one.
+
+    >>> any_of(["a"]), any_of(["a", "b", "c"])
+    ('a', 'a, b or c')
+    """
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def rounded(number: float, digits: int) -> str:
