@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_least_squares
-from learner.algorithms.wiener import ODDS, kept, kept_entries
+from learner.algorithms.wiener import ODDS, kept_apart, kept_entries
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
@@ -204,7 +204,7 @@ class Blend:
         spreads, axes = np.linalg.eigh(covariance)
         along = _times(axes.swapaxes(-1, -2), step)
         noises = np.maximum(spreads, 0.0)
-        along *= kept(along, noises, floor=around.spread, odds=around.odds)
+        along *= kept_apart(along, noises, floor=around.spread, odds=around.odds)
         way = _times(axes, along) - inverse @ (basis.T @ pull)
         theta = around.theta + _times(basis, way)
         inside = np.all(np.abs(theta) <= theta_max, axis=-1)
@@ -258,7 +258,7 @@ class Blend:
             told = _times(matrix, step)
             ridge = _times(self._ridge, other - theta)
             lacks = _times(basis.T, then - gradient + ridge) / length - told
-            lacks *= kept(lacks, noise / length**2, floor=self.around.curvature_spread)
+            lacks *= kept_apart(lacks, noise / length**2, floor=self.around.curvature_spread)
             before = np.sum(told * step, axis=-1)[..., None, None]
             along = np.sum(lacks * step, axis=-1)[..., None, None]
             seen = told + lacks

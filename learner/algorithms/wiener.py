@@ -1,9 +1,12 @@
 r"""How much of noisy values is expected to be real, where the variance of their noise is known.
 
 A value z is a true one of variance :math:`\tau^2` and noise of variance m, so Wiener's filter keeps
-:math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known: values tell it together.
+:math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known: values tell it together, and
+where few of them may be far larger than the others, each tells its own as well.
 
 References: Wiener (1949), Extrapolation, Interpolation, and Smoothing of Stationary Time Series.
+Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, on variances of one's
+own.
 """
 
 from __future__ import annotations
@@ -16,16 +19,18 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.moments import upper_triangle
 
-__all__ = ["ODDS", "kept", "kept_entries", "row_factors"]
+__all__ = ["ODDS", "kept", "kept_apart", "kept_entries", "row_factors"]
 
 # Variances from the least to this many doublings of it are thought possible.
 DOUBLINGS = 40
 # The odds of each, 2 to minus this, and how much each value counts against them.
 ODDS, COUNTED = 1.5, 0.75
-SMALLEST_VARIANCE = 1e-12
+SMALLEST_VARIANCE, SMALLEST = 1e-12, 1e-300
 # A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
 # minus this for each doubling. Rows are looked at so many times, each given the others.
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
+# A value by itself may vary by more than the others: by so many powers of 4, with the same odds.
+OWN_POWERS = 12
 # To know how much values vary, so many of them are enough.
 ENOUGH = 4096
 # Numbers in memory at a time: 16 MB.
@@ -38,13 +43,12 @@ def kept(
     *,
     floor: float,
     factors: NDArray[np.float64] | None = None,
-    odds: float = ODDS,
 ) -> NDArray[np.float64]:
-    r"""How much of each noisy value is expected to be real, in [0, 1], shape of ``values``.
+    r"""How much of each of many values is expected to be real, in [0, 1], shape of ``values``.
 
     What is kept is the mean of :math:`\tau^2/(\tau^2+m)` over all :math:`\tau^2`, each as probable
-    as the values make it. Before they are seen, every doubling of it has odds of :math:`2^{-a}`, so
-    large noise is not believed where believing it would cost much. After that the odds are times
+    as the values make it. Before they are seen, every doubling of it has odds of :math:`2^{-3/2}`,
+    so large noise is not believed where believing it would cost much. After that the odds are times
 
     .. math:: \prod_z \Big(\frac{1}{\sqrt s}\big(1 + \tfrac{z^2}{2s}\big)^{-5/2}\Big)^{3/4},
               \qquad s = m + \tau^2
@@ -60,20 +64,79 @@ def kept(
       floor: The least variance of the true values.
       factors: By how much the variance of each true value is more than the others', shape
         (..., m); None for all alike.
-      odds: The a above: the larger, the less is believed to be far above the floor.
 
     >>> kept(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01).round(2)
     array([0.6, 0.6, 0.6])
     >>> kept(np.array([0.9, -0.8, 0.7]), np.ones(3), floor=0.01).round(2)
     array([0.02, 0.02, 0.02])
-    >>> kept(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01, odds=3.0).round(2)
-    array([0.01, 0.01, 0.01])
     """
     real = _variances(floor) if factors is None else _variances(floor) * factors[..., None, :]
     whole = noise[..., None, :] + real
-    shares = _posterior(values, whole, odds)
+    shares = _posterior(values, whole)
     found: NDArray[np.float64] = (shares[..., None, :] @ (real / whole))[..., 0, :]
     return found
+
+
+def kept_apart(
+    values: NDArray[np.float64], noise: NDArray[np.float64], *, floor: float, odds: float = ODDS
+) -> NDArray[np.float64]:
+    r"""The same of a few values, any of which may be real though the others are not.
+
+    As in :func:`kept`, but a true value has the variance :math:`4^k\tau^2`, k = 0 to 11, with odds
+    of :math:`2^{-5k}`, each value its own; and every doubling of :math:`\tau^2` has :math:`2^{-a}`.
+    A value of variance s = m + 4^k tau^2 is taken to be logistic, whose tails fall off like a
+    Laplace draw's:
+
+    .. math:: \frac{1}{\beta}\,\frac{e^{-|z|/\beta}}{(1 + e^{-|z|/\beta})^2},
+              \qquad \beta = \frac{\sqrt{3s}}{\pi}
+
+    So a value that is far beyond its noise is kept though the others are nothing: the louder its
+    noise is beside the floor, the farther it must be.
+
+    Args:
+      values: The noisy values of one study, or of many, shape (..., m).
+      noise: The variance of the noise of each, shape (m,) or (..., m).
+      floor: The least variance of the true values.
+      odds: The a above: the larger, the less is believed to be far above the floor.
+
+    >>> kept_apart(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01).round(2)
+    array([0.96, 0.96, 0.96])
+    >>> kept_apart(np.array([9.0, -0.8, 0.7]), np.ones(3), floor=0.5).round(2)
+    array([0.79, 0.63, 0.63])
+    >>> kept_apart(np.array([9.0, -8.0, 7.0]), np.ones(3), floor=0.01, odds=3.0).round(2)
+    array([0.52, 0.52, 0.51])
+    """
+    # Variances of single values, from the floor to the highest that one of its own may have.
+    highest = DOUBLINGS + 2 * (OWN_POWERS - 1)
+    real = np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(highest))[:, None]
+    whole = noise[..., None, :] + real
+    each = _logistic(values[..., None, :], whole)
+    each = np.exp(each - each.max(axis=-2, keepdims=True))
+    together = np.maximum(_of_own(each), SMALLEST)
+    shares = _of_own(each * (real / whole)) / together
+    seen = COUNTED * np.log(together).sum(axis=-1)
+    probable = _normalised(seen - odds * np.log(2.0) * np.arange(DOUBLINGS))
+    found: NDArray[np.float64] = (probable[..., None, :] @ shares)[..., 0, :]
+    return found
+
+
+def _of_own(each: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What values of variances of their own come to for each common one, (..., DOUBLINGS, m)."""
+    weights = 2.0 ** (-2.0 * ROW_ODDS * np.arange(OWN_POWERS))
+    places = (slice(2 * k, 2 * k + DOUBLINGS) for k in range(OWN_POWERS))
+    total: NDArray[np.float64] = sum(
+        weight * each[..., place, :]
+        for weight, place in zip((weights / weights.sum()).tolist(), places, strict=True)
+    )
+    return total
+
+
+def _logistic(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the logistic density of these variances, each value by itself."""
+    beta = np.sqrt(3.0 * whole) / np.pi
+    far = np.abs(values) / beta
+    density: NDArray[np.float64] = -np.log(beta) - far - 2.0 * np.log1p(np.exp(-far))
+    return density
 
 
 def kept_entries(
@@ -141,7 +204,7 @@ def row_factors(
     factors: NDArray[np.float64] = np.ones(matrices.shape[:-1])
     for _ in range(SWEEPS):
         own = real * _both(factors, rows, columns)[..., None, :]
-        shares = _posterior(entries, noise[rows, columns] + own, ODDS)
+        shares = _posterior(entries, noise[rows, columns] + own)
         middle = real[0, 0] * 2.0 ** _mean(shares, np.arange(float(DOUBLINGS)))
         others = (middle[..., None] * factors)[..., None, None, :]
         whole = noise[:, None, :] + others * 2.0 ** doublings[:, None]
@@ -171,9 +234,7 @@ def _variances(floor: float) -> NDArray[np.float64]:
     return np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(DOUBLINGS))[:, None]
 
 
-def _posterior(
-    values: NDArray[np.float64], whole: NDArray[np.float64], odds: float
-) -> NDArray[np.float64]:
+def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """How probable each variance is, of values (..., m) that vary by (..., DOUBLINGS, m)."""
     some, counted = slice(None), COUNTED
     if values.shape[-1] > ENOUGH:
@@ -181,7 +242,7 @@ def _posterior(
         some = np.arange(ENOUGH) * values.shape[-1] // ENOUGH
         counted = COUNTED * values.shape[-1] / ENOUGH
     seen = counted * _likelihood(values[..., None, some], whole[..., some])
-    return _normalised(seen - odds * np.log(2.0) * np.arange(DOUBLINGS))
+    return _normalised(seen - ODDS * np.log(2.0) * np.arange(DOUBLINGS))
 
 
 def _likelihood(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -163,7 +163,8 @@ def test_rounds_mend_what_a_wrong_curvature_has_missed(name, seed):
         theta = newton.solve(rounds)
         fitness.append(problem.fitness(theta, union))
     best = problem.fitness(problem.optimum(union), union)
-    assert fitness[0] - best > 3 * (fitness[2] - best)
+    # Of squared loss the first round may have missed nothing but rounding.
+    assert fitness[2] - best < max((fitness[0] - best) / 3, 1e-9 * best)
     # One of them comes as near as that a round later.
     third = 3 if (name, seed) == ("logistic", 7) else 2
     assert fitness[third] / best - 1 < 5e-3

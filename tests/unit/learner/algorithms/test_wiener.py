@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import learner.algorithms.wiener
-from learner.algorithms.wiener import kept, kept_entries, row_factors
+from learner.algorithms.wiener import kept, kept_apart, kept_entries, row_factors
 
 D = 12
 NOISE = np.full((D, D), 0.01)
@@ -27,6 +27,46 @@ def test_nothing_is_kept_of_noise_alone_and_all_where_there_is_none():
     loud = 1e3 * rng.normal(size=(20, 50))
     assert kept(loud, np.full(50, 1e6), floor=1e-4).max() < 0.1
     assert kept(loud, np.zeros(50), floor=1e-4) == pytest.approx(np.ones((20, 50)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_few_values_one_that_stands_out_is_kept_and_the_others_are_not(seed):
+    """Far beyond loud noise, as in a direction in which public records hardly vary."""
+    rng = np.random.default_rng(seed)
+    noise = np.array([0.01, 0.1, 0.1, 0.1, 0.2, 0.3, 12.0])
+    values = np.sqrt(noise) * np.append(rng.normal(size=6), 15.0)
+    assert kept_apart(values, noise, floor=1.0)[-1] > 0.85
+    assert kept(values, noise, floor=1.0)[-1] < 0.2
+    values[-1] /= 5.0
+    assert kept_apart(values, noise, floor=1.0)[-1] < 0.2
+
+
+@pytest.mark.parametrize("owners", [1, 2, 10])
+@pytest.mark.parametrize("loud", [1.0, 1e2, 1e4, 1e6])
+def test_believing_a_few_laplace_draws_costs_little_however_loud_they_are(loud, owners):
+    """The mean square of what is kept of noise alone stays below the floor of all seven."""
+    rng = np.random.default_rng(8)
+    draws = rng.laplace(size=(20_000, 7, owners)).sum(axis=-1) * np.sqrt(loud / (2 * owners))
+    shares = kept_apart(draws, np.full(7, loud), floor=1.0)
+    assert np.mean(np.sum((shares * draws) ** 2, axis=1)) < 7.0
+
+
+def test_each_value_of_a_few_is_kept_whole_without_noise_and_none_makes_trouble():
+    values = np.array([[0.0, 1e-9, 3.0, 1e5], [1e12, -1e12, 0.0, 1.0]])
+    assert kept_apart(values, np.zeros(4), floor=1e-4) == pytest.approx(np.ones((2, 4)))
+    shares = kept_apart(values, np.full(4, 1e-9), floor=0.0)
+    assert np.all((shares >= 0.0) & (shares <= 1.0))
+    assert kept_apart(np.zeros((3, 0)), np.zeros(0), floor=1.0).shape == (3, 0)
+
+
+def test_a_few_values_of_many_studies_have_the_bits_of_each_by_itself():
+    rng = np.random.default_rng(9)
+    many, noise = 5.0 * rng.normal(size=(9, D)), rng.uniform(size=(9, D))
+    together = kept_apart(many, noise, floor=0.1, odds=3.0)
+    for i in range(9):
+        assert np.array_equal(kept_apart(many[i], noise[i], floor=0.1, odds=3.0), together[i])
+    other = kept_apart(1e3 * many, 1e6 * noise, floor=1e5, odds=3.0)
+    assert other == pytest.approx(together, rel=1e-9)
 
 
 def test_values_that_vary_more_are_kept_rather():
