@@ -196,8 +196,14 @@ class PublicGroups:
 
     @cached_property
     def components(self) -> Components:
-        """What groups differ by, and single records within them."""
+        """What groups differ by, and single records within them.
+
+        Parts of one table differ by chance, and what is beyond it is mostly chance as well: it
+        counts only where the table tells that records change along it.
+        """
         sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
+        if self.labels is None and not self.drifts:
+            return Components(0.0, np.zeros(len(sizes)), self.trace)
         return components(sizes, self.excess, self.scores)
 
     @cached_property

@@ -123,7 +123,9 @@ def surrogate_world(
         rows=[rows for rows, _ in parts],
         own=[own for _, own in parts],
         kin=[
-            _consecutive(public, n_i, rng=rng) if by_order else _kin(public, n_i, g, rng=rng)
+            _consecutive(public, n_i, rng=rng)
+            if public.labels is None
+            else _kin(public, n_i, g, rng=rng)
             for n_i, g in zip(num_records, dealt, strict=True)
         ],
         shifts=_shifts(public, num_records, by_order=by_order, rng=rng),

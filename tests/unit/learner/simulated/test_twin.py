@@ -79,6 +79,23 @@ def test_the_forecast_is_what_real_records_give(kind):
     assert louder.expected > 2 * told.expected
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_owners_who_differ_by_chance_alone_are_not_forecast_worse_by_themselves(seed):
+    """A few public records in their order, whose parts differ by chance as well."""
+    rng = np.random.default_rng(seed)
+    p, n, sizes = 10, 300, np.full(3, 900.0)
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=9.0)
+
+    def records(size):
+        x = rng.normal(size=(size, p))
+        return Records(features=x, targets=x.sum(axis=1) + rng.normal(size=size))
+
+    public = PublicGroups(problem=problem, records=records(n), labels=None)
+    told = np.median([w.relative_fitness_alone for w in deal(public, sizes, rng=rng)], axis=0)
+    # A third of the union's records are an owner's own.
+    assert 0.6 < told.mean() / (2 / 3 * p / 900) < 1.6
+
+
 def test_what_a_schedule_counts_is_taken_into_account_run_by_run():
     turned = [
         Records(features=s.features, targets=s.targets * sign)
