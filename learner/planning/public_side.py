@@ -14,7 +14,7 @@ import pandas as pd
 from common.arrays import Labels, Vector
 from common.column_faults import warn_of_misfits
 from common.columns import category_key, category_keys
-from common.errors import InputError, PrivacyLeakWarning
+from common.errors import DoubtWarning, InputError, PrivacyLeakWarning
 from common.features import FeatureMap, load_feature_map, with_target
 from common.held_out import held_out_records
 from common.losses import LOSSES, PARAMETERS, Loss, loss_of
@@ -28,6 +28,10 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 
 __all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
+
+# Records for each feature below which the public model is mostly chance: what it loses beyond the
+# best one on other records is then as much as the best one loses, or more. So many are plenty.
+FEWEST_FOR_EACH, PLENTY_FOR_EACH = 2, 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +106,9 @@ def prepare_public_side(
       base: The folder of its file.
       on_done: Called with what is done: the reading, then the fitting.
 
+    Warns:
+      DoubtWarning: The public records are few for so many features.
+
     Raises:
       InputError: The public records or the saved map do not fit the study.
     """
@@ -137,6 +144,8 @@ def prepare_public_side(
     records = (
         None if table is None else held_out_records(feature_map, table, where="the public records")
     )
+    if records is not None:
+        _warn_of_few(len(records), feature_map.num_features)
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
     labels, known = _groups(settings, table)
@@ -199,6 +208,18 @@ def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
                 stacklevel=2,
             )
     return any(shared)
+
+
+def _warn_of_few(num_records: int, num_features: int) -> None:
+    """Say that so few public records tell little."""
+    if num_features <= num_records < FEWEST_FOR_EACH * num_features:
+        warnings.warn(
+            f"features.public: {counted(num_records, 'record')} for "
+            f"{counted(num_features, 'feature')}: their model is mostly chance, and so are all "
+            f"forecasts; give {PLENTY_FOR_EACH * num_features} or more, or use fewer columns",
+            DoubtWarning,
+            stacklevel=2,
+        )
 
 
 def _public_source(settings: StudySettings) -> str:

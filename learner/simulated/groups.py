@@ -88,8 +88,7 @@ class PublicGroups:
     def unclipped(self, clip: float | None) -> Flags:
         """Whose gradients at the optimum a clip leaves as they are, shape (n,)."""
         norms = np.abs(self.gradients).sum(axis=1)
-        kept: Flags = norms <= (np.inf if clip is None else clip)
-        return kept
+        return np.asarray(norms <= (np.inf if clip is None else clip))
 
     @cached_property
     def gradient_root(self) -> Matrix:
@@ -123,8 +122,7 @@ class PublicGroups:
         n, p = self.records.features.shape
         wider = np.sqrt(n / max(n - p, 1))
         weights = np.maximum(1.0 + wider * (rng.standard_exponential(n) - 1.0), LEAST_WEIGHT)
-        mean_one: Vector = weights / weights.mean()
-        return mean_one
+        return np.asarray(weights / weights.mean())
 
     @cached_property
     def honest(self) -> tuple[float, float]:
@@ -176,8 +174,7 @@ class PublicGroups:
     @cached_property
     def scores(self) -> Matrix:
         """Whitened gradients of each record at the optimum, mean 0, shape (n, d)."""
-        scores: Matrix = (self.gradients - self.gradients.mean(axis=0)) @ self.whitening
-        return scores
+        return np.asarray((self.gradients - self.gradients.mean(axis=0)) @ self.whitening)
 
     @cached_property
     def trace(self) -> float:
@@ -196,12 +193,9 @@ class PublicGroups:
 
     @cached_property
     def components(self) -> Components:
-        """What groups differ by, and single records within them.
-
-        Parts of one table differ by chance, and what is beyond it is mostly chance as well: it
-        counts only where the table tells that records change along it.
-        """
+        """What groups differ by, and single records within them."""
         sizes = np.array([rows.size for rows in self.groups], dtype=np.float64)
+        # Parts of one table differ by chance, and what seems to be beyond it is, too.
         if self.labels is None and not self.drifts:
             return Components(0.0, np.zeros(len(sizes)), self.trace)
         return components(sizes, self.excess, self.scores)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from learner.commands.forecast import candidate_of
 from learner.network.processes import read_owner, table_source
 from learner.planning.public_side import prepare_public_side
@@ -71,3 +71,16 @@ def test_records_without_a_target_are_left_out_or_refused(
         refusing = study(data={"path": "mine.parquet", **missing})
         with pytest.raises(InputError, match=r"1 of 200 records.*missing_target"):
             prepare_public_side(refusing, base=tmp_path)
+
+
+def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(
+    study: Callable[..., StudySettings], tmp_path: Path
+) -> None:
+    def public(rows: str) -> Any:
+        settings = study(features={"public": {"rows": rows}, "target": "y"})
+        return prepare_public_side(settings, base=tmp_path)
+
+    p = public("100:").feature_map.num_features
+    with pytest.warns(DoubtWarning, match=rf"{2 * p - 1} records for .* give {10 * p} or more"):
+        public(f"100:{100 + 2 * p - 1}")
+    assert len(public(f"100:{100 + 2 * p}").records) == 2 * p
