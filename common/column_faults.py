@@ -15,7 +15,7 @@ from common.features import FeatureMap
 from common.suggestions import nearest_spelling
 from common.texts import any_of, counted, printable, rounded
 
-__all__ = ["Fault", "faults_of", "warn_of_misfits"]
+__all__ = ["Fault", "faults_of", "one_of", "warn_of_misfits"]
 
 # From here on too many are filled.
 MOST_FILLED = 0.5
@@ -70,36 +70,36 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
             f"{seen.filled:.0%} of the records have no readable value and get the public one; "
             f"{cure}",
         )
-    if seen.unknown > MOST_UNKNOWN:
-        yield Fault("spelling", _unknown_in_words(seen))
+    if seen.unknown is not None and seen.unknown > MOST_UNKNOWN:
+        yield Fault("spelling", _unknown_in_words(seen, seen.unknown))
     elif seen.classes is not None:
         yield from _doubts(seen, seen.classes)
     if seen.cut > MOST_CUT:
         what = f"{seen.cut:.0%} of the records are beyond the public bounds and are cut"
         yield Fault("bounds", f"{what}{_advice(seen)}")
-    elif abs(seen.drift) > MOST_DRIFT:
-        yield Fault("mean", f"{_drift_in_words(seen)}{_advice(seen)}")
+    elif seen.drift is not None and abs(seen.drift) > MOST_DRIFT:
+        yield Fault("mean", f"{_drift_in_words(seen, seen.drift)}{_advice(seen)}")
     elif seen.spread is not None and seen.spread < LEAST_SPREAD:
         yield Fault("spread", _spread_in_words(seen, seen.spread))
 
 
-def _unknown_in_words(seen: ColumnSeen) -> str:
+def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:
     """Categories, or values of a target, that the map does not know."""
     spelt = _listed(seen.strange, seen.known)
     if seen.classes is None:
         return (
-            f"{seen.unknown:.0%} of the records have categories that the map does not know, such "
+            f"{unknown:.0%} of the records have categories that the map does not know, such "
             f"as {spelt}; spell them as the map does"
         )
     return (
-        f"{seen.unknown:.0%} of the records have values that no public record has, such as "
-        f"{spelt}, and count as not {_one_of(seen.classes.positive)}; spell them as the study does"
+        f"{unknown:.0%} of the records have values that no public record has, such as "
+        f"{spelt}, and count as not {one_of(seen.classes.positive)}; spell them as the study does"
     )
 
 
 def _doubts(seen: ColumnSeen, classes: ClassesSeen) -> Iterator[Fault]:
     """One class only, or a spelling beside the right one: it may be so, and rarely is."""
-    one = _one_of(classes.positive)
+    one = one_of(classes.positive)
     if classes.records < FEWEST_RECORDS:
         return
     if classes.share == 0:
@@ -130,9 +130,9 @@ def _doubts(seen: ColumnSeen, classes: ClassesSeen) -> Iterator[Fault]:
         )
 
 
-def _drift_in_words(seen: ColumnSeen) -> str:
+def _drift_in_words(seen: ColumnSeen, drift: float) -> str:
     """A mean that is far away, by what it is a mean of."""
-    far = f"{abs(seen.drift):.1f} public deviations away"
+    far = f"{abs(drift):.1f} public deviations away"
     if seen.kind == "category":
         return f"its categories are shared out otherwise than the public ones ({far})"
     return f"its dates are {far}" if seen.kind == "date" else f"its mean is {far}"
@@ -169,10 +169,10 @@ def _unit_in_words(seen: ColumnSeen) -> str:
     return ""
 
 
-def _one_of(values: Sequence[str]) -> str:
+def one_of(values: Sequence[str]) -> str:
     """The values of a class.
 
-    >>> _one_of(["yes"]), _one_of(["a", "b", "c", "d", "e"])
+    >>> one_of(["yes"]), one_of(["a", "b", "c", "d", "e"])
     ("'yes'", "'a', 'b' or one of 3 more")
     """
     named = [repr(value[:LONGEST_CATEGORY]) for value in values]

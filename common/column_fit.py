@@ -61,10 +61,11 @@ class ColumnSeen:
       filled: Share without a readable value, which get the public one.
       cut: Share beyond the public bounds, which are moved to them.
       unknown: Share of categories that the map does not know, or of classes that no public
-        record has; none where the map does not tell the public ones.
+        record has; None where the map tells of none.
       strange: The most frequent of those.
       known: The categories of the map, or the classes that it knows of.
-      drift: Mean against the public mean, in public deviations.
+      drift: Mean against the public mean, in public deviations; None where no value can be read,
+        and of classes, whose public share no map holds.
       spread: Deviation against the public one; None where too few values or a category.
       ratio: Middle value over the public one, or None.
       width: How far apart the middle half of its values lies, before any cut, against public
@@ -76,10 +77,10 @@ class ColumnSeen:
     kind: str
     filled: float
     cut: float
-    unknown: float = 0.0
+    unknown: float | None = None
     strange: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
-    drift: float
+    drift: float | None = None
     spread: float | None = None
     ratio: float | None = None
     width: float | None = None
@@ -116,10 +117,10 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         kind=rule.kind,
         filled=_share(np.isnan(raw)),
         cut=0.0 if is_category else _share((raw < rule.low) | (raw > rule.high)),
-        unknown=strange.total() / max(1, len(raw)),
+        unknown=strange.total() / max(1, len(raw)) if is_category else None,
         strange=_most_frequent(strange),
         known=tuple(rule.codes),
-        drift=float(scaled.mean()) if there.size else 0.0,
+        drift=float(scaled.mean()) if there.size else None,
         spread=float(scaled.std()) if enough else None,
         ratio=_ratio(there, rule.fill, rule.scale) if rule.kind == "number" else None,
         width=_width(there, rule.scale) if rule.kind == "number" else None,
@@ -139,7 +140,7 @@ def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:
         kind="target",
         filled=filled,
         cut=float(np.count_nonzero(beyond)) / max(1, len(raw)),
-        drift=float(rule.scaled(there).mean()) if there.size else 0.0,
+        drift=float(rule.scaled(there).mean()) if there.size else None,
         ratio=_ratio(there, rule.center, rule.scale),
         width=_width(there, rule.scale),
     )
@@ -160,10 +161,9 @@ def _seen_classes(
         kind="target",
         filled=filled,
         cut=0.0,
-        unknown=strange.total() / max(1, num_records),
+        unknown=strange.total() / max(1, num_records) if rule.public_values else None,
         strange=_most_frequent(strange),
         known=known,
-        drift=0.0,
         classes=ClassesSeen(
             positive=positive,
             records=counts.total(),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from common.column_faults import faults_of
+from common.column_faults import faults_of, one_of
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
+from common.texts import printable
 
-__all__ = ["columns_table", "refuse_faults"]
+__all__ = ["class_shares", "columns_table", "notes_below", "refuse_faults"]
+
+NOTHING = "-"
+LONGEST_NAME = 60
+LEGEND = (
+    "filled, cut and unknown are shares of the records; drift 0 and spread 1 are as in the public "
+    "records; - is not compared"
+)
 
 
 def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> tuple[str, ...]:
@@ -49,22 +57,43 @@ def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> t
 
 
 def columns_table(seen: Sequence[ColumnSeen]) -> Table:
-    """All columns for the officer's terminal."""
+    """All columns for the officer's terminal; what was not compared is a dash."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, head in enumerate(("column", "kind", "filled", "cut", "unknown", "drift", "spread")):
         table.add_column(head, justify="left" if index < 2 else "right")
     for one in seen:
+        has_bounds = one.kind != "category" and one.classes is None
         table.add_row(
             Text(one.name),
             one.kind,
             f"{one.filled:.1%}",
-            "" if one.kind == "category" else f"{one.cut:.1%}",
-            f"{one.unknown:.1%}" if one.kind == "category" or one.classes is not None else "",
-            f"{one.drift:+.2f}",
-            "" if one.spread is None else f"{one.spread:.2f}",
+            f"{one.cut:.1%}" if has_bounds else NOTHING,
+            NOTHING if one.unknown is None else f"{one.unknown:.1%}",
+            NOTHING if one.drift is None else f"{one.drift:+.2f}",
+            NOTHING if one.spread is None else f"{one.spread:.2f}",
             style=_style(one),
         )
     return table
+
+
+def notes_below(seen: Sequence[ColumnSeen]) -> Iterator[str]:
+    """What stands below the table: what its columns are, and the shares of classes."""
+    yield LEGEND
+    yield from class_shares(seen)
+
+
+def class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:
+    """How many records are of a target's class, which tells swapped labels from right ones.
+
+    No map holds the public share, so only the officer can say whether it may be so.
+    """
+    for one in seen:
+        if one.classes is not None and one.classes.records:
+            yield (
+                f"{printable(one.name, LONGEST_NAME)}: {one.classes.share:.1%} of the records are "
+                f"{one_of(one.classes.positive)}; look whether it can be so, for no public share "
+                "is known to compare it with"
+            )
 
 
 def _style(one: ColumnSeen) -> str:

@@ -25,7 +25,7 @@ from common.tables import open_source
 from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
-from owner.column_report import refuse_faults
+from owner.column_report import class_shares, refuse_faults
 from owner.ledger_files import ATTRIBUTE
 from owner.ledger_reading import verify_ledger
 from owner.loading import load_records, named_columns, stays_far
@@ -160,13 +160,14 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
 def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed: Allowed) -> str:
     """What ``copriv-owner check`` looks at before any study is proposed."""
     loaded = load_records(settings, base=base, pinned=pinned)
+    records = counted(len(loaded.raw), "record")
     if len(loaded.raw) < settings.policy.min_num_records:
         raise InputError(
-            f"{len(loaded.raw):,} records, fewer than policy.min_num_records = "
+            f"{records}, fewer than policy.min_num_records = "
             f"{settings.policy.min_num_records}; lower it, or wait for more records"
         )
     if pinned is None:
-        return f"{len(loaded.raw):,} records; no feature map is set to look under"
+        return f"{records}; no feature map is set to look under"
     loaded.table.shard(pinned)
     check_provenance(
         pinned,
@@ -174,6 +175,7 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
         where=str(settings.features),
         allow_private_bounds=allowed.private_bounds,
     )
-    doubts = refuse_faults(look_at_columns(loaded.raw, pinned), accepted=allowed.accepted)
+    seen = look_at_columns(loaded.raw, pinned)
+    doubts = refuse_faults(seen, accepted=allowed.accepted)
     fit = "but look at this" if doubts else "and every column fits the feature map"
-    return "\n".join([f"{len(loaded.raw):,} records, {fit}", *doubts])
+    return "\n".join([f"{records}, {fit}", *class_shares(seen), *doubts])

@@ -17,6 +17,7 @@ from common.errors import DoubtWarning
 from common.texts import counted
 
 if TYPE_CHECKING:
+    from common.column_fit import ColumnSeen
     from common.joining import Invited
     from owner.checking import DryRun
     from owner.joining import Joining
@@ -228,7 +229,7 @@ def join(
 def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], declares: bool) -> None:
     """Show what is asked and what was found; write everything if it fits."""
     from common.config import load_settings  # noqa: PLC0415
-    from owner.column_report import columns_table, refuse_faults  # noqa: PLC0415
+    from owner.column_report import refuse_faults  # noqa: PLC0415
     from owner.declaring import declare  # noqa: PLC0415
     from owner.joining import asked_in_words, look, write_all  # noqa: PLC0415
     from owner.policy import OwnerSettings  # noqa: PLC0415
@@ -236,7 +237,7 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     for line in asked_in_words(invited):
         click.echo(line)
     count, seen = look(invited, joining)
-    console(width=100).print(columns_table(seen))
+    _show_columns(seen)
     _tell(refuse_faults(seen, accepted=accepted))
     settings, fingerprint = write_all(invited, joining)
     if declares:
@@ -293,12 +294,12 @@ def show_site(
     """
     # Here, because they would make --help slow.
     from common.errors import InputError  # noqa: PLC0415
-    from owner.column_report import columns_table, refuse_faults  # noqa: PLC0415
+    from owner.column_report import refuse_faults  # noqa: PLC0415
     from owner.declaring import declare  # noqa: PLC0415
     from owner.site_check import site_lines  # noqa: PLC0415
 
     if found.seen:
-        console(width=100).print(columns_table(found.seen))
+        _show_columns(found.seen)
     for line in (*site_lines(settings, base=base), *found.lines(settings)):
         click.echo(line)
     if declares:
@@ -310,6 +311,15 @@ def show_site(
             "not what you saw"
         )
     _tell(refuse_faults(found.seen, accepted=accepted))
+
+
+def _show_columns(seen: Sequence[ColumnSeen]) -> None:
+    """Print how each column fits, for the officer alone."""
+    from owner.column_report import columns_table, notes_below  # noqa: PLC0415
+
+    console(width=100).print(columns_table(seen))
+    for note in notes_below(seen):
+        click.echo(note)
 
 
 def _tell(doubts: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from owner.column_report import refuse_faults
+from owner.column_report import LEGEND, columns_table, notes_below, refuse_faults
 
 N = 400
 
@@ -205,3 +205,33 @@ def test_a_doubt_is_told_and_refuses_nothing() -> None:
     (doubt,) = refuse_faults(seen, accepted=())
     assert doubt.startswith("column 'sex': no record is of the class 'Male'")
     assert refuse_faults(seen, accepted=("sex",)) == ()
+
+
+def shown(table: pd.DataFrame, feature_map: FeatureMap) -> tuple[dict[str, list[str]], list[str]]:
+    """Each column's cells as the officer sees them, and the lines below."""
+    seen = look_at_columns(table, feature_map)
+    made = columns_table(seen)
+    rows = zip(*([str(cell) for cell in column.cells] for column in made.columns), strict=True)
+    return {name: cells for name, *cells in rows}, list(notes_below(seen))
+
+
+def test_swapped_labels_of_a_class_are_seen_by_its_share() -> None:
+    table = people(0, 2000).drop(columns="cost")
+    settings = FeatureSettings(target="ward", positive=("West",), public=TableSource())
+    by_ward = fit_feature_map(table, settings, source="public.parquet")
+    swapped = people(1).replace({"ward": {"East": "West", "West": "East"}})
+    for records, share in ((people(1), "4.2%"), (swapped, "95.8%")):
+        cells, (legend, *shares) = shown(records, by_ward)
+        # Nothing public is there to compare a class with.
+        assert cells["ward"] == ["target", "0.0%", "-", "0.0%", "-", "-"]
+        assert legend == LEGEND
+        (told,) = shares
+        assert told.startswith(f"ward: {share} of the records are 'West'; look whether it can be")
+
+
+def test_what_is_not_compared_is_a_dash(study_map: FeatureMap) -> None:
+    cells, notes = shown(people(1).assign(age="n/a"), study_map)
+    assert cells["age"] == ["number", "100.0%", "0.0%", "-", "-", "-"]
+    assert cells["sex"][1:] == ["0.0%", "-", "0.0%", "+0.01", "-"]
+    assert cells["cost"][-1] == "-"
+    assert notes == [LEGEND]
