@@ -18,6 +18,8 @@ __all__ = [
     "same_words",
 ]
 
+# Of the letters of two names so many are in both, in one order; fewer is chance (nope, income).
+NEAR = 0.65
 NAMED = 8
 LONGEST_NAME = 60
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
@@ -30,8 +32,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("epsylon", ["epsilon", "clip"]), did_you_mean("Age", ["age"])
     ("; did you mean 'epsilon'?", "; did you mean 'age'?")
-    >>> did_you_mean("kappa", ["epsilon"])
-    ''
+    >>> did_you_mean("kappa", ["epsilon"]), did_you_mean("nope", ["income"])
+    ('', '')
     >>> "accents are stored in another form" in did_you_mean("Cr\u00e9dit", ["Cre\u0301dit"])
     True
     """
@@ -45,7 +47,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is nearest to another, None if none is near."""
     by_lower = {_composed(one).lower(): one for one in known}
-    near = difflib.get_close_matches(_composed(name).lower(), by_lower, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(_composed(name).lower(), by_lower, n=1, cutoff=NEAR)
     return by_lower[near[0]] if near else None
 
 

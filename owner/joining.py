@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from common.names import learner_words
 from common.privacy import in_short
 from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
+from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
-from owner.policy import OwnerSettings
-from owner.translation import with_hint
+from owner.policy import OwnerSettings, PrivateSource
+from owner.translation import translated, with_hint
 
 __all__ = ["Joining", "asked_in_words", "look", "write_all"]
 
@@ -137,9 +138,18 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
     """The number of records, and how the columns fit; nothing is written.
 
     Raises:
-      InputError: The table cannot be read, or a column is missing.
+      InputError: The table cannot be read, a column is missing, or what was typed does nothing.
     """
-    table = settings_of(invited, joining)
+    check_lifetime(joining.epsilon_lifetime, asked=invited.invitation.epsilon)
+    check_columns_typed(
+        invited.feature_map,
+        rename=joining.rename,
+        units=joining.units,
+        spellings=joining.spellings,
+    )
+    # In its own words first: which of them the table has is seen no more in the study's.
+    named = replace(joining, units={}, spellings={})
+    table = settings_of(invited, named)
     # The folder that the settings' own path starts from is not there yet.
     table["data"]["path"] = str(joining.data.resolve())
     settings = check_settings(OwnerSettings, table, where="the invitation")
@@ -150,7 +160,14 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
         names = [str(name) for name in raw.columns if name not in needed]
         sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
         raise InputError(f"{joining.data}: {sentences}; --rename STUDY=OWN maps a column")
-    return len(raw), look_at_columns(raw, invited.feature_map)
+    check_spellings_held(joining.spellings, raw)
+    words = PrivateSource(
+        path=joining.data,
+        units=dict(joining.units),
+        spellings={name: dict(spelt) for name, spelt in joining.spellings.items()},
+    )
+    study = translated(raw, words, where=str(joining.data))
+    return len(raw), look_at_columns(study, invited.feature_map)
 
 
 def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:

@@ -259,7 +259,19 @@ def test_a_class_that_is_spelt_otherwise_joins_nothing(
     )
     assert "'L' (did you mean 'late'?), and count as not 'late'" in refused.stderr
     assert not (study.folder / "owner-a").exists()
-    joined = study.join("--spelling", "class:L=late", data="own.csv")
+    # What would do nothing joins nothing either.
+    right = ("--spelling", "class:L=late")
+    for words, told in (
+        (("--spelling", "class:M=late"), "no record has 'M' there"),
+        (("--spelling", "class:L=laat"), "the study knows no 'laat' there"),
+        (("--unit", "class=2"), "holds categories in the study, which have no unit"),
+        (("--rename", "clas=class"), "--rename clas: the study has no such column"),
+        (("--epsilon-lifetime", "0.5"), "these records could never take part"),
+    ):
+        one_sentence(study.join(*right, *words, data="own.csv"), told)
+    assert not (study.folder / "owner-a").exists()
+    joined = study.join(*right, data="own.csv")
+    assert "class: 50" in joined.stdout
     assert (joined.returncode, joined.stderr) == (0, "")
 
 

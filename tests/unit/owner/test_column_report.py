@@ -114,6 +114,9 @@ def test_a_column_that_does_not_fit_is_told(
 def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:
     with pytest.raises(InputError, match="--accept agee: the feature map has no such column"):
         refuse_faults(look_at_columns(people(1), study_map), accepted=("agee",))
+    # What is near to none of them is not guessed at.
+    with pytest.raises(InputError, match="no such column; the columns are age, sex, day, ward"):
+        refuse_faults(look_at_columns(people(1), study_map), accepted=("does",))
 
 
 def test_a_column_that_is_missing_is_named(study_map: FeatureMap) -> None:

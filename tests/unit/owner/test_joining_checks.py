@@ -1,0 +1,105 @@
+"""What an officer types when joining, and would do nothing, is refused with its reason."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
+from owner.translation import parse_spellings
+
+
+def loans(num_records: int = 400) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, num_records), unit="D")
+    return pd.DataFrame(
+        {
+            "age": rng.normal(50.0, 12.0, num_records).round(),
+            "job": rng.choice(["cook", "clerk", "nurse"], num_records),
+            "day": day,
+            "default": rng.choice(["yes", "no"], num_records, p=[0.2, 0.8]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def study_map() -> FeatureMap:
+    settings = FeatureSettings(target="default", positive=("yes",), public=TableSource())
+    return fit_feature_map(loans(), settings, source="public.csv")
+
+
+def typed(study_map: FeatureMap, *spellings: str, unit: str = "", rename: str = "") -> None:
+    units, renamed = ([one] if one else [] for one in (unit, rename))
+    check_columns_typed(
+        study_map, rename=renamed, units=units, spellings=parse_spellings(spellings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("spelling", "words"),
+    [
+        ("jobs:Koch=cook", "the study has no such column; did you mean 'job'?"),
+        ("job:Koch=Bar", "the study knows no 'Bar' there; give 'clerk', 'cook' or 'nurse'"),
+        ("job:Koch=cok", "no 'cok' there (did you mean 'cook'?)"),
+        ("default:Y=ja", "the study knows no 'ja' there; give 'yes' or 'no'"),
+        ("age:1=2", "the study reads '1' as it is, for it has numbers there"),
+        ("age:old=older", "the study reads no 'older' there; it has numbers, so give one"),
+        ("day:x=y", "the study reads no 'y' there; it has dates"),
+    ],
+)
+def test_a_spelling_in_words_that_the_study_has_not_is_refused(
+    study_map: FeatureMap, spelling: str, words: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        typed(study_map, spelling)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("--spelling ")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["job:Koch=cook", "job:?=n/a", "default:Y=no", "age:999=n/a", "age:forty=40", "day:x=2020-07"],
+)
+def test_a_spelling_that_says_something_to_the_study_passes(
+    study_map: FeatureMap, spelling: str
+) -> None:
+    typed(study_map, spelling)
+
+
+def test_a_category_and_a_date_have_no_unit(study_map: FeatureMap) -> None:
+    for name, held in (("job", "categories"), ("default", "categories"), ("day", "dates")):
+        with pytest.raises(InputError, match=f"--unit {name}: '{name}' holds {held} in the study"):
+            typed(study_map, unit=name)
+    typed(study_map, unit="age")
+    with pytest.raises(InputError, match="--unit and --spelling age: a column takes one"):
+        typed(study_map, "age:999=n/a", unit="age")
+
+
+def test_a_column_that_the_study_has_not_is_neither_renamed_nor_measured(
+    study_map: FeatureMap,
+) -> None:
+    for words in ({"rename": "agee"}, {"unit": "agee"}):
+        with pytest.raises(InputError, match="agee: the study has no such column; did you mean"):
+            typed(study_map, **words)
+
+
+def test_a_spelling_that_no_record_has_is_refused() -> None:
+    check_spellings_held({"job": {" cook ": "Koch"}, "age": {"50.0": "n/a"}}, loans())
+    with pytest.raises(InputError, match="--spelling job:Foo=nurse: no record has 'Foo' there; "):
+        check_spellings_held({"job": {"Foo": "nurse"}}, loans())
+    with pytest.raises(InputError, match=r"no record has 'Cook' there \(did you mean 'cook'\?\)"):
+        check_spellings_held({"job": {"Cook": "nurse"}}, loans())
+
+
+def test_a_lifetime_below_the_studys_epsilon_is_refused() -> None:
+    check_lifetime(None, asked=Fraction(5))
+    check_lifetime(Fraction(5), asked=Fraction(5))
+    with pytest.raises(InputError, match=r"--epsilon-lifetime 0.5: the study asks for epsilon 5, "):
+        check_lifetime(Fraction(1, 2), asked=Fraction(5))
