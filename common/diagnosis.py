@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 
 from common.errors import InputError, UnreachableError, UntrustedError
 from common.proxies import ProxyRefusedError, open_connection, proxy_for
-from common.tls import Identity, Peer, Role, host_and_port, load_identity, role_named
+from common.tls import (
+    MAKERS,
+    RENEWED_BY,
+    Identity,
+    Peer,
+    Role,
+    host_and_port,
+    load_identity,
+    role_named,
+)
 
 __all__ = ["Cause", "identify", "why_unreachable"]
 
@@ -30,7 +39,7 @@ WRONG_KIND = {
     "owner": "it shows a learner's certificate; give it the one made for this owner",
     "learner": (
         "it shows a certificate that was not made for a learner that listens; its operator makes "
-        "one with copriv certs --learner NAME=HOST"
+        "one with copriv invite --address HOST:PORT, or copriv certs --learner NAME=HOST"
     ),
 }
 
@@ -143,7 +152,7 @@ def _as_plain_text(connection: socket.socket) -> Cause:
         return Cause.SILENT
     return Cause(
         "it asks for TLS and a certificate, and we use plain text; give [tls] with ca, "
-        "certificate and key of this study (copriv certs makes them)",
+        f"certificate and key of this study ({MAKERS})",
         certificates=True,
     )
 
@@ -198,8 +207,8 @@ def _our_fault(identity: Identity) -> str:
     except InputError as error:
         return f"it refuses our certificate: {error}"
     return (
-        "it refuses our certificate, which is not of its CA; both sides need files that "
-        "copriv certs made for this study"
+        "it refuses our certificate, which is not of its CA; both sides need files that were made "
+        "for this study"
     )
 
 
@@ -208,15 +217,16 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     if code == EXPIRED:
         expired = datetime.fromtimestamp(ssl.cert_time_to_seconds(shown["notAfter"]), UTC)
         return (
-            f"its certificate expired on {expired:%Y-%m-%d}; its operator renews it: "
-            "copriv certs --renew"
+            f"its certificate expired on {expired:%Y-%m-%d}; {RENEWED_BY[far]} renews it (copriv "
+            "certs --renew, if that made it)"
         )
     if code == NOT_YET_VALID:
         return "its certificate is not valid yet; set the clocks of both machines right"
     if code in (WRONG_NAME, WRONG_ADDRESS):
         return (
             f"its certificate is for {_hosts(shown)}, not for {host}; use such a name in its "
-            f"address, or make a certificate for {host} with copriv certs"
+            f"address, or make a certificate for {host} (copriv invite with that address, or "
+            "copriv certs)"
         )
     if code == WRONG_PURPOSE:
         return WRONG_KIND[far]
@@ -225,7 +235,7 @@ def _their_fault(code: int, host: str, shown: Mapping[str, Any], far: Role) -> s
     between = f" ({proxy} may stand in between and show its own)" if proxy else ""
     return (
         f"its certificate is {kind}, so this may be anybody{between}; both sides need files that "
-        "copriv certs made for this study, and nothing in between that opens TLS"
+        "were made for this study, and nothing in between that opens TLS"
     )
 
 

@@ -19,6 +19,8 @@ from common.errors import InputError
 from common.leaks import warn_of_readers
 
 __all__ = [
+    "MAKERS",
+    "RENEWED_BY",
     "Identity",
     "Peer",
     "Role",
@@ -37,9 +39,21 @@ __all__ = [
 Side = Literal["server", "client"]
 Role = Literal["owner", "learner"]
 
+# Who makes a study's files: each site its own, by invitation, or somebody those of all.
+MAKERS = "copriv invite, join and admit make them, or copriv certs those of all"
+MAKER = {
+    "ca": "copriv invite, or at an owner copriv-owner join, makes it",
+    "certificate": "copriv invite, or for an owner copriv admit, makes it",
+    "key": "copriv invite, or at an owner copriv-owner join, makes it",
+}
+RENEWED_BY = {"owner": "copriv admit of its request", "learner": "copriv invite"}
+
 
 class TlsSettings(Settings):
-    """The table ``[tls]`` of OWNER.toml and STUDY.toml; ``copriv certs`` makes the files.
+    """The table ``[tls]`` of OWNER.toml and STUDY.toml.
+
+    ``copriv invite`` makes the learner's files, ``copriv-owner join`` and ``copriv admit`` an
+    owner's; ``copriv certs`` makes those of all at one place.
 
     Args:
       ca: The study's CA; only its certificates are accepted.
@@ -162,8 +176,8 @@ def refuse_plain_text(where: str, address: str, *, tls: bool, insecure: bool) ->
     if not tls and not insecure and not is_loopback(address):
         raise InputError(
             f"{where} = {address!r} leaves this machine without TLS; give [tls] with ca, "
-            "certificate and key (copriv certs makes them), or type --insecure for plain text "
-            "that anybody on the way can read and change"
+            f"certificate and key ({MAKERS}), or type --insecure for plain text that anybody on "
+            "the way can read and change"
         )
 
 
@@ -198,7 +212,8 @@ def _read(key: str, path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"tls.{key}: {path}: cannot be read ({error.strerror}); copriv certs makes this file"
+            f"tls.{key}: {path}: cannot be read ({error.strerror}); {MAKER[key]} (copriv certs, "
+            "where one makes all files)"
         ) from None
 
 
@@ -231,12 +246,12 @@ def _load_chain(context: ssl.SSLContext, paths: TlsSettings) -> None:
     except (ssl.SSLError, ValueError) as error:
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
             raise InputError(
-                f"tls.key: {paths.key} is not the key of {paths.certificate}; give the two files "
-                "that copriv certs wrote together"
+                f"tls.key: {paths.key} is not the key of {paths.certificate}; give the "
+                "certificate that was made for this key"
             ) from None
         raise InputError(
             f"tls: {paths.certificate} and {paths.key} are not a PEM certificate and its key "
-            "without a password; give files as copriv certs makes them"
+            "without a password; give files as copriv makes them"
         ) from None
 
 
@@ -248,23 +263,28 @@ def _no_password() -> str:
 def _certificate_fault(error: ssl.SSLCertVerificationError, side: Side) -> str:
     match error.verify_code:
         case 10:
-            return "has expired; renew it with copriv certs --renew"
+            return (
+                f"has expired; {RENEWED_BY['owner']} renews an owner's, {RENEWED_BY['learner']} "
+                "the learner's (copriv certs --renew, if that made it)"
+            )
         case 9:
             return "is not valid yet; set this machine's clock right"
         case 26 if side == "client":
             return (
-                "was made to be called at a port, not to call from here; make one with copriv "
-                "certs (--learner NAME, or --owner NAME for an owner that attaches)"
+                "was made to be called at a port, not to call from here; invite again as the study "
+                "is now (copriv invite), or make one with copriv certs (--learner NAME, or --owner "
+                "NAME for an owner that attaches)"
             )
         case 26:
             return (
-                "was made to call, not to be called at a port here; make one with copriv certs "
-                "and the hosts of this side (--owner NAME=HOST, or --learner NAME=HOST)"
+                "was made to call, not to be called at a port here; invite again as the study is "
+                "now (copriv invite), or make one with copriv certs and the hosts of this side "
+                "(--owner NAME=HOST, or --learner NAME=HOST)"
             )
         case _:
             return (
                 f"is not of the CA in tls.ca ({error.verify_message}); give the files that "
-                "copriv certs made for this study"
+                "were made for this study"
             )
 
 

@@ -161,8 +161,8 @@ def attach(
 
     The owner's own Poisson clock says when it asks for an update. A broken connection is reopened
     until the learner says that the study is over: then the command ends with status 0, or waits
-    for the next study with --stay. Off this machine both sides show certificates of the study
-    (copriv certs).
+    for the next study with --stay. Off this machine both sides show certificates of the
+    study.
 
     Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
     """

@@ -245,13 +245,13 @@ def _check_certificate(context: grpc.ServicerContext, name: str) -> None:
     if peer is None or peer.role == "learner":
         _turn_away(
             context,
-            "an owner's certificate is needed; make one with copriv certs --owner NAME",
+            "an owner's certificate is needed; copriv admit makes it, or copriv certs --owner NAME",
         )
     if peer.name != name:
         _turn_away(
             context,
             f"the certificate is {printable(peer.name, 80)}'s, so its owner cannot attach as "
-            f"{printable(name, 80)}; give it the files that copriv certs made for that name, or "
+            f"{printable(name, 80)}; give it the files that were made for that name, or "
             "set its name right",
         )
 

@@ -252,7 +252,7 @@ def test_a_learner_of_another_ca_or_none_is_refused(
         with listening(folder, check=False) as learner:
             with pytest.raises(InputError, match=f"its certificate is {fault}") as refusal:
                 attach(path, f"127.0.0.1:{learner.port}")
-            assert "copriv certs" in str(refusal.value)
+            assert "files that were made for this study" in str(refusal.value)
 
 
 def test_an_expired_certificate_is_refused_on_either_side(
@@ -261,24 +261,24 @@ def test_an_expired_certificate_is_refused_on_either_side(
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
     folder = expired(tmp_path / "1" / "certs", "lab", monkeypatch)
-    with pytest.raises(InputError, match="has expired; renew it with copriv certs --renew"):
+    with pytest.raises(InputError, match=r"has expired; copriv admit .*copriv certs --renew"):
         load_identity(tls_of(folder / "lab"), base=Path("/"), side="server")
     with (
         listening(folder / "lab", check=False) as learner,
-        pytest.raises(InputError, match=r"its certificate expired on 2.*copriv certs --renew"),
+        pytest.raises(InputError, match=r"its certificate expired on 2.*copriv invite renews it"),
     ):
         attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
     folder = expired(tmp_path / "2" / "certs", "owner-a", monkeypatch)
     path = settings_file("owner-a", folder / "owner-a")
     with listening(folder / "lab") as learner:
-        with pytest.raises(InputError, match=r"certificate\.pem has expired; renew it"):
+        with pytest.raises(InputError, match=r"certificate\.pem has expired; copriv admit"):
             attach(path, f"127.0.0.1:{learner.port}")
         # One that does not look at its own files is turned away by the learner.
         monkeypatch.setattr("owner.attaching.load_identity", lambda *_, **__: None)
         monkeypatch.setattr(
             "owner.route.load_identity", lambda *_, **__: unchecked(folder / "owner-a")
         )
-        with pytest.raises(InputError, match=r"it refuses our certificate.*copriv certs"):
+        with pytest.raises(InputError, match=r"it refuses our certificate.*copriv admit"):
             attach(path, f"127.0.0.1:{learner.port}")
 
 

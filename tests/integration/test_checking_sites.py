@@ -154,7 +154,9 @@ def test_an_officers_declaration_is_told_and_nothing_else(
 def test_a_wrong_ca_is_found(check: Any, site: SimpleNamespace) -> None:
     other = make_certs(site.folder / "other-certs")
     port = site.serve("other-ca", "owner-a", other / "owner-a").port
-    fails(check(port), "certificate", "not of our CA, so this may be anybody", "copriv certs")
+    fails(
+        check(port), "certificate", "not of our CA, so this may be anybody", "made for this study"
+    )
 
 
 def test_an_expired_certificate_is_found(
@@ -169,7 +171,7 @@ def test_an_expired_certificate_is_found(
     # One that expires while it serves.
     monkeypatch.setattr("common.tls._check", lambda *_: None)
     port = site.serve("expired", "owner-a", old / "owner-a").port
-    fails(check(port), "certificate", "expired on 2", "copriv certs --renew")
+    fails(check(port), "certificate", "expired on 2", "copriv admit", "copriv certs --renew")
 
 
 def test_a_certificate_for_another_host_is_found(check: Any, site: SimpleNamespace) -> None:

@@ -231,6 +231,11 @@ def test_a_table_that_does_not_fit_joins_nothing(
     words = ("--rename", "column-1=Colum 1", "--unit", "column-2=0.00273972602")
     joined = study.join(*words, data="own.parquet")
     assert joined.returncode == 0, joined.stderr
+    # The way to a certificate is the one that was begun: copriv certs would make another CA.
+    early = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")
+    assert early.returncode == 2
+    assert "owner-a.certificate.pem: cannot be read" in early.stderr
+    assert "copriv invite, or for an owner copriv admit, makes it (copriv certs" in early.stderr
     # What is served is what was checked.
     assert study.admit("--yes").returncode == 0
     checked = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")

@@ -141,7 +141,7 @@ def test_an_owner_for_another_name_is_refused(
     folder = certs(tmp_path / "certs", hosts=("elsewhere.example", "10.9.8.7"))
     sentence = told(serve_tls(folder / "owner-a"), identity(folder / "learner"))
     assert "is for elsewhere.example, 10.9.8.7, not for 127.0.0.1" in sentence
-    assert "copriv certs" in sentence
+    assert "copriv invite with that address, or copriv certs" in sentence
 
 
 def test_an_owner_of_another_ca_is_refused(
@@ -170,21 +170,21 @@ def test_a_self_signed_owner_is_refused(
     (forged / "ca.pem").write_bytes((forged / "certificate.pem").read_bytes())
     sentence = told(serve_tls(forged), identity(folder / "learner"))
     assert "its certificate is self-signed" in sentence
-    assert "copriv certs" in sentence
+    assert "files that were made for this study" in sentence
 
 
 def test_an_expired_owner_is_refused_and_does_not_even_start(
     serve_tls: Callable[..., RunningOwner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = expired(tmp_path / "certs", monkeypatch)
-    with pytest.raises(InputError, match=r"has expired; renew it with copriv certs --renew"):
+    with pytest.raises(InputError, match=r"has expired; copriv admit .*copriv certs --renew"):
         serve_tls(folder / "owner-a")
     # One that expires while it serves.
     monkeypatch.setattr("common.tls._check", lambda *_: None)
     running = serve_tls(folder / "owner-a")
     sentence = told(running, identity(folder / "learner", check=False))
     assert "its certificate expired on 2" in sentence
-    assert "copriv certs --renew" in sentence
+    assert "copriv admit of its request renews it (copriv certs --renew, if that" in sentence
 
 
 def test_an_expired_learner_is_refused(
@@ -200,7 +200,7 @@ def test_an_expired_learner_is_refused(
         identity(folder / "learner")
     sentence = told(running, identity(folder / "learner", check=False))
     assert "it refuses our certificate" in sentence
-    assert "copriv certs" in sentence
+    assert "copriv invite the learner's (copriv certs --renew" in sentence
 
 
 def test_a_learner_of_another_ca_is_refused(
@@ -213,7 +213,7 @@ def test_a_learner_of_another_ca_is_refused(
         identity(mixed)
     sentence = told(serve_tls(ours / "owner-a"), identity(mixed, check=False))
     assert "it refuses our certificate" in sentence
-    assert "copriv certs" in sentence
+    assert "the files that were made for this study" in sentence
 
 
 def test_an_owner_cannot_question_another_owner(
