@@ -44,6 +44,7 @@ S = TypeVar("S", bound=Settings)
 LARGEST_INVITATION = 8 * 2**20
 LARGEST_REQUEST = 2**16
 LARGEST_PEM = 20_000
+INVITATION, REQUEST = "an invitation of copriv invite", "a request of copriv-owner join"
 MAP_KEY = "feature_map"
 GROUPS, GROUP = 4, 5
 
@@ -174,7 +175,12 @@ def read_invitation(path: Path) -> Invited:
     Raises:
       InputError: It is not one, or its CA is no CA or has expired.
     """
-    table, digest = _read_table(path, LARGEST_INVITATION, "an invitation of copriv invite")
+    table, digest = _read_table(path, LARGEST_INVITATION, INVITATION)
+    if _is(Request, table):
+        raise InputError(
+            f"{path}: this is the request that copriv-owner join made, for copriv admit; give the "
+            ".invitation that the learner sent"
+        )
     given = table.pop(MAP_KEY, None)
     feature_map = FeatureMap.from_json(json.dumps(given), where=f"{path}: {MAP_KEY}")
     invitation = _checked(Invitation, table, path)
@@ -188,7 +194,15 @@ def read_request(path: Path) -> Request:
     Raises:
       InputError: It is not one.
     """
-    table, _ = _read_table(path, LARGEST_REQUEST, "a request of copriv-owner join")
+    # An invitation may be larger than a request, and shall be known for what it is.
+    table, _ = _read_table(path, LARGEST_INVITATION, REQUEST)
+    if _is(Invitation, table):
+        raise InputError(
+            f"{path}: this is an invitation, for copriv-owner join at the owner; give the .request "
+            "that comes back"
+        )
+    if path.stat().st_size > LARGEST_REQUEST:
+        raise _no_file_of(path, REQUEST)
     return _checked(Request, table, path)
 
 
@@ -205,7 +219,16 @@ def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], st
             return table, _digest_of(table)
     except (ValueError, RecursionError):
         pass
-    raise InputError(f"{path}: is not {what}; ask for another")
+    raise _no_file_of(path, what)
+
+
+def _no_file_of(path: Path, what: str) -> InputError:
+    return InputError(f"{path}: is not {what}; ask for another")
+
+
+def _is(kind: type[Settings], table: dict[str, Any]) -> bool:
+    """Whether a table says that it is of this kind."""
+    return bool(table.get("format") == kind.model_fields["format"].default)
 
 
 def _checked(kind: type[S], table: dict[str, Any], path: Path) -> S:

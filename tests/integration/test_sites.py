@@ -388,6 +388,24 @@ def unsigned(pem: str) -> str:
     return f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
 
 
+def test_an_invitation_and_a_request_in_each_others_place_are_told_apart(
+    study: SimpleNamespace,
+) -> None:
+    assert study.join().returncode == 0
+    exchange = study.folder / "exchange"
+    # The invitation is larger than any request may be.
+    invitation = exchange / "owner-a.invitation"
+    invitation.write_text(invitation.read_text() + " " * 2**17)
+    said = study.typed("copriv", "admit", invitation, "--certs", study.folder / "certs", "--yes")
+    one_sentence(said, "owner-a.invitation: this is an invitation", "give the .request")
+    request = exchange / "owner-a.request"
+    places = ("--data", study.folder / "shard.parquet", "--out", study.folder / "more")
+    said = study.typed("copriv-owner", "join", request, *places)
+    one_sentence(said, "owner-a.request: this is the request", "give the .invitation")
+    request.write_text(request.read_text() + " " * 2**17)
+    one_sentence(study.admit("--yes"), "is not a request of copriv-owner join; ask for another")
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
