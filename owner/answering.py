@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class DataOwner:
         insecure_noise: bool,
         allow_private_bounds: bool = False,
         offers: OfferSettings | None = None,
-        checked: str = "",
+        checked: Callable[[], str] = str,
     ) -> None:
         self._name, self._table = name, table
         self._ledger = ledger
@@ -101,7 +102,7 @@ class DataOwner:
             losses=self._policy.losses,
             version=PROGRAM_VERSION,
             clock_ms=time.time_ns() // 10**6,
-            checked_map_digest=self._checked,
+            checked_map_digest=self._checked(),
             validation=self._policy.validation or "",
         )
 

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 
 from common.errors import InputError
-from common.files import write_or_refuse
+from common.files import open_regular, write_or_refuse
 from owner.policy import OwnerSettings
 
-__all__ = ["declare", "read_declared"]
+__all__ = ["Declared", "declare", "read_declared"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -37,8 +37,8 @@ def read_declared(settings: OwnerSettings, *, base: Path) -> str:
     """
     path = _path(settings, base)
     try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            text = file.read(100).strip()
+        with open_regular(path) as file:
+            text = file.read(100).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -46,6 +46,29 @@ def read_declared(settings: OwnerSettings, *, base: Path) -> str:
     if not _DIGEST.fullmatch(text):
         raise InputError(f"{path}: expected the digest of a feature map; remove the file")
     return text
+
+
+class Declared:
+    """What is declared at the moment that a learner asks: an officer may declare while we serve.
+
+    Args:
+      settings: The owner's settings.
+      base: The folder of their file.
+
+    Raises:
+      InputError: The file holds something else as the owner starts.
+    """
+
+    def __init__(self, settings: OwnerSettings, *, base: Path) -> None:
+        self._settings, self._base = settings, base
+        read_declared(settings, base=base)
+
+    def __call__(self) -> str:
+        """The digest, or "" for none; a file that cannot be read later declares nothing."""
+        try:
+            return read_declared(self._settings, base=self._base)
+        except InputError:
+            return ""
 
 
 def _path(settings: OwnerSettings, base: Path) -> Path:

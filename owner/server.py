@@ -21,7 +21,7 @@ from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.calls import Calls
-from owner.declaring import read_declared
+from owner.declaring import Declared
 from owner.health import SERVICE
 from owner.ledger import Ledger
 from owner.loading import load_to_serve
@@ -118,7 +118,7 @@ def open_owner(
         insecure_noise=insecure_noise_seed is not None,
         allow_private_bounds=allow_private_bounds,
         offers=settings.listening,
-        checked=read_declared(settings, base=base),
+        checked=Declared(settings, base=base),
     )
 
 

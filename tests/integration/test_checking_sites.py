@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -144,11 +145,20 @@ def test_an_officers_declaration_is_told_and_nothing_else(
     folder = site.folder / "declared"
     folder.mkdir()
     digest = FeatureMap.from_json(site.map.read_text()).digest
+    running = site.serve("declared", "owner-a", site.certs / "owner-a")
+    assert "owner-a: records is not checked" in check(running.port, "--all").out
+    # The officer declares while the owner serves.
     (folder / "owner-a.declared").write_text(digest + "\n")
-    said = check(site.serve("declared", "owner-a", site.certs / "owner-a").port, "--all")
+    said = check(running.port, "--all")
     assert said.status == 0
     assert "owner-a: records passes: its officer declares to have looked" in said.out
     assert "owner-b: records is not checked" in said.out
+    # What cannot be read any more declares nothing, and stops nobody.
+    (folder / "owner-a.declared").unlink()
+    os.mkfifo(folder / "owner-a.declared")
+    said = check(running.port, "--all")
+    assert said.status == 0
+    assert "owner-a: records is not checked" in said.out
 
 
 def test_a_wrong_ca_is_found(check: Any, site: SimpleNamespace) -> None:
