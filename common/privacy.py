@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from common.domain import Domain
@@ -17,6 +18,7 @@ from common.terms import StudyTerms
 
 __all__ = [
     "NoisePlan",
+    "as_decimal",
     "epsilon_per_response",
     "exact_sum",
     "in_short",
@@ -36,6 +38,9 @@ LARGEST_VALUE_UNITS = 2.0**61
 LARGEST_BOUND = 1e100
 SMALLEST_BOUND = 1e-100
 SHORT_BITS = 40
+# People read 1/3 and 100/3, but no longer fraction, and so many digits of a decimal.
+LONGEST_FRACTION = 6
+SHOWN_DIGITS = 6
 
 
 def l1_sensitivity(*, gradient_bound: float, num_records: int) -> float:
@@ -138,18 +143,36 @@ def rounded_down(value: Fraction) -> Fraction:
     return Fraction(math.floor(value * 10**12), 10**12)
 
 
-def in_short(value: Fraction) -> str:
-    """A budget for people: exact where short, a decimal if it is one, else it is rounded down.
+def as_decimal(value: Fraction, *, digits: int, up: bool = False) -> str:
+    """A budget as a decimal that never tells of less privacy spent, or of more left, than there is.
+
+    Args:
+      value: The budget, 0 or more.
+      digits: How many digits count, at most 12.
+      up: Whether it is rounded up, as what is spent or asked for; else down, as what is left.
+
+    >>> as_decimal(Fraction(40023, 2270), digits=4), as_decimal(Fraction(2, 3), digits=4, up=True)
+    ('17.63', '0.6667')
+    """
+    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{float(rounded):.12g}"
+
+
+def in_short(value: Fraction, *, up: bool = False) -> str:
+    """A budget for people: exact where short, else a decimal of six digits, rounded down or up.
 
     >>> in_short(Fraction(9, 2)), in_short(Fraction(1, 3)), in_short(Fraction(10**13))
     ('4.5', '1/3', '10000000000000')
-    >>> in_short(Fraction(10**30, 3 * 10**30 + 1))
-    '0.333333333333'
+    >>> in_short(Fraction(40023, 2270)), in_short(Fraction(40023, 2270), up=True)
+    ('17.6312', '17.6313')
     """
-    short = rounded_down(value)
-    decimal = f"{float(short):.12g}"
-    is_decimal = short.denominator > 1 and Fraction(decimal) == short
-    return decimal if is_decimal or short != value else str(short)
+    decimal, exact = f"{float(value):.12g}", str(value)
+    if value.denominator > 1 and Fraction(decimal) == value:
+        return decimal
+    if value.denominator == 1 or len(exact) <= LONGEST_FRACTION:
+        return exact
+    return as_decimal(value, digits=SHOWN_DIGITS, up=up)
 
 
 def _rounding_error(terms: StudyTerms, domain: Domain, num_records: int) -> float:

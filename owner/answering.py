@@ -239,7 +239,7 @@ class DataOwner:
 
 def _in_words(terms: StudyTerms, learner: str) -> str:
     """What was agreed on, for the log."""
-    epsilon = in_short(terms.epsilon)
+    epsilon = in_short(terms.epsilon, up=True)
     return (
         f"study {terms.study_id} of {learner_words(learner)}: epsilon {epsilon} for "
         f"{terms.responses} responses"

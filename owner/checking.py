@@ -132,7 +132,7 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     yield (
         f"a study of {counted(m, 'response')} with {release.described(terms)}, "
         f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
-        f"would be promised epsilon {in_short(terms.epsilon)}"
+        f"would be promised epsilon {in_short(terms.epsilon, up=True)}"
     )
     trial = found.trial
     if trial.validation:
@@ -342,6 +342,6 @@ def _check_study(
         raise PolicyError(f"{terms.loss} loss does not go with the feature map's target")
     if terms.epsilon > found["epsilon_left"]:
         raise BudgetSpentError(
-            f"the study asks for epsilon {in_short(terms.epsilon)}, but "
+            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, but "
             f"{in_short(found['epsilon_left'])} of the lifetime budget is left"
         )

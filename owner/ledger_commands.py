@@ -16,7 +16,7 @@ from rich.text import Text
 from common.command import console
 from common.config import load_settings
 from common.errors import InputError, RefusedError
-from common.privacy import exact_sum
+from common.privacy import as_decimal, exact_sum
 from owner.ledger import Ledger
 from owner.ledger_reading import (
     History,
@@ -29,6 +29,8 @@ from owner.ledger_rows import StudyEntry, in_words
 from owner.ledger_tables import charges_of
 
 __all__ = ["ledger"]
+
+SHOWN_DIGITS = 4
 
 
 @click.group()
@@ -69,8 +71,8 @@ def show(path: Path, settings: Path | None) -> None:
         cells = (
             entry.study_id,
             entry.learner,
-            _decimal(entry.epsilon),
-            _decimal(entry.epsilon_spent),
+            _decimal(entry.epsilon, up=True),
+            _decimal(entry.epsilon_spent, up=True),
             _decimal(reserved),
             f"{entry.account.answered} of {entry.account.promised}",
             entry.opened[:10],
@@ -89,16 +91,16 @@ def show(path: Path, settings: Path | None) -> None:
         of = f" of {_decimal(lifetime)}"
         left = f"; {_decimal(max(lifetime - held, Fraction(0)))} is left"
     click.echo(
-        f"{_decimal(held)} of the lifetime budget{of} is spent or reserved: {_decimal(spent)} "
-        f"spent, {_decimal(held - spent)} left to open studies{left}"
+        f"{_decimal(held, up=True)} of the lifetime budget{of} is spent or reserved: "
+        f"{_decimal(spent, up=True)} spent, {_decimal(held - spent)} left to open studies{left}"
     )
     if any(entry.insecure_noise for entry in studies):
         click.echo("INSECURE: some noise came from a seed; those responses protected nobody")
 
 
-def _decimal(value: Fraction) -> str:
+def _decimal(value: Fraction, *, up: bool = False) -> str:
     """An amount as the table has it; ledger export has it exactly."""
-    return f"{float(value):.4g}"
+    return as_decimal(value, digits=SHOWN_DIGITS, up=up)
 
 
 @ledger.command()

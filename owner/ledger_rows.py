@@ -170,7 +170,8 @@ def in_words(entry: StudyEntry) -> str:
     """What a study that is closed came to, for people."""
     account, spent = entry.account, entry.epsilon_spent
     return (
-        f"{account.answered} of {account.promised} responses spent epsilon {in_short(spent)}, "
+        f"{account.answered} of {account.promised} responses spent epsilon "
+        f"{in_short(spent, up=True)}, "
         f"{in_short(entry.epsilon - spent)} is back in the lifetime budget"
     )
 

@@ -83,7 +83,7 @@ class TellingLedger(HeldFile):
         left = lifetime - self.epsilon_held()
         if epsilon > left:
             raise BudgetSpentError(
-                f"the study asks for epsilon {in_short(epsilon)}, but "
+                f"the study asks for epsilon {in_short(epsilon, up=True)}, but "
                 f"{in_short(max(left, Fraction(0)))} of the lifetime budget is left; ask for less"
             )
 

@@ -298,8 +298,8 @@ def check_policy(
         raise PolicyError("this owner has fewer records than it answers for")
     if terms.epsilon > policy.epsilon_per_study:
         raise PolicyError(
-            f"the study asks for epsilon {in_short(terms.epsilon)}, this owner spends at most "
-            f"{in_short(policy.epsilon_per_study)} on one study"
+            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, this owner spends at "
+            f"most {in_short(policy.epsilon_per_study)} on one study"
         )
     if terms.kappa < policy.kappa:
         raise PolicyError(

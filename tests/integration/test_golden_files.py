@@ -27,6 +27,7 @@ from common.config import load_settings, read_toml
 from common.features import FeatureMap, load_feature_map
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
+from common.privacy import as_decimal
 from common.tables import TableSource, read_table
 from common.terms import Enrollment, Query, StudyTerms
 from owner.ledger import Ledger
@@ -156,12 +157,14 @@ def test_a_ledger_holds_and_has_spent_the_same(
     for _ in range(2):
         shown = typed("copriv-owner", "ledger", "show", path)
         assert shown.returncode == 0, shown.stderr
-        assert f"{float(held):.4g} of the lifetime budget is spent or reserved" in shown.stdout
+        # Never less than it is.
+        told = f"{as_decimal(held, digits=4, up=True)} of the lifetime budget is spent or reserved"
+        assert told in shown.stdout
         for study in meaning["studies"]:
             name, values = study["terms"]["study_id"], study["terms"]
             line = next(row for row in shown.stdout.splitlines() if row.split()[:1] == [name])
             count = f"{study['answered']} of {values['responses']}"
-            epsilon = f"{float(Fraction(values['epsilon'])):.4g}"
+            epsilon = as_decimal(Fraction(values["epsilon"]), digits=4, up=True)
             for cell in (study["learner"], epsilon, count):
                 assert cell in line
             assert ("INSECURE" in line) is study["insecure"]

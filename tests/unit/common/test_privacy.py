@@ -10,7 +10,9 @@ import pytest
 
 from common.domain import Domain
 from common.privacy import (
+    as_decimal,
     epsilon_per_response,
+    in_short,
     l1_sensitivity,
     noise_scale,
     plan_noise,
@@ -150,3 +152,22 @@ def test_sensitivity_counts_the_floating_point_error_of_slopes(
     added = far.noise_scale - near.noise_scale
     # Sixteen operations and one for each feature, in either of two shards.
     assert added >= 0.99 * 10 * 2 * 20 * 2.0**-53 * largest
+
+
+def test_a_budget_that_is_shown_is_never_rounded_in_the_owners_disfavour() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        top, bottom = (int(n) for n in rng.integers(1, 10 ** rng.integers(1, 18, 2)))
+        value = Fraction(top, bottom)
+        below, above = Fraction(in_short(value)), Fraction(in_short(value, up=True))
+        assert below <= value <= above
+        assert above - below <= value / 10**5
+        assert len(in_short(value)) <= 18
+        low, high = (Fraction(as_decimal(value, digits=4, up=up)) for up in (False, True))
+        assert low <= value <= high
+
+
+@pytest.mark.parametrize("typed", ["1/3", "10/3", "2/7", "0.0001", "4.5", "1000000", "0.123456789"])
+def test_a_budget_as_people_type_it_is_shown_as_it_is(typed: str) -> None:
+    for up in (False, True):
+        assert in_short(Fraction(typed), up=up) == typed
