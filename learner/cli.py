@@ -324,7 +324,8 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
     click.echo(
         f"{out}: {counted(feature_map.num_features, 'feature')} from "
         f"{counted(len(feature_map.columns), 'column')} of "
-        f"{feature_map.num_public_records:,} public records, digest {feature_map.digest[:16]}"
+        f"{counted(feature_map.num_public_records, 'public record')}, digest "
+        f"{feature_map.digest[:16]}"
     )
 
 

@@ -17,6 +17,7 @@ from common.features import FeatureMap
 from common.names import learner_words
 from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.texts import counted
 from common.wire import PROGRAM_VERSION
 from owner.access import Access
 from owner.account import Step, next_step, repeats, theta_digest
@@ -242,7 +243,7 @@ def _in_words(terms: StudyTerms, learner: str) -> str:
     epsilon = in_short(terms.epsilon, up=True)
     return (
         f"study {terms.study_id} of {learner_words(learner)}: epsilon {epsilon} for "
-        f"{terms.responses} responses"
+        f"{counted(terms.responses, 'response')}"
     )
 
 

@@ -20,6 +20,7 @@ from common.judging import Judged, Sample, judge, sample_of
 from common.model import Model, read_model
 from common.quality import Estimate
 from common.terms import Records
+from common.texts import counted
 from owner.loading import load_records
 from owner.policy import OwnerSettings
 
@@ -144,7 +145,8 @@ def advice(judged: Judged) -> str:
     others = {name: gap for name, gap in judged.better_by.items() if _is_beaten(gap)}
     if "own" not in judged.models:
         return (
-            f"Use the common model: {judged.records} records are too few to learn from; "
+            f"Use the common model: {counted(judged.records, 'record')} "
+            f"{'is' if judged.records == 1 else 'are'} too few to learn from; "
             f"{FEWEST_RECORDS} would do."
         )
     if not others:
@@ -174,7 +176,8 @@ def check_personal(found: AtHome) -> Model:
     """
     if found.personal is None:
         raise InputError(
-            f"{found.judged.records} records with a readable target are too few to bend a model "
-            f"to; give at least {FEWEST_RECORDS}"
+            f"{counted(found.judged.records, 'record')} with a readable target "
+            f"{'is' if found.judged.records == 1 else 'are'} too few to bend a model to; give at "
+            f"least {FEWEST_RECORDS}"
         )
     return found.personal

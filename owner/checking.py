@@ -120,12 +120,13 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     p, m = feature_map.num_features, terms.responses
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(p, 'feature')}, fitted on "
-        f"{feature_map.num_public_records:,} {feature_map.source_kind} records of "
+        f"{counted(feature_map.num_public_records, f'{feature_map.source_kind} record')} of "
         f"{feature_map.source}"
     )
     if found.unreadable_targets:
         yield (
-            f"  {found.unreadable_targets} of {found.num_records:,} records have no readable "
+            f"  {found.unreadable_targets:,} of {counted(found.num_records, 'record')} "
+            f"{'has' if found.unreadable_targets == 1 else 'have'} no readable "
             f"{feature_map.target_name}; each gets the map's public value"
         )
     release = release_of(terms)

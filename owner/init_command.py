@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -111,4 +112,4 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
         click.echo(f"policy.{field} = {value}: {epsilon_in_words(parse_epsilon(value))}")
     if not answers.learners:
         click.echo("any learner with a certificate of the study's CA is served; see --learner")
-    click.echo(f"next: copriv-owner check {out}")
+    click.echo(f"next: copriv-owner check {shlex.quote(str(out))}")

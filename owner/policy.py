@@ -19,6 +19,7 @@ from common.privacy import LARGEST_BOUND, SMALLEST_BOUND, in_short
 from common.releases import VALIDATION, release_of
 from common.tables import TableSource
 from common.terms import StudyTerms
+from common.texts import counted
 from common.tls import TlsSettings
 from owner.offers import OfferSettings
 from owner.stored import Storage
@@ -321,7 +322,8 @@ def check_map(policy: Policy, feature_map: FeatureMap, *, allow_private_bounds: 
     """
     if feature_map.num_features > policy.max_features:
         raise PolicyError(
-            f"the study has {feature_map.num_features} features, this owner answers for at most "
+            f"the study has {counted(feature_map.num_features, 'feature')}, this owner answers for "
+            "at most "
             f"{policy.max_features}"
         )
     if feature_map.source_kind == "private" and not allow_private_bounds:

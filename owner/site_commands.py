@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
@@ -251,7 +252,7 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     click.echo(f"fingerprint {fingerprint}: read it to the learner by telephone")
     click.echo(
         "when the learner sees the same, and the certificate is beside the request: "
-        f"copriv-owner {asked.way} {settings}"
+        f"copriv-owner {asked.way} {shlex.quote(str(settings))}"
     )
 
 

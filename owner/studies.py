@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from common.blas import one_blas_thread
 from common.errors import OrderError, PolicyError
+from common.names import learner_words
 from common.terms import StudyTerms
 from owner.account import Account
 from owner.ledger import Ledger
@@ -123,7 +124,8 @@ class Studies:
             entry = self.entry(study_id, learner)
         stop_all(dropped)
         if not before.account.closed:
-            log.info("closed study %s of learner %s: %s", study_id, learner, in_words(entry))
+            whose = learner_words(learner)
+            log.info("closed study %s of %s: %s", study_id, whose, in_words(entry))
         return entry
 
     def stop(self) -> None:

@@ -25,7 +25,7 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.target_fitting import count_values
 from common.terms import Records
-from common.texts import printable, shortened
+from common.texts import counted, printable, shortened
 from learner.commands.raw_tables import Choices, Session, checked_epsilon, checked_folder
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import in_words, shifts
@@ -246,8 +246,8 @@ class _Draft:
         left += [f"{self.target.missing:,} have no target"] * (self.target.missing > 0)
         told = f"; of {len(self.known):,} rows {' and '.join(left)}" if left else ""
         yield (
-            f"{path}: {len(self.parts)} owners with {records:,} records, {self.num_public:,} "
-            f"public records, {num_features} features{told}"
+            f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "
+            f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{told}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -113,7 +114,7 @@ def init(
         path = write_study(
             session, chosen, folder, name=_name(folder.name), console=console(width=120)
         )
-    click.echo(f"next: copriv simulate {path}")
+    click.echo(f"next: copriv simulate {shlex.quote(str(path))}")
 
 
 def _name(text: str) -> str:

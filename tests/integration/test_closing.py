@@ -165,6 +165,15 @@ def test_an_owners_log_tells_each_enrolment_and_closing(
         "closed study study-1 of learner ann: 0 of 10 responses spent epsilon 0, 1/3 is back in "
         "the lifetime budget",
     ]
+    # One learner, one name, and one response.
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="copriv.owner"):
+        running.owner.enroll(make_terms(study_id="study-2", responses=1), learner="learner")
+        running.owner.close("study-2", learner="learner")
+    enrolled, closed = (record.getMessage() for record in caplog.records)
+    assert enrolled.startswith("enrolled study study-2 of its learner: epsilon ")
+    assert enrolled.endswith(" for 1 response")
+    assert closed.startswith("closed study study-2 of its learner: 0 of 1 responses")
 
 
 def test_an_owners_command_logs_at_level_info(

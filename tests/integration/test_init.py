@@ -338,6 +338,17 @@ def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., An
     assert said.returncode == 0, said.stderr
     said = typed("copriv-owner", "init", "stays.csv", "--yes")
     assert "owner.toml: is there already; give another --out" in said.stderr
+    said = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "of north.toml")
+    assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
+
+
+def test_a_study_of_one_owner_in_a_folder_with_a_space_is_told_of_as_it_is(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    arguments = ("--target", "days", "--owners", "1", "--out", "my s")
+    told = init(typed, "stays.csv", *arguments)
+    assert "my s/study.toml: 1 owner with 1," in told
+    assert told.endswith("next: copriv simulate 'my s/study.toml'")
 
 
 def test_an_owners_questions_have_answers_that_can_be_refused(

@@ -304,6 +304,16 @@ def test_a_file_that_cannot_be_written_leaves_none(study: SimpleNamespace) -> No
     assert study.join().returncode == 0
 
 
+def test_the_command_that_join_prints_can_be_typed_as_it_stands(study: SimpleNamespace) -> None:
+    folder = study.folder / "b\u00e4nk b"
+    invitation = study.folder / "exchange" / "owner-a.invitation"
+    places = ("--data", study.folder / "shard.parquet", "--out", folder)
+    said = study.typed("copriv-owner", "join", invitation, *places)
+    assert said.returncode == 0, said.stderr
+    typed = shlex.split(said.stdout.splitlines()[-1].rpartition("request: ")[2])
+    assert typed == ["copriv-owner", "serve", str(folder / "owner.toml")]
+
+
 def test_the_fingerprint_is_of_invitation_and_key(study: SimpleNamespace) -> None:
     shown = re.search(r"fingerprint (\S+):", study.join().stdout)
     signed = study.admit("--yes")
