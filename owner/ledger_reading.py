@@ -118,13 +118,45 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
 
     Not even by closing: a connection that may write would then move a log that is to be refused
     into the ledger, and delete it.
+
+    Raises:
+      LedgerError: It is on read-only ground, and cannot be read whole there.
     """
     # Only who may write can undo a transaction of the first start that was cut off.
     mode = "rw" if Path(f"{path}-journal").exists() else "ro"
-    address = f"{path.as_uri()}?mode={mode}"
+    still = _is_still(path)
+    # Without this SQLite would make a -shm beside it, which it cannot.
+    address = f"{path.as_uri()}?mode={mode}" + ("&immutable=1" if still else "")
+    before = path.stat()
     with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
         db.execute("BEGIN")
-        yield db
+        try:
+            yield db
+        finally:
+            after = path.stat()
+            moved = (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size)
+            if still and (moved or not _is_still(path)):
+                raise LedgerError(f"{path}: was written to while it was read; type the same again")
+
+
+def _is_still(path: Path) -> bool:
+    """Whether a ledger is a file that nobody writes to, on ground where nothing can be made.
+
+    Its owner is not running then: it would hold a -shm there. All that was committed is in the
+    ledger itself if no -wal holds any of it.
+
+    Raises:
+      LedgerError: A -wal does, which cannot be read without a -shm.
+    """
+    log, shared = (Path(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
+    if os.access(path.parent, os.W_OK) or shared.exists():
+        return False
+    if log.exists() and log.stat().st_size:
+        raise LedgerError(
+            f"{path}: {path.name}-wal holds a part of it, which cannot be read in a folder that "
+            "cannot be written; copy the ledger with all its files to a folder that can be"
+        )
+    return True
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from owner.refusals import FAILED
 from owner.server import RunningOwner, start_owner
 
 ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "version-0.1" / "owner"
 TOOL = ROOT / "tests" / "tools" / "full_disk_owner.py"
 OPEN = (
     "import sys; from pathlib import Path; from owner.ledger import Ledger\n"
@@ -101,6 +103,62 @@ def test_a_read_only_ledger_is_refused_before_anything_is_promised(
     folder.chmod(0o700)
     assert "cannot be written (Permission denied); make it writable" in refused.stderr
     assert open_as_a_user(path).returncode == 0
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A ledger that an owner left, with all its files."""
+    folder.mkdir()
+    for packed in (GOLDEN / name).glob("ledger.sqlite*.gz"):
+        (folder / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+    return folder / "ledger.sqlite"
+
+
+def look_as_a_user(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command about a ledger, under the files' permissions."""
+    code = "from owner.cli import main; main()"
+    command = [sys.executable, "-c", code, "ledger", *map(str, arguments)]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+
+
+def test_an_auditor_reads_a_ledger_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    path = unpacked("stopped", tmp_path / "copy")
+    folder = path.parent
+    expected = [look_as_a_user(word, path) for word in ("show", "export", "verify")]
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    folder.chmod(0o500)
+    try:
+        files = sorted(folder.iterdir())
+        for word, before in zip(("show", "export", "verify"), expected, strict=True):
+            read = look_as_a_user(word, path)
+            assert (read.returncode, read.stderr, read.stdout) == (0, "", before.stdout)
+        assert sorted(folder.iterdir()) == files
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_ledger_of_which_a_part_is_in_its_log_is_not_read_without_it(tmp_path: Path) -> None:
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("permissions do not stop root, and there is no setpriv")
+    path = unpacked("killed", tmp_path / "copy")
+    folder = path.parent
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    assert Path(f"{path}-wal").stat().st_size > 0
+    folder.chmod(0o500)
+    try:
+        for word in ("show", "export", "verify"):
+            refused = look_as_a_user(word, path)
+            assert refused.returncode == 2
+            assert "ledger.sqlite-wal holds a part of it" in refused.stderr
+            assert "copy the ledger with all its files" in refused.stderr
+    finally:
+        folder.chmod(0o700)
 
 
 def test_a_ledger_is_readable_by_its_owner_only(tmp_path: Path) -> None:
