@@ -26,6 +26,7 @@ __all__ = [
     "TableSource",
     "count_shared_rows",
     "open_source",
+    "place_of",
     "placed",
     "read_header",
     "read_selected",
@@ -186,7 +187,7 @@ def read_table(
 
 def read_tables(
     sources: Sequence[TableSource], *, base: Path, columns: Sequence[str] | None = None
-) -> list[pd.DataFrame]:
+) -> list[tuple[pd.DataFrame, NDArray[np.int64]]]:
     """What :func:`read_table` makes of each source; a table that several name is read once.
 
     Args:
@@ -194,10 +195,13 @@ def read_tables(
       base: The folder of the settings file; relative paths start there.
       columns: The columns that are needed, those that the table has; None for all.
 
+    Returns:
+      For each source its records, and the places of their rows in the table that is named.
+
     Raises:
       InputError: As :func:`read_table`, for one of them.
     """
-    tables: dict[int, pd.DataFrame] = {}
+    tables: dict[int, tuple[pd.DataFrame, NDArray[np.int64]]] = {}
     for opened, indices in _by_place(sources, base=base):
         wanted = opened.names if columns is None else names_wanted(opened.names, columns)
         some = [sources[index] for index in indices]
@@ -209,19 +213,23 @@ def _by_place(sources: Sequence[TableSource], *, base: Path) -> Iterator[tuple[S
     """Each table that is named, and which of the sources name it."""
     named: dict[tuple[object, ...], list[int]] = {}
     for index, source in enumerate(sources):
-        named.setdefault(_place(source), []).append(index)
+        named.setdefault(place_of(source), []).append(index)
     for indices in named.values():
         yield open_source(sources[indices[0]], base=base), indices
 
 
-def _place(source: TableSource) -> tuple[object, ...]:
-    """Where a table is and how it is read, whichever of its rows count."""
+def place_of(source: TableSource) -> tuple[object, ...]:
+    """Where a table is and how it is read, whichever of its rows count.
+
+    >>> place_of(TableSource(path="a.csv", rows=":9")) == place_of(TableSource(path="a.csv"))
+    True
+    """
     return tuple(getattr(source, name) for name in TablePlace.model_fields)
 
 
 def _read_each(
     opened: Source, sources: Sequence[TableSource], columns: Sequence[str]
-) -> list[pd.DataFrame]:
+) -> list[tuple[pd.DataFrame, NDArray[np.int64]]]:
     """What :func:`read_selected` makes of each source of one table, which is read once."""
     filters = [_filter(opened, source, with_places=True) for source in sources]
     everyone = AnyFilter(filters)
@@ -229,7 +237,8 @@ def _read_each(
     places, tables = everyone.places, []
     for source, keep in zip(sources, filters, strict=True):
         table = union.iloc[np.searchsorted(places, keep.places)].reset_index(drop=True)
-        tables.append(_checked(table, opened, source, keep))
+        its = keep.places[::-1] if keep.is_backwards else keep.places
+        tables.append((_checked(table, opened, source, keep), its))
     return tables
 
 
@@ -313,7 +322,7 @@ def count_shared_rows(
     theirs = [placed(other, default) for other in others]
     opened = open_source(mine, base=base)
     # Those of the same place are looked for in one reading.
-    near = [i for i, other in enumerate(theirs) if _place(other) == _place(mine)]
+    near = [i for i, other in enumerate(theirs) if place_of(other) == place_of(mine)]
     rows, *common = _rows_by_part(opened, [mine, *(theirs[i] for i in near)])
     shared = {i: _count_common(rows, its) for i, its in zip(near, common, strict=True)}
     for i, other in enumerate(theirs):

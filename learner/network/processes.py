@@ -15,12 +15,13 @@ from common.config import with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.files import make_folder, refused
-from common.tables import TableSource, placed, read_tables
+from common.tables import TableSource, place_of, placed, read_tables
 from common.terms import Records
 from learner.network.starting import OwnerProcess, starting
 from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
+from learner.planning.shared_records import Rows, warn_of_shared_records
 
 __all__ = ["owner_processes", "owner_tables", "read_owner", "table_source"]
 
@@ -67,10 +68,13 @@ def owner_tables(
 
     Raises:
       InputError: A table cannot be used, or records have no target and are not left out.
+
+    Warns:
+      DoubtWarning: A record is several owners', and privacy.kappa does not say so.
     """
     sources = [table_source(settings, entry, base=base) for entry in entries]
-    tables = []
-    for entry, source, raw in zip(
+    tables, places = [], []
+    for entry, source, (raw, rows) in zip(
         entries,
         sources,
         read_tables(sources, base=base, columns=feature_map.columns_needed),
@@ -78,6 +82,9 @@ def owner_tables(
     ):
         keep = with_target(raw, feature_map, source.missing_target, where=entry.name)
         tables.append(raw if keep.all() else raw[keep].reset_index(drop=True))
+        places.append(Rows(place_of(source), rows[keep]))
+    names = [entry.name for entry in entries]
+    warn_of_shared_records(names, tables, places, kappa=settings.privacy.kappa)
     return tables
 
 
