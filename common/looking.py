@@ -16,6 +16,8 @@ import pandas as pd
 from common.arrays import Vector
 from common.columns import category_keys
 from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
+from common.number_marks import has_decimal_commas
+from common.suggestions import spelt_alike
 
 __all__ = ["FEWEST_RECORDS", "REPEATED", "Column", "Look", "look_at", "same_partition"]
 
@@ -65,6 +67,9 @@ class Column:
       missing: How many cells have no value.
       numbers: Its numbers or months, shape (n,), NaN elsewhere; of categories their positions.
       unsure_date: One of its cells that is or may be another date than is read; empty for none.
+      comma_number: One of its cells where these are numbers with a decimal comma, which are read
+        as names; empty for none.
+      spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
     """
 
     name: str
@@ -73,6 +78,8 @@ class Column:
     missing: int
     numbers: Vector
     unsure_date: str = ""
+    comma_number: str = ""
+    spelt_alike: tuple[tuple[str, ...], ...] = ()
 
     @property
     def count(self) -> int:
@@ -217,12 +224,15 @@ def _column(name: str, cells: pd.Series) -> Column:
     missing, distinct = int(np.count_nonzero(~present)), len(names)
     if not present.any():
         return Column(name, "empty", 0, missing, coded)
-    unsure = _unsure_date([key for key in keys if key is not None])
+    known = [key for key in keys if key is not None]
+    unsure = _unsure_date(known)
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         return Column(name, read[0], distinct, missing, read[1], unsure)
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
-    return Column(name, kind, distinct, missing, coded, unsure)
+    comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
+    alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
+    return Column(name, kind, distinct, missing, coded, unsure, comma, alike)
 
 
 def _unsure_date(keys: Sequence[str]) -> str:

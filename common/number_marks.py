@@ -6,7 +6,7 @@ For the holder of the table, who is told: no cell may change how another one is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,15 +16,28 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.tables import TableSource, open_source, read_table
 
-__all__ = ["mark_notes"]
+__all__ = ["has_decimal_commas", "mark_notes"]
 
 NAMED = 5
-_WHOLE = r"[+-]?[0-9]+"
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+", re.ASCII)
-_THOUSANDS_OR_LESS = re.compile(rf"{_THOUSANDS.pattern}|[+-]?[0-9]{{1,3}}", re.ASCII)
-_POINTED = re.compile(rf"{_WHOLE}(?:\.[0-9]+)?", re.ASCII)
-_GROUPED_BY_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+", re.ASCII)
-_COMMA = re.compile(rf"(?:{_THOUSANDS.pattern}|{_WHOLE})(?:,[0-9]+)?", re.ASCII)
+# What the reader of numbers takes for no part of the number: a sign, a currency, a share.
+_BEFORE, _BEHIND = r"[+-]? ?(?:[$€£] ?-?)?", " ?%?"
+_WHOLE = r"[0-9]+"
+_POINT_GROUPS = r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+"
+_COMMA_GROUPS = "[1-9][0-9]{0,2}(?:,[0-9]{3})+"
+
+
+def _form(number: str) -> re.Pattern[str]:
+    """Cells that are a number of a form."""
+    return re.compile(f"{_BEFORE}(?:{number}){_BEHIND}", re.ASCII)
+
+
+_THOUSANDS = _form(_POINT_GROUPS)
+_THOUSANDS_OR_LESS = _form(f"{_POINT_GROUPS}|[0-9]{{1,3}}")
+# Of these some is no decimal of three digits, to which each number was rounded.
+_SURE_TO_BE_WHOLE = _form(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}|[0-9]{1,3}")
+_POINTED = _form(rf"(?:{_COMMA_GROUPS}|{_WHOLE})(?:\.[0-9]+)?")
+_GROUPED_BY_COMMA = _form(_COMMA_GROUPS)
+_COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
@@ -39,32 +52,43 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     if source.decimal is not None or not isinstance(first, CsvFile):
         return []
     if not first.has_decimal_comma:
-        return _comma_notes(_texts_of(table))
+        texts = _texts_of(table)
+        # Where every number has three digits behind its point, all were rounded so.
+        sure = {n: own for n, own in texts.items() if any(map(_SURE_TO_BE_WHOLE.fullmatch, own))}
+        return [*_comma_notes(texts), *_point_notes(texts, doubted=sure)]
     if not any(_looks_grouped(texts) for texts in _texts_of(table).values()):
         return []
     # As it stands in the file, without a comma made a point.
     raw = read_table(source.model_copy(update={"decimal": "."}), base=base)
-    return _point_notes(_texts_of(raw))
+    texts = _texts_of(raw)
+    return _point_notes(texts, doubted=texts)
 
 
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
     """The distinct texts of each column; rows that are too short end in cells without any."""
     texts = {
-        str(name): [cell.strip() for cell in cells.unique() if isinstance(cell, str)]
+        str(name): [" ".join(cell.split()) for cell in cells.unique() if isinstance(cell, str)]
         for name, cells in table.items()
     }
     return {name: [t for t in own if not is_missing_text(t)] for name, own in texts.items()}
 
 
-def _point_notes(columns: dict[str, list[str]]) -> list[str]:
+def _point_notes(
+    columns: Mapping[str, Sequence[str]], *, doubted: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Where points may group thousands; nothing where other columns have decimal points.
 
-    >>> _point_notes({"sum": ["48.011", "959"], "rate": ["6,42"]})[0][:42]
+    Args:
+      columns: The distinct texts of each column.
+      doubted: Those of the columns whose points may group.
+
+    >>> seen = {"sum": ["48.011", "959"], "rate": ["6,42"]}
+    >>> _point_notes(seen, doubted=seen)[0][:42]
     'sum: cells such as 48.011 are read as deci'
-    >>> _point_notes({"sum": ["48.011", "959"], "rate": ["6.42"]})
+    >>> _point_notes(seen | {"rate": ["6.42"]}, doubted=seen)
     []
     """
-    grouped = {name: texts for name, texts in columns.items() if _looks_grouped(texts)}
+    grouped = {name: texts for name, texts in doubted.items() if _looks_grouped(texts)}
     others = [texts for name, texts in columns.items() if name not in grouped]
     if not grouped or any(_has_decimal_points(texts) for texts in others):
         return []
@@ -75,13 +99,13 @@ def _point_notes(columns: dict[str, list[str]]) -> list[str]:
     ]
 
 
-def _comma_notes(columns: dict[str, list[str]]) -> list[str]:
+def _comma_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Where commas are decimal points beyond doubt.
 
     >>> _comma_notes({"share": ["0,2120", "0,3"], "sum": ["48,011"], "name": ["Berg, Ida"]})[0][:43]
     'share: cells such as 0,2120 have a decimal '
     """
-    sure = {name: texts for name, texts in columns.items() if _has_decimal_commas(texts)}
+    sure = {name: texts for name, texts in columns.items() if has_decimal_commas(texts)}
     if not sure:
         return []
     example = next(t for texts in sure.values() for t in texts if _is_decimal_comma(t))
@@ -93,7 +117,12 @@ def _comma_notes(columns: dict[str, list[str]]) -> list[str]:
 
 def _looks_grouped(texts: Sequence[str]) -> bool:
     """Whether numbers could be whole, with points between their thousands."""
-    return any(map(_THOUSANDS.fullmatch, texts)) and _nearly_all(_THOUSANDS_OR_LESS, texts)
+    decimal = (t for t in texts if _POINTED.fullmatch(t) and not _THOUSANDS_OR_LESS.fullmatch(t))
+    return (
+        any(map(_THOUSANDS.fullmatch, texts))
+        and _nearly_all(_THOUSANDS_OR_LESS, texts)
+        and not any("." in text for text in decimal)
+    )
 
 
 def _has_decimal_points(texts: Sequence[str]) -> bool:
@@ -105,7 +134,12 @@ def _has_decimal_points(texts: Sequence[str]) -> bool:
     )
 
 
-def _has_decimal_commas(texts: Sequence[str]) -> bool:
+def has_decimal_commas(texts: Sequence[str]) -> bool:
+    """Whether texts are numbers, some of which have a decimal comma beyond doubt.
+
+    >>> has_decimal_commas(["€ 79.723,37", "€ 825"]), has_decimal_commas(["48,011", "959"])
+    (True, False)
+    """
     return _nearly_all(_COMMA, texts) and any(map(_is_decimal_comma, texts))
 
 

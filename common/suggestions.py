@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -16,6 +17,7 @@ __all__ = [
     "nearest",
     "nearest_spelling",
     "same_words",
+    "spelt_alike",
 ]
 
 # Of the letters of two names so many are in both, in one order; fewer is chance (nope, income).
@@ -24,6 +26,7 @@ NAMED = 8
 LONGEST_NAME = 60
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
 
 
@@ -79,6 +82,21 @@ def same_words(values: Iterable[str], words: Iterable[str]) -> list[str]:
     bare = {_bare(word) for word in words} - {""}
     bare = bare.union(*(truth for truth in _TRUTHS if bare & truth))
     return [value for value in values if _bare(value) in bare]
+
+
+def spelt_alike(values: Iterable[str]) -> list[list[str]]:
+    """The values that differ in letters' case, or in what stands between words, only; grouped.
+
+    Signs elsewhere may tell values apart, as A+ from A-.
+
+    >>> spelt_alike(["Den Haag", "A+", "den-haag", "Delft", "A-", "LEIDEN", "Leiden"])
+    [['Den Haag', 'den-haag'], ['LEIDEN', 'Leiden']]
+    """
+    spelt: dict[str, list[str]] = {}
+    for value in values:
+        key = _BETWEEN_WORDS.sub(" ", _composed(value).casefold()).strip()
+        spelt.setdefault(key, []).append(value)
+    return [alike for alike in spelt.values() if len(alike) > 1]
 
 
 def _bare(value: str) -> str:

@@ -217,6 +217,7 @@ MISTAKES = (
     Mistake(
         "owners by a column misspelt", "copriv init stays.csv --target days --owners contry --yes"
     ),
+    Mistake("more owners than records", "copriv init stays.csv --target days --owners 3000 --yes"),
     Mistake(
         "more public rows than there are", "copriv init stays.csv --target days --public 999 --yes"
     ),

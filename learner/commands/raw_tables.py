@@ -176,7 +176,12 @@ class Session:
         owners = choices.owners or ""
         if owners in self.look.columns:
             return parts_by_column(self.table[owners], available, most=choices.most, known=known)
-        if owners.isascii() and owners.isdigit() and 1 <= int(owners[:9]) <= len(available):
+        if owners.isascii() and owners.removeprefix("-").isdigit():
+            if not 1 <= int(owners[:9]) <= len(available):
+                raise InputError(
+                    f"--owners: got {owners}, expected a number of equal parts from 1 to "
+                    f"{len(available):,}, so many rows there are to share out; give one, or a column"
+                )
             return equal_parts(available, int(owners)), []
         raise InputError(
             f"--owners: no column {owners!r}{among_columns(owners, self.look.columns)}; or give a "

@@ -15,9 +15,9 @@ from common.arrays import Flags, Vector
 from common.columns import category_key, category_keys
 from common.errors import InputError
 from common.looking import Column, Look
-from common.suggestions import among_columns, nearest
+from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
-from common.texts import counted
+from common.texts import counted, shortened
 
 __all__ = [
     "Part",
@@ -98,6 +98,13 @@ def choose_target(
     others = {value: count for value, count in counts.items() if value not in chosen}
     if len(others) > 1:
         warnings.append(f"target {name}: class -1 is all else: {counts_in_words(others)}")
+    alike = list(map(repr, shortened(same_words(others, chosen))))
+    if alike:
+        looks = "looks" if len(alike) == 1 else "look"
+        warnings.append(
+            f"target {name}: {' and '.join(alike[:NAMED])} {looks} like class +1 and would be "
+            "class -1; name each value of class +1 with --positive, or spell them alike"
+        )
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
 
 
@@ -196,11 +203,8 @@ def parts_by_column(
 
 
 def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
-    """That values of the owners' column differ in nothing but small and capital letters."""
-    spelt: dict[str, list[str]] = {}
-    for key in keys:
-        spelt.setdefault(key.casefold(), []).append(key)
-    twice = [" and ".join(map(repr, alike)) for alike in spelt.values() if len(alike) > 1]
+    """That values of the owners' column differ in nothing but how they are spelt."""
+    twice = [" and ".join(map(repr, alike)) for alike in spelt_alike(keys)]
     return [
         f"{name}: {'; '.join(twice[:NAMED])} are different owners; spell them alike if they are one"
     ] * bool(twice)

@@ -12,6 +12,7 @@ from common.features import FeatureMap
 from common.looking import Column, Look, same_partition
 from common.suggestions import among_columns
 from common.telling import TELLING, names_of, says_of_names, tells_target
+from common.texts import shortened
 from learner.planning.drafting import Target
 
 __all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "far_out_notes"]
@@ -23,6 +24,8 @@ ROUNDED = 1e-6
 DOUBTED = 0.5
 # Of wrong guesses at the owner, a column that names it saves so many.
 NAMING = 0.95
+# So many spellings of one category are named.
+NAMED = 3
 # So few whole numbers may stand for kinds.
 FEW = range(3, 11)
 
@@ -151,6 +154,11 @@ def _why_not(found: _Found) -> str:
             "YEAR-MONTH-DAY",
         ),
         (
+            column.comma_number and (column.kind == "text" or column.is_identifier),
+            f"its numbers have a decimal comma, which is read as text ({column.comma_number}); "
+            'say so with decimal = "," (--decimal ,)',
+        ),
+        (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
@@ -195,6 +203,14 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
     yield from _odd_dates(column)
+    if column.spelt_alike:
+        alike = max(column.spelt_alike, key=len)
+        named = " and ".join(map(repr, shortened(alike[:NAMED])))
+        yield (
+            f"{name}: {named} are different categories"
+            f"{', and more values are so' * (len(column.spelt_alike) > 1)}; spell them alike if "
+            "they are one"
+        )
     if column.missing > column.count:
         share = column.missing / (column.missing + column.count)
         yield f"{name}: {share:.0%} of the cells are empty; they get the median"

@@ -307,6 +307,14 @@ def test_classes_of_words_are_asked(folder: Path) -> None:
         (["--target", "days", "--drop", "days"], "--drop: days is the target"),
         (["--target", "days", "--owners", "count"], "did you mean 'county'?"),
         (["--target", "days", "--owners", "age"], "no value has 50 records"),
+        (
+            ["--target", "days", "--owners", "3000"],
+            "expected a number of equal parts from 1 to 1,200",
+        ),
+        (
+            ["--target", "days", "--owners", "0"],
+            "got 0, expected a number of equal parts from 1 to",
+        ),
         (["--target", "days", "--public", "5000"], "a number of rows below 1,200"),
         (["--target", "days", "--epsilon", "0"], "a number greater than 0"),
         (["--target", "days", "--drop", "ages"], "did you mean 'age'?"),

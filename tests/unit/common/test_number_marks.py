@@ -26,6 +26,31 @@ def test_points_that_may_group_thousands_are_told(tmp_path: Path) -> None:
     assert "--decimal ," in note
 
 
+@pytest.mark.parametrize("separator", [",", "\t", "|"])
+@pytest.mark.parametrize("cells", [THOUSANDS, ["17.911", "1.234.567", "2.756"]])
+def test_they_are_told_where_no_comma_is_decimal(
+    tmp_path: Path, separator: str, cells: list[str]
+) -> None:
+    (note,) = noted(tmp_path, separator, {"sum": cells, "n": ["1", "2", "3"]})
+    assert note.startswith(f"sum: cells such as {cells[0]} are read as decimals; if the point")
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+@pytest.mark.parametrize("form", ["€ {}", "-${}", "{} %", "{}%", "€\u00a0{}"])
+def test_amounts_of_money_and_shares_are_numbers_too(
+    tmp_path: Path, separator: str, form: str
+) -> None:
+    cells = [form.format(cell) for cell in THOUSANDS]
+    (note,) = noted(tmp_path, separator, {"sum": cells, "n": ["1", "2", "3"]})
+    assert note.startswith("sum: cells such as ")
+    assert "48.011" in note
+
+
+def test_amounts_with_a_decimal_comma_are_told(tmp_path: Path) -> None:
+    (note,) = noted(tmp_path, ",", {"sum": ["€ 79.723,37", "€ 825"], "n": ["1", "2"]})
+    assert note.startswith("sum: cells such as € 79.723,37 have a decimal comma; say so")
+
+
 @pytest.mark.parametrize(
     ("separator", "columns"),
     [
@@ -33,7 +58,12 @@ def test_points_that_may_group_thousands_are_told(tmp_path: Path) -> None:
         (";", {"sum": ["48.011", "2.756", "9.59"], "n": ["1", "2", "3"]}),
         (";", {"sum": ["48.011", "2.756", "0.959"], "n": ["1", "2", "3"]}),
         (";", {"sum": ["48.011", "2.756", "12959"], "n": ["1", "2", "3"]}),
-        (",", {"sum": THOUSANDS, "n": ["1", "2", "3"]}),
+        (",", {"sum": ["3.142", "12.500", "2.718"], "n": ["1", "2", "3"]}),
+        (",", {"sum": ["3.142", "12.5", "825"], "n": ["1", "2", "3"]}),
+        (",", {"sum": ["$3.142", "$12.50", "$825"], "n": ["1", "2", "3"]}),
+        (",", {"sum": THOUSANDS, "rate": ["6.42 %", "5 %", "7 %"]}),
+        (",", {"sum": THOUSANDS, "price": ["$1,250.50", "$5", "$7"]}),
+        (";", {"sum": ["48.011", "2.756", "825", "3.5"] * 30, "n": ["1", "2", "3", "4"] * 30}),
         ("\t", {"sum": ["48,011", "2,756", "959"], "n": ["1", "2", "3"]}),
         (",", {"name": ["Berg, Ida", "Tal, Eva", "A, B"], "n": ["1", "2", "3"]}),
     ],

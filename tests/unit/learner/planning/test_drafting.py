@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from common.errors import InputError
 from common.features import FeatureSettings
 from common.looking import look_at
 from common.map_fitting import fit_feature_map
-from common.tables import TableSource
+from common.tables import TableSource, read_table
 from learner.planning.drafting import Target, choose_target, parts_by_column
 from learner.planning.inputs import choose_inputs, far_out_notes
 
@@ -67,6 +68,56 @@ def test_what_counts_as_class_minus_one_is_told() -> None:
     assert "target ill: class -1 is all else: 'yes' (8), 'no' (7) and 'unknown' (6)" in notes
     _, notes = target_of(cells, ("Yes", "yes", "unknown"))
     assert not any("class -1" in note for note in notes)
+
+
+def test_values_that_look_like_class_plus_one_and_are_not_named_are_told() -> None:
+    cells = ["Yes"] * 9 + ["yes"] * 8 + ["no"] * 7 + ["YES", "y"] * 3 + ["yet"]
+    _, notes = target_of(cells, ("Yes", "yes"))
+    (told,) = [note for note in notes if "like class +1" in note]
+    assert told.startswith("target ill: 'YES' and 'y' look like class +1 and would be class -1")
+    assert not any("like class +1" in note for note in target_of(["Yes", "no"] * 9, ("Yes",))[1])
+    assert "'Yes' looks like class +1" in "".join(target_of(["Yes", "Yes", "yes"])[1])
+
+
+def test_categories_that_are_spelt_in_several_ways_are_told() -> None:
+    told = notes_about(
+        city=np.resize(["Leiden", "leiden", "LEIDEN", "Den Haag", "den-haag", "Delft"], 400),
+        smokes=np.resize(["Y", "y", "n"], 400),
+        grade=np.resize(["A+", "A-", "A", "AA"], 400),
+    )
+    assert (
+        "city: 'Leiden' and 'leiden' and 'LEIDEN' are different categories, and more values are "
+        "so; spell them alike if they are one"
+    ) in told
+    assert "smokes: 'Y' and 'y' are different categories; spell" in told
+    assert "grade: " not in told
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_amounts_of_money_with_a_decimal_comma_name_no_records(
+    separator: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(
+        {
+            "price": [
+                f"€ {n // 100}.{n % 1000:03},{n % 97:02}" for n in rng.permutation(90_000)[:400]
+            ],
+            "y": rng.integers(0, 1000, 400),
+            "x": rng.integers(0, 1000, 400),
+        }
+    )
+    table.to_csv(tmp_path / "t.csv", index=False, sep=separator)
+    look = look_at(read_table(TableSource(path=tmp_path / "t.csv"), base=tmp_path))
+    if separator == ";":
+        assert look.columns["price"].kind == "number"
+        return
+    target = Target("y", (), look.columns["y"].numbers, 0)
+    (why, *_) = choose_inputs(look, target, owners=None, drop=()).warnings
+    assert why.startswith(
+        "price: left out: its numbers have a decimal comma, which is read as text"
+    )
+    assert "--decimal ," in why
 
 
 def notes_about(**columns: object) -> str:
