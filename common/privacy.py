@@ -268,7 +268,9 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
     # A few ulps up, so that the mechanism's own map, which rounds up, still confirms the share.
     scale_units = float(Fraction(units) / share) * (1 + 2.0**-50)
     if not scale_units <= LARGEST_SCALE_UNITS:
-        raise ValueError("epsilon: too small for this many responses; ask for fewer responses")
+        if terms.responses == 1:
+            raise ValueError("epsilon: too small for any noise that can be drawn; give more")
+        raise ValueError("epsilon: too small for this many responses; ask for fewer, or give more")
     # A single record's moments may be as large as their change, a gradient half of it.
     if not math.ldexp(2 * bound, -k) <= LARGEST_VALUE_UNITS:
         raise ValueError("num_records: too many for this many features; ask for fewer features")

@@ -97,7 +97,7 @@ def _no_better(expected: float, decision: Decision) -> str | None:
     if 2 * better > len(decision.alone):
         return (
             f"most owners' own models: {better} of {len(decision.alone)} are forecast at "
-            f"{expected:.3g} or better"
+            f"a relative fitness of {expected:.3g} or better (0 is the best)"
         )
     return None
 

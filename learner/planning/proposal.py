@@ -19,6 +19,7 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import Groups, slots_of
 from learner.algorithms.table import simulated
 from learner.planning.decision import Decision
+from learner.planning.guard import NotBegunError
 from learner.planning.plan import Plan, algorithm_of, is_scheduled
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
@@ -34,7 +35,7 @@ __all__ = ["NoiseError", "attendance_of", "outline", "problem_of", "propose", "u
 LONGEST_KNOWN = 100_000
 
 
-class NoiseError(InputError):
+class NoiseError(NotBegunError, InputError):
     """An owner cannot draw the noise that a study asks for, with so many records and features."""
 
 

@@ -19,6 +19,7 @@ from learner.planning.proposal import NoiseError
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way, way_of, ways_of
+from learner.results.run_folder import new_run_folder
 
 SIZES = (300, 500, 200)
 # So many that moments of four features could not be given noise, and gradients could.
@@ -329,6 +330,17 @@ def test_an_owner_that_could_not_draw_its_noise_is_named(public, algorithm):
     settings = settings_of(algorithm=algorithm, privacy=clip_of(algorithm))
     with pytest.raises(NoiseError, match=r"owner o2, with 549,755,813,888 records: num_records"):
         decide(settings, public, num_records=(300, 5000, 2**39), seed=1)
+
+
+@pytest.mark.parametrize("way", ["auto", "moments"])
+def test_a_budget_that_no_noise_fits_leaves_no_run_and_asks_for_more(public, tmp_path, way):
+    settings = settings_of(algorithm={"name": way}, privacy={"epsilon": "1e-14"})
+    with (
+        pytest.raises(NoiseError, match="epsilon: too small for any noise that can be drawn; give"),
+        new_run_folder(tmp_path / "run", name="a"),
+    ):
+        decide(settings, public, num_records=(300, 5000, 300), seed=1)
+    assert not (tmp_path / "run").exists()
 
 
 def clip_of(algorithm):

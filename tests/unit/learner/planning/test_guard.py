@@ -44,7 +44,7 @@ def test_where_no_way_beats_what_is_free_nobody_is_asked(decision: Decision, fre
         (decided(own=0.6, ticks=0.6, newton=0.1), "the model of the public records: 0.6 against"),
         (
             decided(own=0.4, alone=(0.2, 0.2, 0.6), ticks=0.4, newton=0.1),
-            "most owners' own models: 2 of 3 are forecast at 0.4",
+            "most owners' own models: 2 of 3 are forecast at a relative fitness of 0.4",
         ),
     ],
 )
