@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 import click
 from pydantic_core import PydanticSerializationError
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
 from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
@@ -147,13 +149,37 @@ def ask(question: str, *, check: Callable[[str], object], default: str | None = 
     return answer
 
 
+class _PlainConsole(Console):
+    """A console that cuts no number off: a table that is too wide has its names folded."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, as rich does; what no folding makes narrow enough goes beyond the width."""
+        tables = [shown for shown in objects if isinstance(shown, Table)]
+        for table in tables:
+            _keep_whole(table)
+        super().print(*objects, **({"crop": False} if tables else {}) | options)
+
+
+def _keep_whole(table: Table) -> None:
+    """Keep words in columns of numbers, and all that must not be wrapped, in one piece."""
+    for column in table.columns:
+        cells = [str(cell) for cell in (column.header, *column.cells)]
+        is_number = column.justify == "right"
+        if is_number and column.no_wrap:
+            column.no_wrap = not any(" " in cell.strip() for cell in cells)
+        whole = [part for cell in cells for part in (cell.split() if is_number else [cell])]
+        if is_number or column.no_wrap:
+            column.min_width = max(column.min_width or 0, *map(cell_len, whole), 1)
+        column.overflow = "fold"
+
+
 def plain_console(**options: Any) -> Console:
     """A console that prints texts as they are, in tables too; options are rich's.
 
     Names of columns and sentences of owners may hold what rich would take for its own signs: [/b]
     would end the command, [link=...] would lead a reader elsewhere.
     """
-    return Console(markup=False, emoji=False, **options)
+    return _PlainConsole(markup=False, emoji=False, **options)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.judging import Judged
 from common.quality import Estimate
-from common.texts import counted
+from common.texts import counted, number_words
 
 __all__ = ["WORDS", "in_words", "quality_sentences", "quality_table", "show_judged"]
 
@@ -61,8 +61,9 @@ def in_words(estimate: Estimate) -> str:
     if estimate.value is None:
         return "-"
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3g}"
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+        return number_words(estimate.value)
+    low, high = number_words(estimate.low), number_words(estimate.high)
+    return f"{number_words(estimate.value)} ({low} to {high})"
 
 
 def _compared(gap: Estimate) -> str:
@@ -71,8 +72,10 @@ def _compared(gap: Estimate) -> str:
     >>> _compared(Estimate(value=-2.0, low=-3.0, high=1.0))
     'worse by 2 (-1 to 3)'
     """
-    if gap.value is None or gap.value >= 0 or gap.low is None or gap.high is None:
+    if gap.value is None or gap.value >= 0:
         return f"better by {in_words(gap)}"
+    if gap.low is None or gap.high is None:
+        return f"worse by {number_words(-gap.value)}"
     return f"worse by {in_words(Estimate(value=-gap.value, low=-gap.high, high=-gap.low))}"
 
 

@@ -3,6 +3,9 @@ r"""How good predictions are, in the target's raw units, with intervals.
 Every measure is a function of the records' weights, so that a bootstrap of the records is a draw of
 weights: multinomial counts, n records drawn from n with replacement. Intervals are the central 95 %
 of the measure over these draws (percentile bootstrap); records count as independent.
+
+The calibration error is a sum of absolute values, which any draw makes larger: its draws lie above
+it. Its interval is as far to either side, 0 at least, as the draws' bins move altogether.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def measures(outputs: Vector, targets: Vector, *, kind: str) -> dict[str, Measur
         likelihood = np.where(positive, outputs, 1.0 - outputs)
         found["log_loss"] = _mean(-np.log(np.maximum(likelihood, 1e-15)))
         found["calibration_bias"] = _mean(outputs - positive)
-        found["calibration_error"] = _calibration_error(outputs, positive.astype(np.float64))
+        found["calibration_error"] = _CalibrationError(outputs, positive.astype(np.float64))
     return found
 
 
@@ -146,15 +149,26 @@ def _places(outputs: Vector) -> Labels:
     return np.searchsorted(edges, outputs, side="left").astype(np.intp)
 
 
-def _calibration_error(outputs: Vector, observed: Vector) -> Measure:
+class _CalibrationError:
     """Mean over the bins of what prediction and share differ by."""
-    places = _places(outputs)
 
-    def error(weights: Vector) -> float:
-        off = np.bincount(places, weights=weights * (outputs - observed))
-        return float(np.abs(off).sum() / weights.sum())
+    def __init__(self, outputs: Vector, observed: Vector) -> None:
+        self._places, self._off = _places(outputs), outputs - observed
+        self._whole = self._by_bin(np.ones(len(outputs)))
 
-    return error
+    def __call__(self, weights: Vector) -> float:
+        """The error of weighted records."""
+        return float(np.abs(self._by_bin(weights)).sum())
+
+    def moved(self, weights: Vector) -> float:
+        """How far the bins are from those of all records: the error moves by no more."""
+        return float(np.abs(self._by_bin(weights) - self._whole).sum())
+
+    def _by_bin(self, weights: Vector) -> Vector:
+        """What prediction and share differ by in each bin, times its share of the records."""
+        off = np.bincount(self._places, weights=weights * self._off)
+        found: Vector = off / weights.sum()
+        return found
 
 
 def calibration(outputs: Vector, observed: Vector) -> tuple[Bin, ...]:
@@ -184,13 +198,16 @@ def estimates(
       rng: Where the draws come from.
     """
     whole = np.ones(num_records)
+    folded = {n: own for n, own in named.items() if isinstance(own, _CalibrationError)}
+    draws = {**named, **{name: own.moved for name, own in folded.items()}}
     drawn: dict[str, list[float]] = {name: [] for name in named}
     for _ in range(RESAMPLES if num_records > 1 else 0):
         weights = _resampled(num_records, rng)
-        for name, measure in named.items():
-            drawn[name].append(measure(weights))
+        for name, draw in draws.items():
+            drawn[name].append(draw(weights))
     return {
-        name: _estimate(measure(whole), np.array(drawn[name])) for name, measure in named.items()
+        name: (_around if name in folded else _estimate)(measure(whole), np.array(drawn[name]))
+        for name, measure in named.items()
     }
 
 
@@ -206,6 +223,14 @@ def _resampled(num_records: int, rng: np.random.Generator) -> Vector:
     """How often each record is drawn, shape (n,)."""
     places = rng.integers(num_records, size=num_records)
     return np.bincount(places, minlength=num_records).astype(np.float64)
+
+
+def _around(value: float, moved: Vector) -> Estimate:
+    """A value that is no less than 0, and is off by no more than what moved."""
+    if not moved.size:
+        return Estimate(value=value)
+    far = float(np.quantile(moved, COVERAGE))
+    return Estimate(value=value, low=max(0.0, value - far), high=value + far)
 
 
 def _estimate(value: float, drawn: Vector) -> Estimate:

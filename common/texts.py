@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["LONGEST_TEXT", "any_of", "counted", "printable", "rounded", "shortened"]
+__all__ = [
+    "LONGEST_TEXT",
+    "any_of",
+    "counted",
+    "number_words",
+    "printable",
+    "rounded",
+    "shortened",
+]
 
 # Larger numbers are written with an exponent.
 MOST_WRITTEN_OUT = 1e9
@@ -59,6 +67,16 @@ def rounded(number: float, digits: int) -> str:
     short = f"{number:.{digits}g}"
     value = float(short)
     return f"{value:,.0f}" if 10.0 ** (digits - 1) <= abs(value) < MOST_WRITTEN_OUT else short
+
+
+def number_words(value: float) -> str:
+    """A number for people: three digits, thousands apart.
+
+    >>> number_words(8.0453), number_words(21345.6), number_words(0.00123), number_words(999.96)
+    ('8.05', '21,346', '0.00123', '1,000')
+    """
+    short = f"{value:.3g}"
+    return f"{value:,.0f}" if abs(float(short)) >= 1000 else short
 
 
 def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:

@@ -180,7 +180,7 @@ class Session:
             if not 1 <= int(owners[:9]) <= len(available):
                 raise InputError(
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
-                    f"{len(available):,}, so many rows there are to share out; give one, or a column"
+                    f"{len(available):,}, as many as there are rows; give one, or a column"
                 )
             return equal_parts(available, int(owners)), []
         raise InputError(

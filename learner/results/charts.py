@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.arrays import Labels, Vector
-from learner.results.privacy_words import number_words
+from common.texts import number_words
 
 __all__ = ["Line", "Mark", "curve", "strip", "timeline"]
 

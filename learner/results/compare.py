@@ -8,8 +8,9 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from common.texts import number_words
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import as_number, number_words
+from learner.results.privacy_words import as_number
 from learner.results.quality_words import is_better
 from learner.results.summary import Summary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-__all__ = ["as_number", "meaning", "number_words", "strength"]
+__all__ = ["as_number", "meaning", "strength"]
 
 # Beyond this a factor says no more than that it is beyond all use.
 LARGEST_FACTOR = 1e6
@@ -48,12 +48,3 @@ def meaning(epsilon: float) -> str:
         "whatever is concluded from the answers about any one record would have been concluded, "
         f"with odds at most {times} times as high or as low, had that record been another"
     )
-
-
-def number_words(value: float) -> str:
-    """A number for people: three digits, thousands apart.
-
-    >>> number_words(8.0453), number_words(21345.6), number_words(0.00123)
-    ('8.05', '21,346', '0.00123')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

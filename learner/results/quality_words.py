@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learner.results.privacy_words import number_words
+from common.texts import number_words
 from learner.results.summary import Interval, QualitySummary
 
 __all__ = [

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from common.arrays import Vector
 from common.errors import InputError
 from common.model import Model, read_model
-from common.texts import counted
+from common.texts import counted, number_words
 from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import as_number, meaning, number_words, strength
+from learner.results.privacy_words import as_number, meaning, strength
 from learner.results.quality_words import MEASURES, interval_words
 from learner.results.report import (
     WARNINGS,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from common.texts import counted
+from common.texts import counted, number_words
 from learner.results.page import Cell, behind, paragraphs, table
-from learner.results.privacy_words import number_words
 from learner.results.summary import Summary
 from learner.results.validated import Measured, ValidationSummary
 from learner.results.validation_words import (

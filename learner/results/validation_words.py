@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from common.texts import counted
-from learner.results.privacy_words import number_words
+from common.texts import counted, number_words
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 

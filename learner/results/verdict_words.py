@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from common.texts import number_words
 from learner.results.gains import gains_of_own
-from learner.results.privacy_words import as_number, number_words, strength
+from learner.results.privacy_words import as_number, strength
 from learner.results.quality_words import (
     MEASURES,
     interval_words,

@@ -76,3 +76,19 @@ def test_long_texts_stay_different_however_they_begin() -> None:
 )
 def test_numbers_of_times_are_written_out(number: float, written: str) -> None:
     assert rounded(number, 2) == written
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_tables_cut_no_number_and_no_heading_off(width: int) -> None:
+    table = Table(title="t")
+    table.add_column("measure", no_wrap=True)
+    for head in ("common", "together with noise", "+1 epsilon"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_row("calibration error", "0.712 (0.692 to 0.731)", "-0.00123", "1,234,567")
+    table.add_row("mount-sinai", "72,963 (70,800 to 74,800)", "0.5", "-")
+    shown = io.StringIO()
+    plain_console(file=shown, width=width).print(table)
+    words = shown.getvalue().split()
+    numbers = "0.712 (0.692 0.731) 72,963 (70,800 74,800) -0.00123 1,234,567 together epsilon"
+    assert set(numbers.split()) <= set(words)
+    assert "\u2026" not in shown.getvalue()

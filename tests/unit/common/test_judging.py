@@ -11,8 +11,10 @@ import pytest
 
 from common.best_fit import fit_near
 from common.errors import InputError
+from common.judged_text import in_words, quality_sentences
 from common.judging import judge, sample_of
 from common.model import Model
+from common.quality import Estimate
 
 
 def fitted(model: Model, table: pd.DataFrame) -> Model:
@@ -82,3 +84,21 @@ def test_records_without_a_target_are_left_out_and_counted(
         sample_of(make_model(), table.loc[:9], where="t")
     with pytest.raises(InputError, match=r"t\.csv: no column 'y'"):
         sample_of(make_model(), table.drop(columns="y"), where="t.csv")
+
+
+def test_large_numbers_are_written_out_in_tables() -> None:
+    assert (
+        in_words(Estimate(value=72963.2, low=70810.0, high=-2600.4)) == "72,963 (70,810 to -2,600)"
+    )
+
+
+def test_one_record_says_worse_and_not_better_by_less_than_nothing(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    model = make_model()
+    sample = sample_of(model, strange_table[:1].assign(y=5.0), where="table")
+    best = sample.records.targets
+    judged = judge(sample, {"common": best + 0.1, "public": best})
+    (said,) = [line for line in quality_sentences(judged) if line.startswith("The common model is")]
+    assert "worse by " in said
+    assert "-" not in said

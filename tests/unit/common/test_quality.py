@@ -89,3 +89,21 @@ def test_calibration_has_every_record_once() -> None:
     assert sum(one.count for one in bins) == 400
     assert sum(one.count * one.predicted for one in bins) == pytest.approx(CHANCES.sum())
     assert [one.predicted for one in bins] == sorted(one.predicted for one in bins)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.03, 0.15])
+def test_the_calibration_errors_interval_holds_it_and_covers_the_truth(off: float) -> None:
+    """Of 200 tables with a known error at most 5 % miss it, and 3 deviations of that for chance."""
+    rng = np.random.default_rng(11)
+    missed = 0
+    for _ in range(200):
+        chances = rng.uniform(0.2, 0.8, 300)
+        classes = np.where(rng.random(300) < chances + off, 1.0, -1.0)
+        of = {"error": measures(chances, classes, kind="probability")["calibration_error"]}
+        found = estimates(of, 300, rng=rng)["error"]
+        assert found.value is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert 0 <= found.low <= found.value <= found.high
+        missed += not found.low <= off <= found.high
+    assert missed <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
