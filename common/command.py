@@ -8,6 +8,7 @@ import errno
 import gc
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from common.texts import printable
 
 __all__ = [
     "ANEW",
+    "SAME",
     "STOPPED",
     "Commands",
     "address_value",
@@ -50,6 +52,7 @@ READING = ("query", "separator", "decimal", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
 ANEW = "type the same again to start anew"
+SAME = "type the same again to go on"
 STOPPED = f"stopped; {ANEW}"
 
 log_format_option = click.option(
@@ -246,17 +249,36 @@ def run_command(command: click.Command, name: str) -> None:
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     # The process ends anyway: a last search for reference cycles would only delay it.
     atexit.register(gc.freeze)
+    terminated = _terminations()
     try:
         command(prog_name=name)
     except CoprivError as error:
         click.echo(f"{name}: {error}", err=True)
-        sys.exit(error.exit_status)
+        was_told = terminated and isinstance(error, StoppedError)
+        sys.exit(128 + signal.SIGTERM if was_told else error.exit_status)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
         sys.exit(InputError.exit_status)
+
+
+def _terminations() -> list[int]:
+    """Let SIGTERM stop a command as Ctrl-C does, which says what to do; a second one kills it.
+
+    Returns:
+      The signals that came, as they come.
+    """
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        came.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    return came
 
 
 def _out(

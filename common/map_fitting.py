@@ -32,6 +32,8 @@ def fit_feature_map(
       InputError: A column is missing, the target cannot be read, or the records are too few.
     """
     where = Path(source).name
+    if len(table) == 1:
+        raise InputError(f"{where}: there is only 1 public record, which tells nothing; give more")
     names = _input_names(table, settings, where)
     raw_target = table[str(settings.target)]
     target = fit_target(

@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from common.command import Commands, console, log_format_option, out_file, out_folder, run_command
+from common.command import (
+    ANEW,
+    SAME,
+    Commands,
+    console,
+    log_format_option,
+    out_file,
+    out_folder,
+    run_command,
+    stoppable,
+)
 from common.errors import InputError
 from common.files import write_or_refuse
 from common.logs import start_logging
@@ -128,20 +138,23 @@ def train(
 
     Example: copriv train study.toml --out runs/spring
     """
-    from learner.commands.study import run_training  # noqa: PLC0415 (keeps --help quick)
-
     if study is None and (resume is None or overrides or data):
         raise InputError("train: give STUDY.toml, or --resume RUN without --set and --data")
     if resume is not None and out is not None:
         raise InputError("train: give either --resume RUN or --out FOLDER")
-    folder = run_training(
-        None if study is None else load_study(study, overrides, data, yes=yes),
-        base=Path() if study is None else study.parent,
-        out=out,
-        resume=resume,
-        insecure=insecure,
-        console=console(width=120),
-    )
+    # What a run is begun in goes on, also where Ctrl-C comes before anything was read there.
+    begun = resume is not None and (resume / "study.toml").is_file()
+    with stoppable(lambda: f"stopped; {SAME if begun else ANEW}"):
+        from learner.commands.study import run_training  # noqa: PLC0415 (keeps --help quick)
+
+        folder = run_training(
+            None if study is None else load_study(study, overrides, data, yes=yes),
+            base=Path() if study is None else study.parent,
+            out=out,
+            resume=resume,
+            insecure=insecure,
+            console=console(width=120),
+        )
     click.echo(f"run folder: {folder}")
 
 

@@ -60,6 +60,10 @@ class Display(ExitStack):
         shown = progress(self._console, "training", total=plan.horizon)
         self._advance = self.enter_context(shown)
 
+    def arrived(self) -> None:
+        """The owners that were waited for are there: what follows is not their time."""
+        self._stages("waited for the owners")
+
     def _warn_of_edges(self, plan: Plan) -> None:
         """Tell whether the box is too small for the public model."""
         theta = public_theta(plan, self._public)

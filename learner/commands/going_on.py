@@ -7,12 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.command import ANEW, stoppable
+from common.command import ANEW, SAME, stoppable
 from learner.results.run_folder import is_begun
 
 __all__ = ["SAME", "Simulating", "Training", "close_command", "kept_in", "stoppable_run"]
-
-SAME = "type the same again to go on"
 
 
 def close_command(folder: Path, *, insecure: bool, abandon: bool = False) -> str:

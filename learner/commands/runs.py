@@ -34,7 +34,7 @@ class Run:
 
     >>> Run.load("nowhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    common.errors.InputError: nowhere: holds no summary.json that can be read; ...
+    common.errors.InputError: nowhere: there is no such folder; give the folder of a finished run
     """
 
     folder: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,7 @@ from rich.console import Console
 from common.arrays import Vector
 from common.column_faults import warn_of_misfits
 from common.command import stoppable
-from common.errors import UnreachableError
+from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
 from common.files import make_folder, write_or_refuse
 from common.terms import Records
@@ -25,6 +25,7 @@ from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
+from learner.results.arrivals import Arrivals
 from learner.results.card import write_card
 from learner.results.compare import comparison_table, verdict, write_comparison
 from learner.results.made_model import model_of
@@ -44,6 +45,7 @@ from learner.results.run_folder import (
 from learner.results.run_quality import Union
 from learner.results.run_validation import with_quality
 from learner.results.summary import Summary, read_summary, summarise
+from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
@@ -132,6 +134,12 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
         console.print(f"{folder}: this run has finished", highlight=False)
         report_run(folder, console=console)
         return folder
+    with closing(Journal(folder / "journal.sqlite")) as journal:
+        if is_given_up(journal):
+            raise InputError(
+                f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "
+                "begin a new one with copriv train STUDY.toml"
+            )
     agreed = settings.features.model_copy(update={"map": (folder / "features.json").absolute()})
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
     with _remote(settings, public, base=folder, insecure=insecure, console=console) as connections:
@@ -259,12 +267,13 @@ def train_into(
         write_settings(folder / "study.toml", settings, base=base)
         stack.enter_context(metrics.served(settings.network.metrics))
         display = stack.enter_context(Display(console, trace, metrics, stages, public))
+        arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
         try:
             with stoppable(lambda: display.stopped(going_on.again())):
                 outcome = train(
                     settings,
                     public,
-                    _timed(connections.owners, metrics),
+                    _timed(connections.owners, metrics, arrivals=arrivals),
                     journal=journal,
                     requests=connections.requests,
                     foreseen=connections.foreseen,
@@ -303,10 +312,26 @@ def _print_unclosed(
         )
 
 
-def _timed(owners: Sequence[Owner], metrics: LearnerMetrics) -> list[Owner]:
+def _arrivals(
+    settings: StudySettings,
+    connections: Connections,
+    display: Display,
+    going_on: Training | Simulating,
+) -> Arrivals:
+    """Who is not there yet: owners elsewhere, since those that are started here come in time."""
+    remote = connections.owners if isinstance(going_on, Training) else ()
+    return Arrivals(
+        [owner.name for owner in remote if not isinstance(owner, LocalShard)],
+        patience=settings.network.patience,
+        on_all=display.arrived,
+    )
+
+
+def _timed(owners: Sequence[Owner], metrics: LearnerMetrics, *, arrivals: Arrivals) -> list[Owner]:
     """The same owners, their answers timed."""
     return [
-        owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics) for owner in owners
+        owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics, arrivals=arrivals)
+        for owner in owners
     ]
 
 
@@ -334,9 +359,17 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     """Print several finished runs beside each other, and write a page of them.
 
     Raises:
-      InputError: A folder holds no finished run, or the page cannot be written.
+      InputError: A folder holds no finished run or stands twice, or the page cannot be written.
     """
+    places = [folder.resolve() for folder in folders]
+    twice = next(
+        (each for each, at in zip(folders, places, strict=True) if places.count(at) > 1), None
+    )
+    if twice is not None:
+        raise InputError(f"report: {twice} stands twice; name each run once")
     runs = {str(folder): read_summary(folder) for folder in folders}
+    if out.exists():
+        console.print(f"{out}: is there already and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
     console.print(verdict(runs), highlight=False)
     return write_comparison(runs, out)

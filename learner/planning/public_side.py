@@ -117,7 +117,8 @@ def prepare_public_side(
     if features.public is not None:
         table = read_table(features.public, base=base, default=settings.data)
         private = _warn_of_private_rows(settings, base=base)
-        on_done(f"read {len(table):,} public records of {_public_source(settings)}")
+        read = counted(len(table), "public record")
+        on_done(f"read {read} of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
         if table is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.metrics import SECONDS, serve_metrics
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from learner.results.arrivals import Arrivals
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 from learner.training.owners import Owner
@@ -86,10 +87,12 @@ def _answered(line: OwnerLine) -> float:
 
 
 class TimedOwner:
-    """An owner whose answers are timed."""
+    """An owner whose answers are timed, and whose arrival is noted."""
 
-    def __init__(self, owner: Owner, metrics: LearnerMetrics) -> None:
-        self._owner = owner
+    def __init__(
+        self, owner: Owner, metrics: LearnerMetrics, *, arrivals: Arrivals | None = None
+    ) -> None:
+        self._owner, self._arrivals = owner, arrivals
         self._seconds = metrics.seconds.labels(owner.name)
         self._failures = metrics.failures.labels(owner.name)
 
@@ -105,7 +108,8 @@ class TimedOwner:
 
     def describe(self) -> OwnerDescription:
         """What the owner is and what it would agree to."""
-        return self._owner.describe()
+        with nullcontext() if self._arrivals is None else self._arrivals.expected(self.name):
+            return self._owner.describe()
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment."""

@@ -17,6 +17,7 @@ from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
 from learner.results.record import Record
+from learner.results.unfinished import why_unfinished
 from learner.results.validated import ValidationSummary
 from learner.training.study import Outcome
 
@@ -265,14 +266,7 @@ def read_summary(folder: Path) -> Summary:
         with (folder / "summary.json").open("rb") as file:
             text = file.read(LARGEST_TEXT + 1)
     except OSError:
-        if (folder / "forecast.json").is_file():
-            raise InputError(
-                f"{folder}: this folder holds a forecast and no run; give the folder of a run, or "
-                "open forecast.html there"
-            ) from None
-        raise InputError(
-            f"{folder}: holds no summary.json that can be read; give the folder of a finished run"
-        ) from None
+        raise InputError(why_unfinished(folder)) from None
     if len(text) > LARGEST_TEXT:
         raise InputError(
             f"{folder / 'summary.json'}: longer than any run's; restore it from a copy"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import tomli_w
 
 from common.config import read_toml
 from common.terms import StudyTerms
+from learner.training.closing import note_given_up
+from learner.training.journal import Journal
 from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.server import RunningOwner
@@ -105,6 +108,16 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     assert early.returncode == 2
     assert "has not finished" in early.stderr
     assert "--abandon" in early.stderr
+    reported = typed("copriv", "report", run)
+    assert reported.returncode == 2
+    assert f"the run has not finished; continue it with copriv train --resume {run}" in (
+        reported.stderr
+    )
+    with closing(Journal(run / "journal.sqlite")) as journal:
+        note_given_up(journal)
+    resumed = typed("copriv", "train", "--resume", run)
+    assert resumed.returncode == 2
+    assert "the run was given up with copriv close --abandon, and cannot go on" in resumed.stderr
     assert typed("copriv", "close", run, "--abandon").returncode == 0
     nothing = typed("copriv", "close", tmp_path / "nowhere")
     assert nothing.returncode == 2

@@ -155,10 +155,27 @@ def test_a_report_is_made_again_from_its_summary(
     )
     assert compared.returncode == 0, compared.stderr
     assert "2 runs compared" in (tmp_path / "comparison.html").read_text()
+    assert "is replaced" not in compared.stdout
+    page = tmp_path / "comparison.html"
+    again = typed("copriv", "report", real_time_run.folder, out, "--out", page)
+    assert f"{page}: is there already and is replaced" in " ".join(again.stdout.split())
+    twice = typed(
+        "copriv", "report", out, out.parent / "." / out.name, "--out", tmp_path / "c.html"
+    )
+    assert "stands twice; name each run once" in sentence(twice)
+    assert not (tmp_path / "c.html").exists()
 
 
 def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]) -> None:
     assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path))
+    gone = typed("copriv", "report", tmp_path / "gone")
+    assert "gone: there is no such folder; give the folder of a" in sentence(gone)
+    (tmp_path / "sim" / "owners").mkdir(parents=True)
+    (tmp_path / "sim" / "study.toml").touch()
+    assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path / "sim"))
+    (tmp_path / "sim" / "journal.sqlite").touch()
+    begun = typed("copriv", "report", tmp_path / "sim")
+    assert "the simulation has not finished, and does not go on" in sentence(begun)
     (tmp_path / "summary.json").write_text("{}")
     assert "study: field required" in sentence(typed("copriv", "report", tmp_path))
 

@@ -316,6 +316,10 @@ def test_classes_of_words_are_asked(folder: Path) -> None:
             "got 0, expected a number of equal parts from 1 to",
         ),
         (["--target", "days", "--public", "5000"], "a number of rows below 1,200"),
+        (
+            ["--target", "days", "--owners", "2", "--public", "1"],
+            "there is only 1 public row; give",
+        ),
         (["--target", "days", "--epsilon", "0"], "a number greater than 0"),
         (["--target", "days", "--drop", "ages"], "did you mean 'age'?"),
         (["--target", "days", "--out", "."], "the folder is not empty"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,55 @@ def test_training_that_is_stopped_before_it_began_leaves_nothing(
     )
     assert not run.exists()
     assert typed("copriv", "train", study, "--out", run).returncode == 0
+
+
+def test_resuming_that_is_stopped_before_anything_is_read_goes_on(
+    tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    (tmp_path / "study.toml").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("learner.commands.study.run_training", stop)
+        said = typed("copriv", "train", "--resume", tmp_path)
+        assert last_line(said) == "copriv: stopped; type the same again to go on"
+        said = typed("copriv", "train", "--resume", tmp_path / "nothing")
+        assert last_line(said) == "copriv: stopped; type the same again to start anew"
+
+
+def test_a_training_says_who_it_waits_for_at_the_start(
+    study: Path, owners: dict[str, RunningOwner], typed: Callable[..., Any]
+) -> None:
+    owners["b"].server.stop(None)
+    said = typed(
+        "copriv", "train", study, "--set", "network.patience=3", "--out", study.parent / "r"
+    )
+    assert said.returncode == 2
+    assert "waiting for b; gives up after 3 s" in said.stderr
+
+
+PROGRAM = """
+import os, signal, time, click
+from common.command import Commands, run_command, stoppable
+@click.command(cls=Commands)
+def main(): pass
+@main.command()
+def train():
+    with stoppable(lambda: "stopped; `copriv train --resume run` goes on"):
+        os.kill(os.getpid(), signal.{signal})
+        time.sleep(60)
+run_command(main, "copriv")
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_command_that_is_told_to_end_says_how_to_go_on(name: str, status: int) -> None:
+    program = PROGRAM.format(signal=name)
+    said = subprocess.run(
+        [sys.executable, "-c", program, "train"], capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stderr) == (
+        status,
+        "copriv: stopped; `copriv train --resume run` goes on\n",
+    )
 
 
 @pytest.mark.parametrize("where", ["_write_results", "model_of"])

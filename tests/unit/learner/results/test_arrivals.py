@@ -1,0 +1,67 @@
+"""Who is waited for as a training starts is told, once, and so is that all have come."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from common.errors import UnreachableError
+from learner.results.arrivals import Arrivals
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("learner.results.arrivals.TOLD_AFTER", 0.05)
+
+
+def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
+    """The owner is asked; it answers if it is there."""
+    with arrivals.expected(name):
+        if not is_there:
+            raise UnreachableError(f"owner {name}: nobody is there")
+
+
+def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    came: list[None] = []
+    arrivals = Arrivals(list("abc"), patience=600.0, on_all=lambda: came.append(None))
+    ask(arrivals, "a")
+    for _ in range(2):
+        for name in "bc":
+            with pytest.raises(UnreachableError):
+                ask(arrivals, name, is_there=False)
+        time.sleep(0.15)
+    ask(arrivals, "b")
+    assert not came
+    ask(arrivals, "c")
+    ask(arrivals, "c")
+    assert len(came) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "waiting for b, c; gives up after 600 s"
+    ]
+
+
+def test_owners_that_come_at_once_are_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+    came: list[None] = []
+    arrivals = Arrivals(["a"], patience=600.0, on_all=lambda: came.append(None))
+    ask(arrivals, "a")
+    time.sleep(0.15)
+    assert (came, caplog.records) == ([], [])
+
+
+def test_of_many_some_are_named_and_nobody_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    for ends in (False, True):
+        arrivals = Arrivals([f"o{i}" for i in range(90)], patience=5.0, on_all=lambda: None)
+        with pytest.raises(UnreachableError):
+            ask(arrivals, "o1", is_there=False)
+        if ends:
+            arrivals.close()
+        time.sleep(0.15)
+    (told,) = caplog.records
+    assert told.levelno == logging.WARNING
+    assert told.getMessage() == (
+        "waiting for o0, o1, o2, o3, o4, o5 and 84 more; gives up after 5 s"
+    )
