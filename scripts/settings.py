@@ -15,7 +15,8 @@ HEAD = """\
 Two files, both TOML: STUDY.toml describes a study, OWNER.toml an owner. An unknown key
 or a wrong value is an error that names the key, the value and what was expected. `copriv settings
 KEY` and `copriv-owner settings KEY` explain one key; with `--json-schema` they print a schema for
-editors. `copriv init` and `copriv-owner init` write the files with a comment on every key.
+editors. A default holds unless the `profile` of a study takes something else, as the meaning says.
+`copriv init` and `copriv-owner init` write the files with a comment on every key.
 `python scripts/settings.py` writes this page from the program's own classes.
 """
 

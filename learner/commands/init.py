@@ -78,7 +78,8 @@ def write_study(
     path = out / "study.toml"
     title = (
         f"{name}: {target.name} from {len(inputs.columns)} columns of {len(parts)} owners. "
-        "Written by copriv init; every key that could be set is here."
+        "Written by copriv init; every key that could be set is here. A default holds unless the "
+        "profile chooses otherwise, which is then said there."
     )
     write_or_refuse(path, annotated(StudySettings, values, title=title))
     with _told_already():

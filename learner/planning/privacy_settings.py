@@ -32,10 +32,13 @@ class PrivacySettings(Settings):
 
     Args:
       epsilon: Each owner's budget for the whole study, unless its own entry says otherwise.
-      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down.
-      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records.
+      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down,
+        as the recommended profile does.
+      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records,
+        as the recommended profile does.
       split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
-        clocks ahead and promises each owner exactly its own number of ticks.
+        clocks ahead and promises each owner exactly its own number of ticks, as the recommended
+        profile does unless owners have a say in when they are asked.
       kappa: In how many shards one record may be.
       validation: The share of each owner's epsilon with which it tells once how good the finished
         model is on its records; the training has the rest. 0 asks for nothing; the recommended

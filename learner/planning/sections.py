@@ -136,21 +136,23 @@ class AlgorithmSettings(Settings):
         records), or auto (the one of these with the best forecast). A study of the recommended
         profile is auto if it has public records and sets nothing that only ticks have.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
-        records. Moments need one visit for each owner and no horizon.
+        records, as the recommended profile does. Moments need one visit for each owner and none.
       rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
       initial_step: The step c1 of the first round of synchronous-2.
-      step: "auto" takes the step from the public records; give either it or a number.
+      step: "auto" takes the step from the public records, as the recommended profile does; give
+        either it or a number.
       rule: For asynchronous the factor in (7), "printed" (N-1)/N or "corrected" 1/2; for
         synchronous-1 "printed" leaves out the projection and "corrected" projects. Without
         it, printed for the one and corrected for the other.
       average: Whether the result is the last central model or the mean over the last half of
-        the ticks, which costs no privacy.
+        the ticks, which costs no privacy; the recommended profile takes that mean, "tail".
       time_scale: Real seconds for one unit of virtual time; 0 does not wait.
       initiative: Who begins: the "learner" fires the clocks; it makes offers by "broadcast" and
         asks whoever accepts first; or the "owner" asks for an update by a clock of its own.
       interval: Virtual time between offers, 1 if not given.
       clocks: Whether clocks tick at the rates "given" with the owners, or in proportion to their
-        "records" n_i.
+        "records" n_i, as the recommended profile does with a schedule, unless an owner has a rate
+        of its own.
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
         papers. For moments, what the noise is taken back to; "zero" solves them as they come. The
         recommended profile begins at the public model, but with classes at zero.
@@ -160,7 +162,7 @@ class AlgorithmSettings(Settings):
         from the public records.
       correction: Remark 4 for owners that answer more or less often: "none", by the known
         "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
-        while the run goes.
+        while the run goes. The recommended profile takes "counted" with a schedule.
     """
 
     EXAMPLES = MappingProxyType(
