@@ -19,6 +19,8 @@ from learner.planning.privacy_settings import PROMISED, amount
 
 __all__ = [
     "AUTO",
+    "LARGEST_HORIZON",
+    "MOST_ROUNDS",
     "AlgorithmName",
     "AlgorithmSettings",
     "Clocks",
@@ -43,6 +45,8 @@ Start = Literal["public", "zero"]
 
 # The algorithm that is forecast to be best.
 AUTO = "auto"
+# No owner promises more responses.
+LARGEST_HORIZON = 10**9
 # A smaller share of epsilon is of no use.
 SMALLEST_SHARE = 0.001
 # More rounds leave so little of epsilon to each that ticks are better.
@@ -62,7 +66,8 @@ AlgorithmName = Annotated[str, AfterValidator(_algorithm)]
 
 def _horizon(value: object) -> object:
     """A count, "auto" or nothing; one sentence for all else."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**9
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    is_count = is_whole and value in range(1, LARGEST_HORIZON + 1)
     if value is None or value == "auto" or is_count:
         return value
     raise ValueError('expected a whole number from 1 to 1e9, or "auto"')

@@ -145,7 +145,7 @@ class Journal:
         with self._explained():
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         if row is not None and not isinstance(row[0], str):
-            raise self._damaged(key)
+            raise self.damaged(key)
         return None if row is None else row[0]
 
     def read(self, key: str, meaning: Callable[[str], T]) -> T | None:
@@ -211,8 +211,7 @@ class Journal:
                     [(entry.position, entry.time, entry.wall_seconds) for entry in entries],
                 )
                 self._db.executemany(
-                    "INSERT INTO responses VALUES (?, ?, ?, ?)",
-                    response_rows(entries),
+                    "INSERT INTO responses VALUES (?, ?, ?, ?)", response_rows(entries)
                 )
                 self._db.execute("COMMIT")
             except BaseException:
@@ -273,9 +272,10 @@ class Journal:
         try:
             yield
         except UNREADABLE as error:
-            raise self._damaged(what) from error
+            raise self.damaged(what) from error
 
-    def _damaged(self, what: str) -> InputError:
+    def damaged(self, what: str) -> InputError:
+        """The error for something in it that is not what was written."""
         return InputError(
             f"{self._path}: it is damaged ({what}); start a new run, or restore it from a backup"
         )

@@ -193,7 +193,7 @@ def run(
         for position, tick in enumerate(questions):
             if replay.was_missed(position):
                 continue
-            entry = replay.entry(position)
+            entry = replay.entry(position, tick)
             replayed = entry is not None
             if entry is not None:
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
@@ -213,7 +213,7 @@ def run(
             on_applied(Applied(k, entry, algorithm.central_model(state), replayed=replayed))
             if k == horizon:  # before the next tick is drawn: live ones wait
                 break
-    replay.settle()
+    replay.end()
     return algorithm.central_model(state)
 
 
@@ -369,9 +369,25 @@ class _Replay:
             return position < self._next.position
         return position < self._missed_before
 
-    def entry(self, position: int) -> TickEntry | None:
-        """The journal's entry at this position, once."""
-        if self._next is None or self._next.position != position:
+    def entry(self, position: int, tick: Tick) -> TickEntry | None:
+        """The journal's entry at this position, once.
+
+        Raises:
+          InputError: Others answered than the tick's owners, so it is not of this run's ticks.
+        """
+        if self._journal is None or self._next is None or self._next.position != position:
             return None
+        if not self._next.responses.keys() <= set(tick.owners):
+            raise self._journal.damaged("ticks")
         entry, self._next = self._next, next(self._entries, None)
         return entry
+
+    def end(self) -> None:
+        """All is durable, and nothing that the journal holds was left out.
+
+        Raises:
+          InputError: It holds more ticks than the run has.
+        """
+        self.settle()
+        if self._journal is not None and self._next is not None:
+            raise self._journal.damaged("ticks")

@@ -12,8 +12,6 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
-from pydantic import TypeAdapter
-
 from common.arrays import Vector
 from common.features import FeatureMap
 from common.releases import release_of
@@ -35,11 +33,12 @@ from learner.training.journal import Journal
 from learner.training.journal_values import whole_number
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.memory_owner import LocalShard
+from learner.training.noted_decision import noted_decision
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Facts", "Outcome", "noted_decision", "train"]
+__all__ = ["Facts", "Outcome", "train"]
 
 T = TypeVar("T")
 
@@ -281,15 +280,6 @@ def _kept(journal: Journal, key: str, make: Callable[[], str], meaning: Callable
     return value
 
 
-def noted_decision(text: str, *, owners: int) -> Decision:
-    """The decision that a journal keeps, if it is one for so many owners."""
-    TypeAdapter(Decision).validate_json(text, strict=True)
-    decision = Decision.from_json(text)
-    if len(decision.num_records) != owners or decision.horizon < 1 or min(decision.num_records) < 1:
-        raise ValueError("of another study")
-    return decision
-
-
 def _plan(
     settings: StudySettings,
     public: PublicSide,
@@ -317,13 +307,10 @@ def _plan(
             ahead = _decided(settings, public, facts, seed=seed)
         return ahead.to_json()
 
-    decision = _kept(journal, "decision", made, partial(noted_decision, owners=len(owners)))
-    plan = Plan(
-        settings=resolved(settings, decision),
-        num_features=public.feature_map.num_features,
-        decision=decision,
-        seed=seed,
-    )
+    p = public.feature_map.num_features
+    meaning = partial(noted_decision, settings=settings, num_features=p)
+    decision = _kept(journal, "decision", made, meaning)
+    plan = Plan(settings=resolved(settings, decision), num_features=p, decision=decision, seed=seed)
     if described:
         # All that the study will ask for, the validation included.
         terms = [

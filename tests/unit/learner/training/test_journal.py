@@ -16,7 +16,6 @@ from learner.training.closing import open_promises
 from learner.training.enrolment import noted_enrollments
 from learner.training.journal import Journal, TickEntry
 from learner.training.journal_values import whole_number
-from learner.training.study import noted_decision
 
 
 def test_a_journal_that_is_none_is_let_go_of(tmp_path: Path) -> None:
@@ -153,7 +152,6 @@ def test_a_note_that_is_not_what_was_written_is_one_sentence(tmp_path: Path, tex
     meanings = {
         "seed": whole_number,
         "enrollments": partial(noted_enrollments, owners=2),
-        "decision": partial(noted_decision, owners=2),
     }
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         for key, meaning in meanings.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.errors import RefusedError
+from common.errors import InputError, RefusedError
 from common.features import FeatureMap
 from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
@@ -120,6 +121,28 @@ def test_a_resume_reads_its_journal_once(
     assert outcome.ticks == HORIZON
     reads = [one for one in statements if one.startswith("SELECT position")]
     assert sorted(one.split(" FROM ")[1].split()[0] for one in reads) == ["responses", "ticks"]
+
+
+@pytest.mark.parametrize("key", ["seed", "horizon"])
+def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
+    key: str,
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+) -> None:
+    public = PublicSide(feature_map=feature_map, records=None)
+    path = tmp_path / "journal.sqlite"
+    with closing(Journal(path)) as journal, pytest.raises(CrashError):
+        train(settings, public, owners, journal=journal, on_applied=dies_at(5))
+    with closing(Journal(path)) as journal:
+        if key == "seed":
+            journal.note("seed", "8")
+        else:
+            decision = json.loads(journal.noted("decision") or "")
+            journal.note("decision", json.dumps(decision | {"horizon": 3}))
+        with pytest.raises(InputError, match=r"journal\.sqlite: it is damaged \(ticks\); start"):
+            train(settings, public, owners, journal=journal)
 
 
 def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
