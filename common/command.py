@@ -24,6 +24,7 @@ from rich.table import Table
 from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
 from common.logs import FORMATS
+from common.places import check_typed
 from common.texts import printable
 
 __all__ = [
@@ -205,14 +206,22 @@ def stoppable(sentence: Callable[[], str]) -> Iterator[None]:
 class Commands(click.Group):
     """A command of several; Ctrl-C ends it with status 130, as it ends other programs."""
 
-    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
         """Read what was typed.
 
         Raises:
+          InputError: It is not UTF-8.
           StoppedError: Ctrl-C was typed.
         """
         with stoppable(lambda: STOPPED):
-            return super().make_context(*arguments, **named)
+            typed = [check_typed(text) for text in args]
+            return super().make_context(info_name, typed, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was typed.

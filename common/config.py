@@ -30,8 +30,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from common.errors import InputError
-from common.files import real_path
 from common.losses import LOSSES
+from common.places import Place, SecretPlace, SecretText, absolute_place
 from common.setting_errors import sentences
 from common.setting_keys import meanings
 from common.setting_kinds import strict_kinds
@@ -65,7 +65,6 @@ V = TypeVar("V")
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
-_SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n\0]+", re.ASCII)
 _ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
 LARGEST_VALIDATION_SHARE = Fraction(9, 10)
@@ -205,50 +204,13 @@ def check_address(text: str) -> str:
 Address = Annotated[str, AfterValidator(check_address)]
 
 
-def check_place(path: Path) -> Path:
-    """Check that a path may be one of a file, and return it.
-
-    Raises:
-      ValueError: No file has this name.
-    """
-    if "\0" in str(path):
-        raise ValueError("expected a path without the character NUL")
-    return path
-
-
-Place = Annotated[Path, AfterValidator(check_place)]
-
-_FILE = "file:"
-
-
-class _SecretPlace(str):
-    """A text that says where a secret is, so that a path in it is known by its type."""
-
-    __slots__ = ()
-
-    def below(self, base: Path) -> _SecretPlace:
-        """The same place with an absolute path."""
-        if not self.startswith(_FILE):
-            return self
-        return _SecretPlace(f"{_FILE}{real_path(base / self.removeprefix(_FILE))}")
-
-
-def _secret_place(text: str) -> _SecretPlace:
-    """Where a secret is: "file:PATH" or "env:NAME"."""
-    if not _SECRET_PLACE.fullmatch(text):
-        raise ValueError(
-            f'expected "file:PATH" or "env:NAME"; if that is a file, write "file:{text[:80]}"'
-        )
-    return _SecretPlace(text)
-
-
-SecretPlace = Annotated[str, AfterValidator(_secret_place), PlainSerializer(str)]
-
-
 def with_absolute_paths(value: V, base: Path) -> V:
     """The same settings with every path in them resolved against the folder of their file.
 
     The type of a value says whether it is a path: a column named ``path`` in a condition is not.
+
+    Raises:
+      InputError: One of them is not UTF-8.
 
     >>> class Example(Settings):
     ...     path: Path
@@ -262,8 +224,8 @@ def with_absolute_paths(value: V, base: Path) -> V:
 def _absolute(value: Any, base: Path) -> Any:
     match value:
         case Path():
-            return real_path(base / value)
-        case _SecretPlace():
+            return absolute_place(base / value)
+        case SecretText():
             return value.below(base)
         case Settings():
             before = {name: getattr(value, name) for name in type(value).model_fields}
@@ -337,7 +299,10 @@ def load_settings(
         _apply_override(table, override)
     for dotted, value in values.items():
         _set(table, dotted.split("."), value, where=dotted)
-    return check_settings(kind, table, where=str(path))
+    found = check_settings(kind, table, where=str(path))
+    # Where its paths lead is known before anything is made.
+    with_absolute_paths(found, path.parent)
+    return found
 
 
 def check_settings(kind: type[S], table: Mapping[str, Any], *, where: str) -> S:

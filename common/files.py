@@ -76,8 +76,13 @@ def write_or_refuse(
     Raises:
       InputError: It cannot be written; nothing of it is left.
     """
-    with refused(path, cure=cure):
-        write_whole(path, content, mode=mode)
+    try:
+        with refused(path, cure=cure):
+            write_whole(path, content, mode=mode)
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{path}: cannot be written (a name in it is not UTF-8); rename what has that name"
+        ) from None
 
 
 def make_folder(path: Path, *, cure: str = MAKE_ROOM) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
 from common.tables import TableSource, read_table
@@ -125,7 +126,7 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
       InputError: Public records, a group or an owner's n_i cannot be had.
     """
     if public is not None:
-        source = TableSource(path=public.resolve())
+        source = check_settings(TableSource, {"path": public.resolve()}, where="--public")
         features = settings.features.model_copy(update={"public": source})
         settings = settings.model_copy(update={"features": features})
     if settings.features.public is None:

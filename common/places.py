@@ -1,0 +1,99 @@
+r"""Where files are, as people type it: paths that settings, tables and pages can name.
+
+A file's name may be any bytes, but settings, pages and tables' readers take UTF-8 alone. A path of
+other bytes is refused where it comes in, so that nothing is made that could not be finished.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, PlainSerializer
+
+from common.errors import InputError
+from common.files import real_path
+from common.texts import printable
+
+__all__ = ["Place", "SecretPlace", "SecretText", "absolute_place", "check_typed"]
+
+EXPECTED = "expected a path in UTF-8; rename the file or folder"
+
+_FILE = "file:"
+_SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n\0]+", re.ASCII)
+
+
+def check_typed(text: str) -> str:
+    r"""Check that what was typed is UTF-8, and return it.
+
+    Raises:
+      InputError: It has other bytes, which Python keeps as surrogates.
+
+    >>> check_typed("bad-\udcff")
+    Traceback (most recent call last):
+    common.errors.InputError: 'bad-\xff': expected a path in UTF-8; rename the file or folder
+    """
+    if not _is_utf8(text):
+        shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+        raise InputError(f"'{printable(shown)}': {EXPECTED}")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written down."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def absolute_place(path: Path) -> Path:
+    """The absolute path behind symbolic links.
+
+    Raises:
+      InputError: It, or the folder that we are in, is not UTF-8.
+    """
+    return Path(check_typed(str(real_path(path))))
+
+
+def _check_place(path: Path) -> Path:
+    """Check that a path may be one of a file, and return it.
+
+    Raises:
+      ValueError: No file has this name, or nothing could name it.
+    """
+    if "\0" in str(path):
+        raise ValueError("expected a path without the character NUL")
+    if not _is_utf8(str(path)):
+        raise ValueError(EXPECTED)
+    return path
+
+
+Place = Annotated[Path, AfterValidator(_check_place)]
+
+
+class SecretText(str):
+    """A text that says where a secret is, so that a path in it is known by its type."""
+
+    __slots__ = ()
+
+    def below(self, base: Path) -> SecretText:
+        """The same place with an absolute path."""
+        if not self.startswith(_FILE):
+            return self
+        return SecretText(f"{_FILE}{absolute_place(base / self.removeprefix(_FILE))}")
+
+
+def _secret_place(text: str) -> SecretText:
+    """Where a secret is: "file:PATH" or "env:NAME"."""
+    if not _SECRET_PLACE.fullmatch(text):
+        raise ValueError(
+            f'expected "file:PATH" or "env:NAME"; if that is a file, write "file:{text[:80]}"'
+        )
+    return SecretText(text)
+
+
+SecretPlace = Annotated[str, AfterValidator(_secret_place), PlainSerializer(str)]
