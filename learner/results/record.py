@@ -1,4 +1,4 @@
-"""What every part of ``summary.json`` is: frozen, and open to what a later version adds."""
+"""What every part of ``summary.json`` is: frozen, finite, and open to what a later version adds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["Record"]
 
 
 class Record(BaseModel):
-    """Frozen; keys that a later version adds are ignored."""
+    """Frozen, of finite numbers; keys that a later version adds are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)

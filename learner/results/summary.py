@@ -190,13 +190,18 @@ class Summary(Record):
     in_memory: bool = False
 
     @model_validator(mode="after")
-    def _evaluated_or_not(self) -> Summary:
-        """All that needs the union of the records, or none of it."""
+    def _all_or_nothing(self) -> Summary:
+        """All that needs the union of the records, or is forecast of the ways, or none of it."""
         values = [self.fitness, self.fitness_optimal, self.relative_fitness]
         for owner in self.owners:
             values += [owner.relative_fitness_alone, owner.gains]
         if len({value is None for value in values}) > 1:
             raise ValueError("some of what a simulation evaluates is missing")
+        told = {bool(self.way), bool(self.ways), self.forecast_relative_fitness_public is not None}
+        if len(told) > 1 or (self.ways and self.way not in self.ways):
+            raise ValueError("some of what the ways of learning were forecast is missing")
+        if self.delta_chosen is not None and self.delta is None:
+            raise ValueError("delta is missing, and delta_chosen says how it was chosen")
         return self
 
     @property
@@ -262,21 +267,20 @@ def read_summary(folder: Path) -> Summary:
     Raises:
       InputError: The folder holds none, or a damaged one; the sentence names what is wrong.
     """
+    path = folder / "summary.json"
     try:
-        with (folder / "summary.json").open("rb") as file:
+        with path.open("rb") as file:
             text = file.read(LARGEST_TEXT + 1)
     except OSError:
         raise InputError(why_unfinished(folder)) from None
     if len(text) > LARGEST_TEXT:
-        raise InputError(
-            f"{folder / 'summary.json'}: longer than any run's; restore it from a copy"
-        )
+        raise InputError(f"{path}: longer than any run's; restore it from a copy")
     try:
         return Summary.model_validate_json(text)
     except ValidationError as error:
         key, fault = first_fault(error)
         raise InputError(
-            f"{folder / 'summary.json'}: {key + ': ' if key else ''}{fault}; the file is damaged "
+            f"{path}: {key + ': ' if key else ''}{fault}; the file is damaged "
             "or no summary of a run, restore it from a copy"
         ) from None
 
@@ -380,12 +384,9 @@ def _ways(plan: Plan) -> dict[str, Any]:
 def _step(plan: Plan) -> StepSummary:
     """What the settings say of the step, or what was chosen."""
     algorithm, decision = plan.settings.algorithm, plan.decision
-    facts: dict[str, Any] = {"chosen": "auto" if algorithm.step else "given"}
-    constant = kind_of(plan.settings).constant
-    if constant is None:
-        facts = {"chosen": "none"}
-    else:
-        facts[constant] = decision.constant
+    constant, facts = kind_of(plan.settings).constant, dict[str, Any](chosen="none")
+    if constant is not None:
+        facts = {"chosen": "auto" if algorithm.step else "given", constant: decision.constant}
     if decision.largest_stable is not None:
         facts["largest_stable_rho"] = decision.largest_stable
     if decision.forecast is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,27 @@ QUALITY: dict[str, Any] = {
     "guess": 8.6,
     "intervals": "bootstrap",
 }
+
+
+FORECAST: dict[str, Any] = {
+    "way": "ticks",
+    "ways": {"ticks": {"forecast_relative_fitness": 0.0321, "low": 0.02, "high": 0.04}},
+    "forecast_relative_fitness_public": 0.0789,
+}
+UNTOLD: list[dict[str, Any]] = [
+    {"way": "x"},
+    {"way": None},
+    {"ways": {}},
+    {"ways": {"newton": FORECAST["ways"]["ticks"]}},
+    {"forecast_relative_fitness_public": None},
+]
+ENDLESS: list[dict[str, Any]] = [
+    {"wall_seconds": math.inf},
+    {"relative_fitness": math.inf, "fitness": 1.0, "fitness_optimal": 1.0},
+    {"owners": [owner("a", relative_fitness_alone=math.inf, gains=False)]},
+    {"theta": [math.nan]},
+    {"quality": QUALITY | {"guess": math.inf}},
+]
 
 
 def kept(folder: Path, text: str | bytes) -> Path:
@@ -207,9 +229,15 @@ def test_a_column_named_like_a_heading_keeps_its_name(
             "number",
         ),
         (json.dumps(table(relative_fitness=0.1)), "what a simulation evaluates is missing"),
+        *(
+            (json.dumps(table(**FORECAST | changes)), "of learning were forecast is missing")
+            for changes in UNTOLD
+        ),
+        (json.dumps(table(delta_chosen="auto")), "delta is missing"),
+        *((json.dumps(table(**changes)), "finite number") for changes in ENDLESS),
     ],
     # The texts themselves would be long names.
-    ids=map(str, range(14)),
+    ids=map(str, range(25)),
 )
 def test_a_damaged_summary_is_one_sentence(tmp_path: Path, text: str | bytes, named: str) -> None:
     with pytest.raises(InputError) as refusal:
@@ -246,10 +274,8 @@ def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
 
 def test_a_forecast_is_told_once() -> None:
     """As the run begins, or with what came of it; and never beside the chosen step, too."""
-    ways = {"ticks": {"forecast_relative_fitness": 0.0321, "low": 0.02, "high": 0.04}}
-    told = {"way": "ticks", "ways": ways, "forecast_relative_fitness_public": 0.0789}
     step = {"chosen": "auto", "rho": 0.1, "forecast_relative_fitness": 0.0321}
-    summary = Summary.model_validate(table(step=step, **told))
+    summary = Summary.model_validate(table(step=step, **FORECAST))
     assert " ".join(sentences(summary)).count("0.0321") == 1
     assert "0.0321" not in " ".join(sentences(summary, has_told_ways=True))
     assert "rho = 0.1" in " ".join(sentences(summary, has_told_ways=True))
