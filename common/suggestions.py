@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -26,7 +25,6 @@ NAMED = 8
 LONGEST_NAME = 60
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
-_BETWEEN_WORDS = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
 
 
@@ -94,9 +92,17 @@ def spelt_alike(values: Iterable[str]) -> list[list[str]]:
     """
     spelt: dict[str, list[str]] = {}
     for value in values:
-        key = _BETWEEN_WORDS.sub(" ", _composed(value).casefold()).strip()
-        spelt.setdefault(key, []).append(value)
+        spelt.setdefault(_as_words(_composed(value).casefold()), []).append(value)
     return [alike for alike in spelt.values() if len(alike) > 1]
+
+
+def _as_words(value: str) -> str:
+    """A value with spaces for what joins its words."""
+    beside = zip(f" {value}", value, f"{value[1:]} ", strict=False)
+    return "".join(
+        " " if mark in "-_" and before.isalnum() and after.isalnum() else mark
+        for before, mark, after in beside
+    )
 
 
 def _bare(value: str) -> str:

@@ -138,7 +138,7 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
         if is_given_up(journal):
             raise InputError(
                 f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "
-                "begin a new one with copriv train STUDY.toml"
+                "start a new one with copriv train STUDY.toml"
             )
     agreed = settings.features.model_copy(update={"map": (folder / "features.json").absolute()})
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)

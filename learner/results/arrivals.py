@@ -38,7 +38,7 @@ class Arrivals:
     def expected(self, name: str) -> Iterator[None]:
         """While an owner is asked for the first time; one that does not answer is still missing."""
         with self._changing:
-            if self._timer is None:
+            if self._timer is None and self._patience > TOLD_AFTER:
                 self._timer = threading.Timer(TOLD_AFTER, self._tell)
                 self._timer.daemon = True
                 self._timer.start()

@@ -260,9 +260,10 @@ def test_a_summary_longer_than_any_is_not_read(
 
 def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(InputError, match=r"holds no summary\.json"):
-            read_summary(folder)
+    (tmp_path / "file").touch()
+    for folder, why in {".": r"holds no summary\.json", "no": "no such", "file": "a file"}.items():
+        with pytest.raises(InputError, match=why):
+            read_summary(tmp_path / folder)
 
 
 def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
