@@ -222,7 +222,7 @@ def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Fin
         yield unchecked(
             "records",
             "units, categories and gaps are seen at the site only: its officer types "
-            "copriv-owner check --declare",
+            "copriv-owner check OWNER.toml --declare",
         )
 
 
