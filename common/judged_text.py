@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.judging import Judged
 from common.quality import Estimate
-from common.texts import counted, number_words
+from common.texts import counted, number_words, printable
 
 __all__ = ["WORDS", "in_words", "quality_sentences", "quality_table", "show_judged"]
 
@@ -40,7 +40,7 @@ def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
 
 def quality_table(judged: Judged) -> Table:
     """Each model's measures, one column for each model."""
-    title = f"{judged.target}: {counted(judged.records, 'record')}"
+    title = f"{printable(judged.target)}: {counted(judged.records, 'record')}"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measure", no_wrap=True)
     for name in judged.models:

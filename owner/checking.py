@@ -23,7 +23,7 @@ from common.privacy import exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
-from common.texts import counted, rounded
+from common.texts import counted, printable, rounded
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
@@ -104,7 +104,7 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     """The dry run for the owner's operator."""
     policy = settings.policy
     yield f"owner {settings.name}: {counted(found.num_records, 'record')}"
-    named = ", ".join(found.columns[:NAMED_COLUMNS])
+    named = ", ".join(map(printable, found.columns[:NAMED_COLUMNS]))
     more = len(found.columns) - NAMED_COLUMNS
     yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
     yield (
@@ -121,13 +121,13 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     yield (
         f"feature map {feature_map.digest[:16]}: {counted(p, 'feature')}, fitted on "
         f"{counted(feature_map.num_public_records, f'{feature_map.source_kind} record')} of "
-        f"{feature_map.source}"
+        f"{printable(feature_map.source)}"
     )
     if found.unreadable_targets:
         yield (
             f"  {found.unreadable_targets:,} of {counted(found.num_records, 'record')} "
             f"{'has' if found.unreadable_targets == 1 else 'have'} no readable "
-            f"{feature_map.target_name}; each gets the map's public value"
+            f"{printable(feature_map.target_name)}; each gets the map's public value"
         )
     release = release_of(terms)
     yield (

@@ -64,7 +64,7 @@ def columns_table(seen: Sequence[ColumnSeen]) -> Table:
     for one in seen:
         has_bounds = one.kind != "category" and one.classes is None
         table.add_row(
-            Text(one.name),
+            Text(printable(one.name)),
             one.kind,
             f"{one.filled:.1%}",
             f"{one.cut:.1%}" if has_bounds else NOTHING,

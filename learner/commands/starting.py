@@ -164,7 +164,7 @@ def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
         if yes:
             raise InputError(
                 f"init: the target cannot be chosen for you; give --target COLUMN, one of "
-                f"{', '.join(list(session.look.columns)[:NAMED])}"
+                f"{printable(', '.join(list(session.look.columns)[:NAMED]))}"
             )
         choices = replace(choices, target=ask("Which column is to be predicted", check=check))
     target = choices.target or ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 
 from common.arrays import Labels, Vector
 from common.texts import number_words
+from learner.results.page import escaped
 
 __all__ = ["Line", "Mark", "curve", "strip", "timeline"]
 
@@ -120,7 +120,7 @@ def strip(
         parts.append(_text(min(x + 4, WIDTH - 110), 12 + 12 * k, mark.text, "start"))
     for x, level, name, value, good in dots:
         color = "var(--green)" if good else "var(--red)"
-        tip = html.escape(f"{name}: {number_words(value)}")
+        tip = escaped(f"{name}: {number_words(value)}")
         y = height - BOTTOM - 8 * level + 4
         shape = (
             f'<circle cx="{x:.1f}" cy="{y}" r="3.6" fill="{color}">'
@@ -161,7 +161,7 @@ def timeline(
     parts = [_x_axis(_round_steps(1, horizon), to_x, height)]
     for i, (name, count) in enumerate(zip(names, counts, strict=True)):
         y = TOP + row * i
-        tip = html.escape(f"{name}: {int(count.sum()):,} responses")
+        tip = escaped(f"{name}: {int(count.sum()):,} responses")
         bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
         parts.append(f"<g><title>{tip}</title>{bars}</g>")
         if row == 16:
@@ -194,7 +194,7 @@ def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
 
 
 def _figure(title: str, content: str, height: int) -> str:
-    caption = html.escape(title)
+    caption = escaped(title)
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{caption}">{content}'
         f"</svg><figcaption>{caption}</figcaption></figure>"
@@ -219,7 +219,7 @@ def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
     drawn = f'<polyline points="{path}" fill="none" stroke="{line.color}" stroke-width="2"{dash}/>'
     tips = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="transparent"><title>'
-        f"{html.escape(line.name)}, {number_words(float(a))}: {number_words(float(b))}"
+        f"{escaped(line.name)}, {number_words(float(a))}: {number_words(float(b))}"
         "</title></circle>"
         for (x, y), a, b in zip(points, line.x, line.y, strict=True)
     )
@@ -256,7 +256,7 @@ def _rule(x: float, top: float, bottom: float, color: str) -> str:
 
 
 def _text(x: float, y: float, content: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(content)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(content)}</text>'
 
 
 def _linear(low: float, high: float, start: float, stop: float) -> Scale:

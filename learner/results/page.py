@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.files import write_or_refuse
+from common.texts import printable
 
 __all__ = [
     "Cell",
     "behind",
+    "escaped",
     "glossary",
     "listed",
     "page",
@@ -56,17 +58,25 @@ class Cell:
     value: float | None = None
 
 
+def escaped(text: str) -> str:
+    r"""A text as pages have it: without markup, and without what would move a terminal's cursor.
+
+    >>> escaped("<b>\x1b[31m")
+    '&lt;b&gt; [31m'
+    """
+    return html.escape(printable(text, max(len(text), 3)))
+
+
 def term(word: str, shown: str = "") -> str:
     """A word with its meaning on hover."""
-    meaning = html.escape(GLOSSARY[word], quote=True)
-    return f'<abbr title="{meaning}">{html.escape(shown or word)}</abbr>'
+    meaning = escaped(GLOSSARY[word])
+    return f'<abbr title="{meaning}">{escaped(shown or word)}</abbr>'
 
 
 def glossary() -> str:
     """All words with their meanings, for print and for touch screens."""
     entries = "".join(
-        f"<dt>{html.escape(word)}</dt><dd>{html.escape(meaning)}</dd>"
-        for word, meaning in GLOSSARY.items()
+        f"<dt>{escaped(word)}</dt><dd>{escaped(meaning)}</dd>" for word, meaning in GLOSSARY.items()
     )
     return behind(f"<dl>{entries}</dl>", "What the words mean")
 
@@ -75,20 +85,20 @@ def section(title: str, *parts: str) -> str:
     """A part of the page under its heading."""
     name = "about-" + "".join(c if c.isalnum() else "-" for c in title.lower())
     content = "".join(parts)
-    heading = f'<h2 id="{name}">{html.escape(title)}</h2>'
+    heading = f'<h2 id="{name}">{escaped(title)}</h2>'
     return f'<section aria-labelledby="{name}">{heading}{content}</section>'
 
 
 def paragraphs(lines: Iterable[str], kind: str = "") -> str:
     """Plain sentences, one paragraph each."""
     begin = f'<p class="{kind}">' if kind else "<p>"
-    return "".join(f"{begin}{html.escape(line)}</p>" for line in lines)
+    return "".join(f"{begin}{escaped(line)}</p>" for line in lines)
 
 
 def listed(values: Iterable[tuple[str, str]]) -> str:
     """Tiles: a number and what it is."""
     tiles = "".join(
-        f"<li><strong>{html.escape(number)}</strong><span>{html.escape(what)}</span></li>"
+        f"<li><strong>{escaped(number)}</strong><span>{escaped(what)}</span></li>"
         for number, what in values
     )
     return f'<ul class="tiles">{tiles}</ul>'
@@ -96,7 +106,7 @@ def listed(values: Iterable[tuple[str, str]]) -> str:
 
 def behind(content: str, title: str = "The values as a table") -> str:
     """What is folded away until a reader opens it."""
-    return f"<details><summary>{html.escape(title)}</summary>{content}</details>"
+    return f"<details><summary>{escaped(title)}</summary>{content}</details>"
 
 
 def table(
@@ -111,7 +121,7 @@ def table(
       rows: Its cells; the first of a row names it.
     """
     head_cells = "".join(
-        f'<th scope="col">{term(head) if head in GLOSSARY else html.escape(head)}</th>'
+        f'<th scope="col">{term(head) if head in GLOSSARY else escaped(head)}</th>'
         for head in heads
     )
     body = "".join(
@@ -121,12 +131,12 @@ def table(
         for row in rows
     )
     made = (
-        f'<table class="sorted cards" id="{name}"><caption>{html.escape(caption)}</caption>'
+        f'<table class="sorted cards" id="{name}"><caption>{escaped(caption)}</caption>'
         f"<thead><tr>{head_cells}</tr></thead><tbody>{body}</tbody></table>"
     )
     if len(rows) <= MANY_ROWS:
         return made
-    label = html.escape(caption, quote=True)
+    label = escaped(caption)
     return (
         f'<p><label>Search: <input type="search" data-table="{name}"></label></p>'
         f'<div class="long" tabindex="0" role="region" aria-label="{label}">{made}</div>'
@@ -136,17 +146,17 @@ def table(
 def _cell(cell: Cell | str, head: str, *, is_first: bool) -> str:
     shown = Cell(cell) if isinstance(cell, str) else cell
     value = "" if shown.value is None else f' data-value="{shown.value!r}"'
-    text = html.escape(shown.text)
+    text = escaped(shown.text)
     if is_first:
         return f'<th scope="row"{value}>{text}</th>'
-    return f'<td data-head="{html.escape(head, quote=True)}"{value}>{text}</td>'
+    return f'<td data-head="{escaped(head)}"{value}>{text}</td>'
 
 
 def page(title: str, *sections: str) -> str:
     """The whole page."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    heading = html.escape(title)
+    heading = escaped(title)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.texts import number_words
+from common.texts import number_words, printable
 from learner.results.summary import Interval, QualitySummary
 
 __all__ = [
@@ -54,7 +54,7 @@ def quality_lines(quality: QualitySummary) -> list[str]:
     if quality.on == "owners":
         whose = "all owners' own, which only a simulation may look at"
     lines = [
-        f"The common model predicts {quality.target} with a {measure} of "
+        f"The common model predicts {printable(quality.target)} with a {measure} of "
         f"{interval_words(quality.common)} on {quality.records:,} records: {whose}."
     ]
     if quality.on == "public":

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from common.losses import PARAMETERS
-from common.texts import counted
+from common.texts import counted, printable
 from learner.planning.ways import why_taken
 from learner.results.gains import gains_in_words, gains_of_own
 from learner.results.quality_words import no_better_than_guessing, quality_lines
@@ -187,11 +187,11 @@ def way_sentences(summary: Summary) -> list[str]:
     if summary.way is None or not summary.ways:
         return []
     expected = {way: its.forecast_relative_fitness for way, its in summary.ways.items()}
-    forecasts = ", ".join(f"{way} {fitness:.3g}" for way, fitness in expected.items())
-    free = summary.forecast_relative_fitness_public
+    forecasts = ", ".join(f"{printable(way)} {fitness:.3g}" for way, fitness in expected.items())
+    own, free = printable(summary.way), summary.forecast_relative_fitness_public
     return [
-        f"Learnt by {summary.way}. Forecast relative fitness: {forecasts}, and {free:.3g} for the "
-        f"model of the public records, which is free{why_taken(summary.way, expected)}."
+        f"Learnt by {own}. Forecast relative fitness: {forecasts}, and {free:.3g} for the model of "
+        f"the public records, which is free{why_taken(summary.way, expected)}."
     ]
 
 

@@ -186,7 +186,7 @@ class Summary(Record):
     start: Name | None = None
     quality: QualitySummary | None = None
     validation: ValidationSummary | None = None
-    validation_missing: dict[str, str] = Field(default_factory=dict)
+    validation_missing: dict[Name, str] = Field(default_factory=dict)
     in_memory: bool = False
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.arrays import Matrix, Vector
+from common.names import Name
 from common.validation import Factors, ValidationMeans, factors_of, unpack_validation
 from learner.planning.noise_width import COVERAGE, half_width
 from learner.planning.validation import Questions
@@ -70,7 +71,7 @@ class BinSummary(Record):
 class OwnerMeasured(Record):
     """One owner that agrees to be shown."""
 
-    name: str
+    name: Name
     loss: Measured
     difference: Measured | None = None
     accuracy: Measured | None = None

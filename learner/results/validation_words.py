@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from common.texts import counted, number_words
+from common.texts import counted, number_words, printable
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
@@ -23,7 +23,8 @@ def validation_lines(summary: Summary) -> list[str]:
     if found is not None and found.by_owner:
         lines.append(_by_owner(found))
     if missing:
-        reasons = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:NAMED])
+        some = list(missing.items())[:NAMED]
+        reasons = "; ".join(f"{name}: {printable(why)}" for name, why in some)
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         kept = (
             "What was kept for it is not spent." if found is None else "They spent nothing on it."

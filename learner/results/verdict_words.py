@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.texts import number_words
+from common.texts import number_words, printable
 from learner.results.gains import gains_of_own
 from learner.results.privacy_words import as_number, strength
 from learner.results.quality_words import (
@@ -34,7 +34,7 @@ def _verdict(summary: Summary) -> str:
         return f"{who} model is ready; nobody has measured yet how good it is."
     whose = "their records" if quality.on == "owners" else "the public records"
     line = (
-        f"{who} model predicts {quality.target} with a {MEASURES[quality.measure]} of "
+        f"{who} model predicts {printable(quality.target)} with a {MEASURES[quality.measure]} of "
         f"{interval_words(quality.common)} on {whose}"
     )
     beside = []

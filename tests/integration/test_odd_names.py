@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from forked import run
 
 ODD = "y[/b] :smile:"
@@ -32,3 +36,80 @@ def test_a_target_that_looks_like_markup_is_learnt_reported_and_judged(tmp_path:
         told.append(done.stdout)
     assert ODD in told[2]
     assert ODD in told[3]
+
+
+# What a terminal would take for its own: red text, and a line that seems to be another one.
+HOSTILE = "y\x1b[31mRED\nall is well"
+
+
+def is_plain(text: str) -> bool:
+    """Whether it is lines of text, and nothing that moves a cursor, under a name that is known."""
+    return all(line.isprintable() for line in text.split("\n")) and "\nall is well" not in text
+
+
+def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
+    tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a terminal: into a pipe click lets no such signs pass.
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_, **__: False)
+    rng = np.random.default_rng(0)
+    names = ["a\x1b[2J", "b\x07", HOSTILE]
+    table = pd.DataFrame(rng.normal(size=(900, 3)).round(3), columns=names)
+    data, made, kept = tmp_path / "stays.csv", tmp_path / "made", tmp_path / "run"
+    table.to_csv(data, index=False)
+    owner, page = tmp_path / "owner.toml", tmp_path / "comparison.html"
+    commands = (
+        ("copriv", "init", data, "--owners", "2", "--yes", "--out", made),
+        ("copriv", "init", data, "--target", HOSTILE, "--owners", "2", "--yes", "--out", made),
+        ("copriv", "simulate", made / "study.toml", "--out", kept, "--in-memory", "--yes"),
+        ("copriv", "report", kept),
+        ("copriv", "report", kept, kept, "--out", page),
+        ("copriv", "evaluate", kept, "--data", data),
+        ("copriv-owner", "init", data, "--name", "a", "--yes", "--out", owner),
+        ("copriv-owner", "check", owner, "--features", kept / "features.json"),
+        ("copriv-owner", "evaluate", owner, kept),
+    )
+    told = []
+    for number, (name, *given) in enumerate(commands):
+        said = typed(name, *given)
+        told.append(said.stdout)
+        # The first says which columns there are.
+        assert said.returncode == (0 if number else 2), (given, said.stderr)
+        assert is_plain(said.stdout + said.stderr), given
+    for index in (3, 5):
+        assert "y [31mRED all is well" in told[index]
+    for path in (kept / "report.html", kept / "MODEL_CARD.md", page):
+        assert "\x1b" not in path.read_text()
+
+
+def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
+    summary_table: dict[str, Any], tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    forecast = {"forecast_relative_fitness": 0.1, "low": 0.1, "high": 0.2}
+    quality = {
+        "measure": "rmse",
+        "target": HOSTILE,
+        "on": "public",
+        "records": 9,
+        "guess": 2.0,
+        "common": {"value": 1.0},
+        "intervals": HOSTILE,
+    }
+    told = summary_table | {
+        "quality": quality,
+        "way": HOSTILE,
+        "ways": {HOSTILE: forecast},
+        "forecast_relative_fitness_public": 0.3,
+        "validation_missing": {"south": HOSTILE},
+    }
+    (tmp_path / "summary.json").write_text(json.dumps(told))
+    said = typed("copriv", "report", tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert is_plain(said.stdout)
+    assert said.stdout.count("y [31mRED all is well") >= 3
+    assert "\x1b" not in (tmp_path / "report.html").read_text()
+    for changes in ({"validation_missing": {HOSTILE: "away"}}, {"way": None}):
+        (tmp_path / "summary.json").write_text(json.dumps(told | changes))
+        said = typed("copriv", "report", tmp_path)
+        assert said.returncode == 2
+        assert is_plain(said.stderr)
