@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,13 @@ def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
     data, made, kept = tmp_path / "stays.csv", tmp_path / "made", tmp_path / "run"
     table.to_csv(data, index=False)
     owner, page = tmp_path / "owner.toml", tmp_path / "comparison.html"
+    again = tmp_path / "again"
     commands = (
         ("copriv", "init", data, "--owners", "2", "--yes", "--out", made),
         ("copriv", "init", data, "--target", HOSTILE, "--owners", "2", "--yes", "--out", made),
         ("copriv", "simulate", made / "study.toml", "--out", kept, "--in-memory", "--yes"),
         ("copriv", "report", kept),
-        ("copriv", "report", kept, kept, "--out", page),
+        ("copriv", "report", kept, again, "--out", page),
         ("copriv", "evaluate", kept, "--data", data),
         ("copriv-owner", "init", data, "--name", "a", "--yes", "--out", owner),
         ("copriv-owner", "check", owner, "--features", kept / "features.json"),
@@ -71,6 +73,8 @@ def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
     )
     told = []
     for number, (name, *given) in enumerate(commands):
+        if again in given:
+            shutil.copytree(kept, again)
         said = typed(name, *given)
         told.append(said.stdout)
         # The first says which columns there are.

@@ -137,6 +137,8 @@ def test_a_training_says_who_it_waits_for_at_the_start(
 PROGRAM = """
 import os, signal, time, click
 from common.command import Commands, run_command, stoppable
+# A shell that starts tests in the background has Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 @click.command(cls=Commands)
 def main(): pass
 @main.command()
