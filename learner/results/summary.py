@@ -367,18 +367,20 @@ def _parameters_chosen(plan: Plan) -> dict[str, Any]:
 
 def _ways(plan: Plan) -> dict[str, Any]:
     """What the ways of learning were forecast to come to, where they were compared."""
-    decision = plan.decision
-    if decision.public is None:
-        return {}
+    decision, own = plan.decision, way_of(plan.settings)
     ways = {
         way: WaySummary(forecast_relative_fitness=its.relative_fitness, low=its.low, high=its.high)
         for way, its in decision.ways.items()
+        if all(map(_is_number, (its.relative_fitness, its.low, its.high)))
     }
-    return {
-        "way": way_of(plan.settings),
-        "ways": ways,
-        "forecast_relative_fitness_public": decision.public,
-    }
+    if not _is_number(decision.public) or own not in ways:
+        return {}
+    return {"way": own, "ways": ways, "forecast_relative_fitness_public": decision.public}
+
+
+def _is_number(value: float | None) -> bool:
+    """Whether it was forecast: where a model leaves no loss, nothing is relative to it."""
+    return value is not None and abs(value) < float("inf")
 
 
 def _step(plan: Plan) -> StepSummary:
@@ -389,6 +391,6 @@ def _step(plan: Plan) -> StepSummary:
         facts = {"chosen": "auto" if algorithm.step else "given", constant: decision.constant}
     if decision.largest_stable is not None:
         facts["largest_stable_rho"] = decision.largest_stable
-    if decision.forecast is not None:
+    if _is_number(decision.forecast):
         facts["forecast_relative_fitness"] = decision.forecast
     return StepSummary(**facts)

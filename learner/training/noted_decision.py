@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -28,6 +29,14 @@ __all__ = ["noted_decision"]
 
 # An optimum is in its box to rounding.
 EDGE = 1.0 + 1e-9
+# What was only expected, which may be no number: a best model may leave no loss to compare with.
+FORECASTS: dict[str, Any] = {
+    "forecast": None,
+    "largest_stable": None,
+    "ways": {},
+    "public": None,
+    "alone": (),
+}
 
 
 def noted_decision(text: str, *, settings: StudySettings, num_features: int) -> Decision:
@@ -43,8 +52,9 @@ def noted_decision(text: str, *, settings: StudySettings, num_features: int) -> 
     """
     # Here whole numbers become floats, there no key is unknown.
     decision = TypeAdapter(Decision).validate_json(text, strict=True)
-    _check(decision == Decision.from_json(text))
-    _check(all(map(math.isfinite, _numbers(asdict(replace(decision, largest_stable=None))))))
+    used, same = (replace(each, **FORECASTS) for each in (decision, Decision.from_json(text)))
+    _check(used == same)
+    _check(all(map(math.isfinite, _numbers(asdict(used)))))
     parse_validation_share(decision.validation)
     _check((decision.way is not None) == (settings.algorithm.name == AUTO))
     own = resolved(settings, decision)

@@ -98,7 +98,6 @@ WRONG: list[tuple[str, str, Any]] = [
     ("ticks", "later", 1),
     ("auto", "alone", [0.5]),
     ("auto", "ways", {}),
-    ("auto", "public", float("inf")),
 ]
 AROUND = [
     *(("curvature", value) for value in ([], [1.0], [1.0] * 11, [float("inf")] * 10)),
@@ -131,3 +130,14 @@ def test_what_is_known_around_the_start_fits_it(
 ) -> None:
     table = told("newton")
     refused(tmp_path, table | {"around": table["around"] | {key: value}}, "newton")
+
+
+def test_a_forecast_that_is_no_number_is_one_that_a_study_may_have(told: Any) -> None:
+    """A public model that fits its few records perfectly leaves nothing to compare with."""
+    nothing = dict.fromkeys(("relative_fitness", "low", "high"), float("nan"))
+    changed = told("auto")
+    changed |= {"public": float("inf"), "alone": [float("nan")] * 3, "forecast": float("nan")}
+    changed["ways"] = dict.fromkeys(changed["ways"], nothing)
+    text = json.dumps(changed)
+    found = noted_decision(text, settings=study_of("auto"), num_features=4)
+    assert found.to_json() == text
