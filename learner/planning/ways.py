@@ -89,8 +89,13 @@ def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> s
     'ticks'
     >>> best_way({"ticks": ticks, "ticks from zero": 3 * ticks}, trusts_public_model=False)
     'ticks from zero'
+    >>> best_way(dict.fromkeys(("ticks", "newton"), np.nan * ticks), trusts_public_model=True)
+    'newton'
     """
-    compared = {way: np.maximum(own, TINY) for way, own in forecasts.items()}
+    # A world whose best model has no loss tells no way from another.
+    compared = {
+        way: np.maximum(np.nan_to_num(own, nan=1.0), TINY) for way, own in forecasts.items()
+    }
     if TICKS_FROM_ZERO in compared and not trusts_public_model:
         compared[TICKS_FROM_ZERO] /= CLEARLY
     best = np.min(list(compared.values()), axis=0)
