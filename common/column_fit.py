@@ -150,7 +150,7 @@ def _seen_classes(
     rule: TargetRule, counts: Counter[str], *, filled: float, num_records: int
 ) -> ColumnSeen:
     """Classes may be rare here and frequent there, so their mean says nothing: their words do."""
-    positive = tuple(filter(None, (rule.positive, *rule.also_positive)))
+    positive = rule.class_values
     known = tuple(dict.fromkeys((*positive, *rule.public_values)))
     unknown = _strange(counts, known)
     strange = unknown if rule.public_values else Counter[str]()

@@ -177,12 +177,17 @@ class TargetRule(Lasting):
             raise ValueError("target: public_values needs positive")
         return self
 
+    @property
+    def class_values(self) -> tuple[str, ...]:
+        """The values of class +1; none of a number."""
+        return () if self.positive is None else (self.positive, *self.also_positive)
+
     def raw(self, column: pd.Series) -> Vector:
         """Numbers, or classes -1 and +1, shape (n,), NaN where a target is missing."""
         if self.positive is None:
             return parse_numbers(column, shares=self.shares)
         positions, keys = category_keys(column)
-        wanted = {self.positive, *self.also_positive}
+        wanted = set(self.class_values)
         signs = [np.nan if key is None else 2.0 * (key in wanted) - 1.0 for key in keys]
         return np.array([*signs, np.nan], dtype=np.float64)[positions]
 

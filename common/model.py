@@ -77,7 +77,7 @@ class Model:
     def meaning_of_one(self) -> str:
         """Which value of the target the prediction 1 stands for; nothing where it is a number."""
         target = self.feature_map.target
-        values = () if target.positive is None else (target.positive, *target.also_positive)
+        values = target.class_values
         named = [printable(value, NAMED_CHARACTERS) for value in values[:NAMED_VALUES]]
         more = [f"{len(values) - NAMED_VALUES} more"] if len(values) > NAMED_VALUES else []
         return f"{printable(target.name)} = {' or '.join(named + more)}" if named else ""

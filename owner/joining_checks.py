@@ -152,8 +152,8 @@ def _known(rule: Rule) -> tuple[str, ...]:
     """The values that the study knows of; none where the map does not tell them all."""
     if isinstance(rule, ColumnRule):
         return tuple(rule.codes)
-    positive = filter(None, (rule.positive, *rule.also_positive))
-    return tuple(dict.fromkeys((*positive, *rule.public_values))) if rule.public_values else ()
+    known = dict.fromkeys((*rule.class_values, *rule.public_values))
+    return tuple(known) if rule.public_values else ()
 
 
 def _typed(name: str, own: str, other: str) -> str:

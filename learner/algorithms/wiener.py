@@ -108,7 +108,7 @@ def kept_apart(
     """
     # Variances of single values, from the floor to the highest that one of its own may have.
     highest = DOUBLINGS + 2 * (OWN_POWERS - 1)
-    real = np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(highest))[:, None]
+    real = _variances(floor, highest)
     whole = noise[..., None, :] + real
     each = _logistic(values[..., None, :], whole)
     each = np.exp(each - each.max(axis=-2, keepdims=True))
@@ -229,9 +229,10 @@ def _both(factors: NDArray[np.float64], rows: Labels, columns: Labels) -> NDArra
     return factors.take(rows, axis=-1) * factors.take(columns, axis=-1)
 
 
-def _variances(floor: float) -> NDArray[np.float64]:
-    """The variances that true values may have, shape (DOUBLINGS, 1)."""
-    return np.ldexp(max(floor, SMALLEST_VARIANCE), np.arange(DOUBLINGS))[:, None]
+def _variances(floor: float, count: int = DOUBLINGS) -> NDArray[np.float64]:
+    """The variances that true values may have, each twice the one before, shape (count, 1)."""
+    # Of a whole number numpy makes 16 bits.
+    return np.ldexp(float(max(floor, SMALLEST_VARIANCE)), np.arange(count))[:, None]
 
 
 def _posterior(values: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

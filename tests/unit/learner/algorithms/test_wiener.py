@@ -65,7 +65,7 @@ def test_a_few_values_of_many_studies_have_the_bits_of_each_by_itself():
     together = kept_apart(many, noise, floor=0.1, odds=3.0)
     for i in range(9):
         assert np.array_equal(kept_apart(many[i], noise[i], floor=0.1, odds=3.0), together[i])
-    other = kept_apart(1e3 * many, 1e6 * noise, floor=1e5, odds=3.0)
+    other = kept_apart(1e3 * many, 1e6 * noise, floor=100_000, odds=3.0)
     assert other == pytest.approx(together, rel=1e-9)
 
 
