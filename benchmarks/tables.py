@@ -16,8 +16,10 @@ from common.arrays import Vector
 from common.errors import InputError
 from learner.results.sweep_page import interval
 
-# What a way must not lose to: what is free, and what there was before ways were chosen between.
-FORMER = ("public", "moments", "asynchronous")
+# What there was before ways were chosen between; what a way must not lose to is that, and what is
+# free.
+TRAINED = ("moments", "asynchronous")
+FORMER = ("public", *TRAINED)
 CENTRE = ("centre-statistics", "centre-descent", "centre-diffprivlib")
 # Where a way counts as worse than the best of the former ones.
 MARGINS = (1.25, 2.0)
@@ -181,6 +183,7 @@ def summary(
         "epsilon",
         "cells",
         "(best of public model, moments, asynchronous) / way",
+        "(better of moments, asynchronous) / way",
         "way / (better trusted centre)",
         *(f"more than {margin:g} times worse than that best" for margin in MARGINS),
     ]
@@ -194,30 +197,35 @@ class Compared:
 
     Args:
       gain: (Best of the former ways)/(way) in each cell.
+      trained: The same without the public model, which no owner's records have a part in.
       loss: (Way)/(better trusted centre) in each cell that has one.
     """
 
     gain: Vector
+    trained: Vector
     loss: Vector
 
     @classmethod
     def of(cls, families: Mapping[str, Measured], way: str, epsilons: Sequence[float]) -> Compared:
         """The cells where the way was measured, beside any of the others."""
-        gain, loss = [], []
+        gain, trained, loss = [], [], []
         for measured, epsilon in itertools.product(families.values(), epsilons):
             mean = _means(measured, epsilon)
-            former = [mean[row] for row in FORMER if row in mean]
+            former, own = ([mean[row] for row in rows if row in mean] for rows in (FORMER, TRAINED))
             centre = [mean[row] for row in CENTRE if row in mean]
             if way in mean and former:
                 gain.append(min(former) / mean[way])
+            if way in mean and own:
+                trained.append(min(own) / mean[way])
             if way in mean and centre:
                 loss.append(mean[way] / min(centre))
-        return cls(np.array(gain), np.array(loss))
+        return cls(np.array(gain), np.array(trained), np.array(loss))
 
     def cells(self) -> list[str]:
         """How many, geometric means, and how many are beyond each margin."""
         worse = [f"{np.sum(1 / self.gain > margin)} of {len(self.gain)}" for margin in MARGINS]
-        return [str(len(self.gain)), geometric_mean(self.gain), geometric_mean(self.loss), *worse]
+        means = (geometric_mean(ratios) for ratios in (self.gain, self.trained, self.loss))
+        return [str(len(self.gain)), *means, *worse]
 
 
 def _means(measured: Measured, epsilon: float) -> dict[str, float]:

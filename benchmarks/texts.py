@@ -51,8 +51,10 @@ SUMMARY = """\
 
 A cell is a family at one epsilon. Ratios are geometric means over cells: the first of the best of
 public records alone, moments and asynchronous to the way that the line is about, so that above 1 is
-better; the second of the way to the better row of the trusted centre, so that 1 would be as good as
-trust. The last columns count cells where the way is worse than that best by more than so much."""
+better; the second the same without public records alone, that is to what there was before of ways
+that learn from owners; the third of the way to the better row of the trusted centre, so that 1
+would be as good as trust. The last columns count cells where the way is worse than the best of the
+first by more than so much."""
 
 PAPERS = """\
 ## The papers' algorithms, on real records

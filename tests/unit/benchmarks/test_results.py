@@ -136,7 +136,7 @@ def test_summary_compares_with_the_best_former_way_and_the_better_centre(
         "easy": {"public": 8.0, "moments": 2.0, "asynchronous": 4.0, "auto": 1.0,
                  "centre-statistics": 0.5, "centre-descent": 0.25},
         # No moments and no centre here; auto is 1.5 times worse than what is free.
-        "hinge": {"public": 2.0, "asynchronous": 9.0, "auto": 3.0},
+        "hinge": {"public": 2.0, "asynchronous": 13.5, "auto": 3.0},
     }  # fmt: skip
     measured = {
         family: {(row, 1.0): reached(modules, mean) for row, mean in rows.items()}
@@ -144,11 +144,12 @@ def test_summary_compares_with_the_best_former_way_and_the_better_centre(
     }
     compared = modules.tables.Compared.of(measured, "auto", [1.0])
     assert compared.gain.tolist() == [2.0, pytest.approx(2 / 3)]
+    assert compared.trained.tolist() == [2.0, 4.5]
     assert compared.loss.tolist() == [4.0]
     lines = modules.tables.summary(measured, ("auto", "newton"), (1.0,))
     assert lines[2:] == [
-        "| auto | 1 | 2 | 1.2 | 4 | 1 of 2 | 0 of 2 |",
-        "| auto | all | 2 | 1.2 | 4 | 1 of 2 | 0 of 2 |",
+        "| auto | 1 | 2 | 1.2 | 3 | 4 | 1 of 2 | 0 of 2 |",
+        "| auto | all | 2 | 1.2 | 3 | 4 | 1 of 2 | 0 of 2 |",
         "",
     ]
 
