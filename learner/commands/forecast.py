@@ -27,6 +27,7 @@ from learner.forecasting.verdict import Verdict, verdict
 from learner.network.processes import read_owner, table_source
 from learner.planning.boxes import edge_sentence
 from learner.planning.deciding import decide_quietly
+from learner.planning.decision import Decision
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings, has_table
@@ -93,13 +94,13 @@ def run_forecast(
                 fingerprint=fingerprint,
                 on_done=advance,
             )
-        found = _found(candidate, sweep)
+        found = _found(candidate, decision, sweep)
         _leave(found, folder)
     print_verdict(found, console)
     return folder
 
 
-def _found(candidate: Candidate, sweep: Sweep) -> Verdict:
+def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
     """What all points together say.
 
     Raises:
@@ -108,7 +109,7 @@ def _found(candidate: Candidate, sweep: Sweep) -> Verdict:
     if "study" not in sweep.results:
         raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
-    return verdict(candidate, answers_of(sweep.results), failures)
+    return verdict(candidate, answers_of(sweep.results), failures, base=decision)
 
 
 def _warn_of_edges(candidate: Candidate, console: Console) -> None:

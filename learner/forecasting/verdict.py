@@ -18,7 +18,8 @@ import numpy as np
 
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
-from learner.planning.guard import to_beat
+from learner.planning.decision import Decision
+from learner.planning.guard import to_beat, ways_sentence
 from learner.simulated.groups import NOTABLE_DRIFT, drift
 
 __all__ = ["OwnerVerdict", "Smallest", "Verdict", "verdict"]
@@ -94,6 +95,8 @@ class Verdict:
       algorithms: The answers for other algorithms, by name.
       curves: The answers along one quantity: its name, then its values.
       failures: Why a point could not be computed, by the point's name.
+      way: The way of learning that "auto" takes; None where the study names its algorithm.
+      ways_in_words: That one beside the others, and why it is taken; None as above.
     """
 
     study: str
@@ -109,6 +112,8 @@ class Verdict:
     algorithms: Answers
     curves: Mapping[str, Answers]
     failures: Mapping[str, str] = field(default_factory=dict)
+    way: str | None = None
+    ways_in_words: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The verdict in plain values; what was not asked of an owner is left out."""
@@ -121,7 +126,11 @@ class Verdict:
 
 
 def verdict(
-    candidate: Candidate, answers: Answers, failures: Mapping[str, str] | None = None
+    candidate: Candidate,
+    answers: Answers,
+    failures: Mapping[str, str] | None = None,
+    *,
+    base: Decision | None = None,
 ) -> Verdict:
     """The answers put together.
 
@@ -129,8 +138,9 @@ def verdict(
       candidate: The study.
       answers: The answers by the questions' names; that of "study" must be there.
       failures: Why points could not be computed, by their names.
+      base: What the study leaves open, decided.
     """
-    study = answers["study"]
+    study, way = answers["study"], None if base is None else base.way
     change = drift(candidate.groups)
     return Verdict(
         study=candidate.settings.name,
@@ -158,6 +168,8 @@ def verdict(
             for kind in CURVES
         },
         failures=failures or {},
+        way=way,
+        ways_in_words=None if base is None or way is None else ways_sentence(base, own=way),
     )
 
 

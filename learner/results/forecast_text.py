@@ -86,6 +86,8 @@ def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
 def sentences(verdict: Verdict) -> list[str]:
     """The verdict in words."""
     lines = [f"warning: {warning}" for warning in verdict.warnings]
+    if verdict.ways_in_words is not None:
+        lines.append(f"it would be learnt by {verdict.ways_in_words}")
     gaining = [owner.name for owner in verdict.owners if owner.gains]
     others = [owner.name for owner in verdict.owners if not owner.gains]
     lines.append(f"gains: {gains_in_words(gaining, others)}")

@@ -13,6 +13,7 @@ from common.features import FeatureMap
 from learner.forecasting.candidate import Candidate
 from learner.forecasting.questions import FACTORS, WAY_FACTORS, Answer
 from learner.forecasting.verdict import Verdict, verdict
+from learner.planning.decision import Decision, Expected
 from learner.planning.guard import LEAST_GAIN
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -93,3 +94,23 @@ def test_where_the_smallest_tried_pays_it_may_begin_below(candidate, tmp_path):
     assert f">{words}</td>" in page
     surer = replace(found, smallest=replace(found.smallest, or_below=()))
     assert not any("the smallest tried" in line for line in sentences(surer))
+
+
+def test_the_way_that_auto_takes_is_said_with_the_reason(candidate):
+    found = {"ticks from zero": 0.004, "ticks": 0.002}
+    ways = {way: Expected(relative_fitness=psi, low=psi, high=psi) for way, psi in found.items()}
+    base = Decision(
+        num_records=(100, 100),
+        horizon=10,
+        clip=None,
+        constant=1.0,
+        way="ticks from zero",
+        ways=ways,
+        public=PUBLIC,
+    )
+    auto = verdict(candidate, {"study": answer(0.004)}, base=base)
+    line = next(line for line in sentences(auto) if line.startswith("it would be learnt by"))
+    assert "by ticks from zero: forecast 0.004, ticks 0.002, public model 0.01; what begins" in line
+    assert auto.as_json()["way"] == "ticks from zero"
+    named = verdict(candidate, {"study": answer(0.004)}, base=replace(base, way=None))
+    assert not any("learnt by" in line for line in sentences(named))
