@@ -285,8 +285,8 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
     if change > NOTABLE_DRIFT:
         warnings.append(
             f"the public records change along their table: a model of its first third loses "
-            f"{change:.0%} on its last; if the owners' records are of another time, the forecast "
-            "may be off by a factor of two"
+            f"{change:.0%} on its last; if the owners' records are of another time or place, the "
+            "forecast may be off by a factor of two"
         )
     if groups.labels is not None:
         unknown = [
