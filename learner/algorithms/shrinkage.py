@@ -167,9 +167,9 @@ class Blend:
         shares = kept_entries(differs, variances, floor=floor, by_rows=by_rows)
         # A step that is too short is mended by the next; one twice too long never is. Where public
         # records hardly vary, the owners' may vary as elsewhere.
-        narrowness = products * (np.trace(public) / len(public)) ** 2
-        possible = around.doubt * np.maximum(narrowness, 1.0)
-        hidden = np.sqrt(np.sum(np.minimum(variances, possible), axis=1))
+        mean = np.trace(public) / len(public)
+        possible = np.sqrt(around.doubt) * np.maximum(mean * lengths, 1.0)
+        hidden = np.sqrt(len(lengths)) * np.minimum(np.sqrt(entry) * lengths, possible)
         blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
         squares = vectors**2

@@ -394,12 +394,12 @@ def test_where_public_records_hardly_vary_noise_may_hide_more():
 
 
 def test_what_noise_may_hide_is_a_share_of_the_mean_curvature():
-    """The mean of 4 and 1 is 2.5 times the narrow one, and 0.625 times the wide one: not less."""
+    """The mean of 4 and 1 is 2.5 times the narrow one; of the wide one it is a whole."""
     around = replace(flat_around(drifts=True, doubts=True), curvature=np.diag([4.0, 1.0]))
     around = replace(around, theta=np.zeros(2), offset=np.zeros(2))
     g = Regulariser(coefficient=0)
     loud, quiet = (Blend.of(around, around.curvature, e, regulariser=g).values for e in (1e6, 0.0))
-    hidden = 0.1 * np.sqrt([1.0 + 0.625 * 2.5, 0.625 * 2.5 + 2.5**2])
+    hidden = 0.1 * np.sqrt(2.0) * np.array([1.0, 2.5])
     assert loud == pytest.approx(1.0 + hidden)
     assert quiet == pytest.approx([1.0, 1.0])
 
