@@ -165,10 +165,10 @@ class Blend:
         variances = entry * products * (1.0 + np.eye(len(lengths)))
         floor, by_rows = around.curvature_spread, around.drifts
         shares = kept_entries(differs, variances, floor=floor, by_rows=by_rows)
-        # A step that is too short is mended by the next; one twice too long never is. Where public
-        # records hardly vary, the owners' may vary as elsewhere.
-        mean = np.trace(public) / len(public)
-        possible = np.sqrt(around.doubt) * np.maximum(mean * lengths, 1.0)
+        # A step that is too short is mended by the next; one twice too long never is. The noise is
+        # as large as a ridge in the models' own coordinates, where its entries are alike: so one
+        # direction in which public records do not vary makes no others' steps short.
+        possible = np.sqrt(around.doubt) * _narrowness(around, public, basis)
         hidden = np.sqrt(len(lengths)) * np.minimum(np.sqrt(entry) * lengths, possible)
         blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
@@ -251,14 +251,16 @@ class Blend:
         matrix = (vectors * self.values[..., None, :]) @ vectors.swapaxes(-1, -2)
         # The inverse of the basis, in the directions that there are.
         into = basis.T @ self.curvature
+        narrow = _narrowness(self.around, self.curvature, basis)
         for (theta, gradient, variance), (other, then, another) in pairwise(gradients):
             way = _times(into, other - theta)
             length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
-            step, noise = way / length, (variance + another) * np.sum(basis**2, axis=0)
+            step, noise = way / length, (variance + another) * np.sum((basis / narrow) ** 2, axis=0)
             told = _times(matrix, step)
             ridge = _times(self._ridge, other - theta)
             lacks = _times(basis.T, then - gradient + ridge) / length - told
-            lacks *= kept_apart(lacks, noise / length**2, floor=self.around.curvature_spread)
+            floor = self.around.curvature_spread
+            lacks *= kept_apart(lacks / narrow, noise / length**2, floor=floor)
             before = np.sum(told * step, axis=-1)[..., None, None]
             along = np.sum(lacks * step, axis=-1)[..., None, None]
             seen = told + lacks
@@ -311,6 +313,18 @@ class Blend:
         # Back from the basis' coordinates: H B is the inverse of B'.
         gradient = _times(self.curvature @ basis, total / weights[..., None])
         return gradient, (1.0 / (weights * length))[..., None, None] * np.eye(around.theta.size)
+
+
+def _narrowness(around: Around, public: Matrix, basis: Matrix) -> Vector:
+    """By how much more the owners' curvature may differ in each direction, 1 or more.
+
+    Where drifting public records hardly vary, the owners' may vary as they do elsewhere.
+    """
+    if not around.drifts:
+        return np.ones(basis.shape[1])
+    mean = np.trace(public) / len(public)
+    narrow: Vector = np.maximum(mean * np.sum(basis**2, axis=0), 1.0)
+    return narrow
 
 
 def _outer(vector: NDArray[np.float64]) -> NDArray[np.float64]:

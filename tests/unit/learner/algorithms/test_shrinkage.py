@@ -404,6 +404,16 @@ def test_what_noise_may_hide_is_a_share_of_the_mean_curvature():
     assert quiet == pytest.approx([1.0, 1.0])
 
 
+def test_a_direction_that_public_records_do_not_vary_in_makes_no_others_steps_short():
+    around = flat_around(drifts=True, doubts=True)
+    dead = replace(around, curvature=np.diag([1.0] * (WIDE - 1) + [1e-5]))
+    g, entry = Regulariser(coefficient=0), 1e-4
+    values = Blend.of(dead, dead.curvature, entry, regulariser=g).values
+    assert values[:-1] == pytest.approx(1.0 + np.sqrt(WIDE * entry))
+    # There the noise is 1e5 times as loud; what is possible is a spread of the mean curvature.
+    assert values[-1] == pytest.approx(1.0 + np.sqrt(WIDE * entry) * 1e5)
+
+
 @pytest.mark.parametrize("ratio", [0.02, 0.1])
 def test_where_noise_is_small_a_step_goes_all_the_way_however_little_owners_curve(ratio):
     """With a quarter as the least curvature it went this ratio of the way four times over."""
@@ -425,3 +435,17 @@ def test_what_rounds_teach_leaves_no_curvature_below_the_least_there_was():
     told = blend.taught([(np.zeros(WIDE), np.zeros(WIDE), 1e-9), (way, change, 1e-9)])
     assert np.sort(told.values)[-2] > 5.0 * np.sort(blend.values)[-2]
     assert told.values.min() == blend.values.min()
+
+
+@pytest.mark.parametrize(("drifts", "believed"), [(True, True), (False, False)])
+def test_rounds_teach_what_owners_vary_by_where_drifting_public_records_hardly_do(drifts, believed):
+    """Ten times the noise is not believed where nothing else says that owners vary."""
+    around, g = flat_around(drifts=drifts), Regulariser(coefficient=0)
+    blend = Blend.of(around, around.curvature, 1e9, regulariser=g)
+    way = np.zeros(WIDE)
+    way[-1] = 1.0
+    # The public curvature of 0.002 is 1 in the blend, and this is eleven times as much.
+    change = 0.022 * way
+    noise = 0.002**2 / 2
+    told = blend.taught([(np.zeros(WIDE), np.zeros(WIDE), noise), (way, change, noise)])
+    assert bool(told.values.max() > 5.0) is believed
