@@ -29,6 +29,7 @@ from common.arrays import Flags, Matrix
 from common.config import Lasting, Place, Positive, Settings
 from common.domain import Domain, without_specks
 from common.errors import InputError
+from common.files import open_regular
 from common.fitting import MOST_CATEGORIES, Bound, CategoryOrder, ColumnRule, Number, TargetRule
 from common.map_text import laid_out
 from common.setting_errors import first_fault
@@ -379,7 +380,8 @@ def load_feature_map(path: Path) -> FeatureMap:
       InputError: The file cannot be read or is not a feature map.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open_regular(path) as file:
+            text = file.read(LARGEST_TEXT + 1).decode("utf-8")
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); give a feature map's JSON"

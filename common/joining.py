@@ -25,6 +25,7 @@ from pydantic import Field, ValidationError
 from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
 from common.features import FeatureMap
+from common.files import open_regular
 from common.map_text import file_text
 from common.names import Name
 from common.setting_errors import first_fault
@@ -209,7 +210,7 @@ def read_request(path: Path) -> Request:
 def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], str]:
     """The JSON object of a file that somebody else wrote, and its digest."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(largest + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); give {what}") from None

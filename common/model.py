@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from common.arrays import Matrix, Vector
 from common.errors import InputError
 from common.features import LARGEST_COUNT, LARGEST_ENTRIES, LARGEST_TEXT, FeatureMap
+from common.files import open_regular
 from common.fitting import MOST_PUBLIC_VALUES, Number
 from common.losses import LOSSES, Logistic, Loss, loss_of
 from common.names import Name
@@ -170,7 +171,7 @@ def read_model(path: Path) -> Model:
     """
     file = path / MODEL_FILE if path.is_dir() else path
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             text = opened.read(LARGEST_TEXT + 1)
     except OSError as error:
         raise InputError(

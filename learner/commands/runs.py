@@ -16,6 +16,7 @@ from rich.console import Console
 from common.command import plain_console
 from common.config import load_settings
 from common.errors import InputError
+from common.files import open_regular
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
 from learner.planning.settings import StudySettings
@@ -72,7 +73,8 @@ class Run:
         """
         path = self.folder / "trace.parquet"
         try:
-            return pd.read_parquet(path)
+            with open_regular(path) as file:
+                return pd.read_parquet(file)
         except Exception as error:  # Libraries have many names for a file that is no table.
             raise InputError(
                 f"{path}: cannot be read as a trace ({type(error).__name__})"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from common.arrays import Vector
 from common.errors import InputError
+from common.files import open_regular
 from common.model import Model, read_model
 from common.texts import counted, number_words
 from learner.results.charts import Line, Mark, curve, strip, timeline
@@ -75,7 +76,7 @@ def _read_trace(folder: Path) -> _Trace | None:
     """The trace, None where there is none that can be read."""
     path = folder / "trace.parquet"
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             if file.metadata.num_rows > LARGEST_TRACE:
                 return None
             names = [name for name in TRACE_COLUMNS if name in file.schema_arrow.names]

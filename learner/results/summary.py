@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from common.arrays import Matrix
 from common.errors import InputError
+from common.files import open_regular
 from common.names import Name
 from common.setting_errors import first_fault
 from learner.planning.plan import Plan, kind_of
@@ -269,7 +270,7 @@ def read_summary(folder: Path) -> Summary:
     """
     path = folder / "summary.json"
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(LARGEST_TEXT + 1)
     except OSError:
         raise InputError(why_unfinished(folder)) from None

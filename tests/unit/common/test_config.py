@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from common.config import (
     parse_epsilon,
     parse_value,
     parse_values,
+    read_toml,
     with_absolute_paths,
 )
 from common.errors import InputError
@@ -96,3 +98,20 @@ def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path: Path) -> None
         assert settings.path is not None
         assert settings.path.is_absolute()
         assert str(settings.secret).startswith(f"file:{tmp_path}")
+
+
+def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.config.LARGEST_TEXT", 2**20)
+    path = tmp_path / "study.toml"
+    path.write_text(" " * 2**20)
+    assert read_toml(path) == {}
+    path.write_text(" " * (2**20 + 1))
+    with pytest.raises(InputError, match=r"study\.toml: longer than 1 MB; give a TOML file"):
+        read_toml(path)
+    reading, writing = os.pipe()
+    os.write(writing, b"seed = 1")
+    os.close(writing)
+    assert read_toml(Path(f"/dev/fd/{reading}")) == {"seed": 1}
+    os.close(reading)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from common.errors import InputError
+from common.features import load_feature_map
 from common.files import lock_file, make_folder, open_regular, write_or_refuse, write_whole
+from common.joining import read_invitation
+from common.model import read_model
 
 
 def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
@@ -93,3 +97,14 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path: Pat
     with pytest.raises(InputError, match=r"x: cannot be written \(Not a directory\); check"):
         make_folder(tmp_path / "file" / "x")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("read", [load_feature_map, read_model, read_invitation])
+def test_what_a_stranger_may_give_is_read_of_regular_files_alone(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    # A device stands here for a pipe, too, which would be waited for if this failed.
+    path = tmp_path / "given.json"
+    path.symlink_to(os.devnull)
+    with pytest.raises(InputError, match=r"cannot be read \(given.json is no regular file\)"):
+        read(path)

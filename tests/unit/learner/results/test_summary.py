@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from common.errors import InputError
 from common.model import Model
+from learner.commands.runs import Run
 from learner.results.report import sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
@@ -264,6 +266,17 @@ def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
     for folder, why in {".": r"holds no summary\.json", "no": "no such", "file": "a file"}.items():
         with pytest.raises(InputError, match=why):
             read_summary(tmp_path / folder)
+
+
+def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path: Path) -> None:
+    run = Run.load(kept(tmp_path, json.dumps(table())))
+    for name in ("trace.parquet", "summary.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).symlink_to(os.devnull)
+    with pytest.raises(InputError, match=r"trace\.parquet: cannot be read as a trace \(OSError\)"):
+        _ = run.trace
+    with pytest.raises(InputError, match=r"holds no summary\.json"):
+        read_summary(tmp_path)
 
 
 def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
