@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 
 from common.arrays import Vector
@@ -46,7 +46,7 @@ class _Trace:
     """What the page needs of ``trace.parquet``."""
 
     k: Vector
-    owner: Sequence[str]
+    owner: pd.Categorical
     fitness: Vector | None
 
 
@@ -76,7 +76,9 @@ def _read_trace(folder: Path) -> _Trace | None:
     """The trace, None where there is none that can be read."""
     path = folder / "trace.parquet"
     try:
-        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
+        # A name is held once, however many rows a file of a few bytes says that it has.
+        by_name = ["owner"]
+        with open_regular(path) as opened, pq.ParquetFile(opened, read_dictionary=by_name) as file:
             if file.metadata.num_rows > LARGEST_TRACE:
                 return None
             names = [name for name in TRACE_COLUMNS if name in file.schema_arrow.names]
@@ -84,7 +86,7 @@ def _read_trace(folder: Path) -> _Trace | None:
         fitness = kept["relative_fitness"] if "relative_fitness" in names else None
         return _Trace(
             k=kept["k"].to_numpy(dtype=np.float64),
-            owner=[str(name) for name in kept["owner"]],
+            owner=pd.Categorical(kept["owner"]),
             fitness=None if fitness is None else fitness.to_numpy(dtype=np.float64),
         )
     except Exception:  # Libraries have many names for a file that is no table.
@@ -283,11 +285,10 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     picture = ""
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
-        owners = np.array(trace.owner, dtype=object)
         picture = timeline(
             "Who spoke when: a row for each owner, darker where it spoke more often",
             names,
-            [trace.k[owners == name] for name in names],
+            [trace.k[trace.owner == name] for name in names],
             horizon=summary.horizon,
             marks=[Mark(at=summary.ticks, text="the run ended here")] if missed > 0 else [],
         )

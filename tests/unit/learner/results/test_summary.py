@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from common.errors import InputError
@@ -277,6 +279,22 @@ def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path: Path) -> Non
         _ = run.trace
     with pytest.raises(InputError, match=r"holds no summary\.json"):
         read_summary(tmp_path)
+
+
+def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path: Path) -> None:
+    rows, name = 2_000, "a" * 100_000
+    trace = {"k": range(1, rows + 1), "owner": [name] * rows}
+    pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
+    assert (tmp_path / "trace.parquet").stat().st_size < 1_000_000
+    whole = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(whole)
+    pa.set_memory_pool(counted)
+    try:
+        page = write_report(tmp_path, Summary.model_validate(table()))
+    finally:
+        pa.set_memory_pool(whole)
+    assert "Who spoke when" in page.read_text()
+    assert counted.max_memory() < rows * len(name) / 10
 
 
 def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
