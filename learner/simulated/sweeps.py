@@ -7,6 +7,7 @@ with its error, the others go on, and a resumed sweep tries it once more.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,13 +160,22 @@ def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
         if path.is_file():
             try:
                 kept = json.loads(path.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError):  # damaged: the point is computed again
+            except (ValueError, RecursionError, OSError):  # damaged: the point is computed again
                 continue
             if not isinstance(kept, dict) or kept.get("arguments") != expected:
                 continue
-            if "result" in kept:
+            if "result" in kept and kept.get("checksum") == _checksum(kept["result"]):
                 found[name] = kept["result"]
     return found
+
+
+def _checksum(result: Result) -> str:
+    """What tells a result that was changed since it was written.
+
+    >>> _checksum({"loss": (0.5,)}) == _checksum({"loss": [0.5]}) != _checksum({"loss": [0.25]})
+    True
+    """
+    return hashlib.sha256(json.dumps(result).encode()).hexdigest()
 
 
 def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> None:
@@ -174,5 +184,5 @@ def _keep(folder: Path, name: str, arguments: str, result: Result | Failure) -> 
     if isinstance(result, Failure):
         kept |= {"error": result.error, "trace": result.trace}
     else:
-        kept["result"] = result
+        kept |= {"result": result, "checksum": _checksum(result)}
     write_or_refuse(folder / f"{name}.json", json.dumps(kept, indent=1))

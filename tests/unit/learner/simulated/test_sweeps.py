@@ -52,6 +52,17 @@ def test_a_damaged_file_is_computed_anew(tmp_path, damaged):
     assert sweep.results["p"] == {"square": 4}
 
 
+@pytest.mark.parametrize("changed", [None, {}, {"square": [4]}, {"square": 5}, 10**400])
+def test_a_result_that_was_changed_is_computed_anew(tmp_path, changed):
+    points, path = {"p": (2, str(tmp_path / "log"))}, tmp_path / "kept/p.json"
+    run_sweep(work, points, folder=path.parent, jobs=1)
+    kept = path.read_text()
+    path.write_text(json.dumps(json.loads(kept) | {"result": changed}))
+    assert run_sweep(work, points, folder=path.parent, jobs=1).results["p"] == {"square": 4}
+    assert path.read_text() == kept
+    assert len(calls(tmp_path / "log")) == 2
+
+
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
         run_sweep(work, {"p": (1, str(tmp_path / "log"))}, cluster="nonsense://nowhere:1")
