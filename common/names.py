@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["NAME_RULE", "Name", "check_name", "learner_words"]
+__all__ = ["NAME_RULE", "Name", "check_name", "learner_words", "repeated"]
 
 NAME_RULE = "letters, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -35,6 +37,15 @@ def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
     if len(name) > longest or name in {".", ".."} or not _CHARACTERS.fullmatch(plain):
         raise ValueError(f"expected a name of up to {longest} {_rule(also)}")
     return name
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand more than once, in their order; a stranger may give a million.
+
+    >>> repeated(["b", "a", "b", "c", "a"])
+    ['b', 'a']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def learner_words(name: str) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import InputError
+from common.names import repeated
 from common.texts import printable
 from owner.policy import PrivateSource
 
@@ -33,7 +34,8 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
             raise InputError(f"{where}: data.rename.{name}: no column {stored!r} in the table")
     names = {stored: name for name, stored in source.rename.items()}
     changed = table.rename(columns=names) if names else table
-    twice = [name for name in source.rename if list(changed.columns).count(name) > 1]
+    stand_twice = set(repeated(changed.columns))
+    twice = [name for name in source.rename if name in stand_twice]
     if twice:
         raise InputError(
             f"{where}: data.rename.{twice[0]}: the table has a column of that name already; "

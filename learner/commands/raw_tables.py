@@ -15,6 +15,7 @@ from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.errors import InputError
 from common.files import make_folder
 from common.looking import Look, look_at
+from common.names import repeated
 from common.number_marks import mark_notes
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
@@ -229,10 +230,9 @@ def open_session(place: Mapping[str, str]) -> Session:
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
-    header = read_header(source, base=Path())
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"init: the column name {twice!r} occurs twice; rename one")
+    twice = repeated(read_header(source, base=Path()))
+    if twice:
+        raise InputError(f"init: the column name {twice[0]!r} occurs twice; rename one")
     table = read_table(source, base=Path())
     notes = mark_notes(source, base=Path(), table=table)
     return Session(source, table, look_at(table), notes)

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import InputError
 from common.files import write_whole
+from common.names import repeated
 from common.tls import Role, role_uri
 
 __all__ = ["CA_FOLDER", "Issued", "Party", "make_certificates", "sign_request"]
@@ -95,9 +96,9 @@ def make_certificates(
       InputError: A name is taken twice, the CA has expired, or a file cannot be written.
     """
     names = [party.name for party in parties]
-    twice = {name for name in names if names.count(name) > 1 or name == CA_FOLDER}
-    if twice:
-        raise InputError(f"certs: the name {min(twice)!r} is taken already; give each its own")
+    taken = repeated([CA_FOLDER, *names])
+    if taken:
+        raise InputError(f"certs: the name {min(taken)!r} is taken already; give each its own")
     try:
         authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
         return [_issue(out, party, authority, days=days, renew=renew) for party in parties]

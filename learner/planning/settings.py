@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from pydantic import Field, model_validator
 from common.config import VALIDATION_SHARE, Settings
 from common.features import FeatureSettings
 from common.losses import LOSSES
-from common.names import Name
+from common.names import Name, repeated
 from common.tls import TlsSettings
 from learner.algorithms.table import ALGORITHMS, NO_KEYS
 from learner.planning.forecast_settings import ForecastSettings
@@ -135,10 +134,9 @@ class StudySettings(Settings):
     @model_validator(mode="after")
     def _names_differ(self) -> StudySettings:
         """Owners are told apart by name."""
-        names = [owner.name for owner in self.owners]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = repeated(owner.name for owner in self.owners)
         if twice:
-            raise ValueError(f"owners: the name {twice[0]!r} stands twice; give each its own")
+            raise ValueError(f"owners: the name {min(twice)!r} stands twice; give each its own")
         return self
 
     def promised(self, entry: OwnerEntry) -> Fraction:
@@ -206,7 +204,7 @@ def _group_problems(settings: StudySettings) -> Sequence[str]:
     names = {entry.name: entry for entry in settings.owners}
     named = [name for group in settings.groups for name in group]
     unknown = [name for name in named if name not in names]
-    twice = [name for name, count in Counter(named).items() if count > 1]
+    twice = repeated(named)
     if not all(settings.groups):
         return ["groups: a group is empty; name at least one owner in each group"]
     if unknown:

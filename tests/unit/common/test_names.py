@@ -10,7 +10,7 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError, MalformedError
-from common.names import check_name
+from common.names import check_name, repeated
 from common.terms import StudyTerms
 from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings, Policy, check_terms
@@ -23,6 +23,21 @@ NAMES = ("a", "...", "..a", ".a", "mount-sinai_2.north", "a" * 64, "-")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_letters_digits_and_three_signs(name: str) -> None:
     assert check_name(name) == name
+
+
+def test_names_of_a_crowd_are_compared_once_each() -> None:
+    class Counted(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return str(self) == other
+
+        __hash__ = str.__hash__
+
+    crowd = [Counted(f"owner-{i}") for i in range(2_000)]
+    assert repeated([*crowd, "owner-7", "owner-7"]) == ["owner-7"]
+    assert Counted.compared < 4 * len(crowd)
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
