@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -440,6 +443,25 @@ def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(
     assert said.returncode == 0, said.stderr
     data = load_settings(OwnerSettings, folder / "c.toml").data
     assert (data.separator, data.encoding, data.decimal) == ("_", "utf-16-le", ",")
+
+
+def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(
+    tmp_path: Path,
+) -> None:
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as opened:
+        opened.execute("create table t as select range as x, range % 7 as y from range(50)")
+    query, command = "select x from t", [sys.executable, "-m", "learner.cli", "init", "t.duckdb"]
+    # A process of its own: only its end tells.
+    said = subprocess.run(
+        [*command, "--query", query, "--target", "z", "--yes"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 2
+    assert said.stderr == "copriv: --target: no column 'z'; the columns are x\n"
 
 
 def test_a_table_with_a_column_name_twice_is_refused(
