@@ -55,6 +55,10 @@ OBJECTS_MADE = 50_000
 ANEW = "type the same again to start anew"
 SAME = "type the same again to go on"
 STOPPED = f"stopped; {ANEW}"
+TOO_LARGE = (
+    "the machine's memory does not hold what was asked; give smaller files, or run it where there "
+    "is more memory"
+)
 
 log_format_option = click.option(
     "--log-format",
@@ -269,6 +273,9 @@ def run_command(command: click.Command, name: str) -> None:
             raise
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
+        sys.exit(InputError.exit_status)
+    except MemoryError:
+        click.echo(f"{name}: {TOO_LARGE}", err=True)
         sys.exit(InputError.exit_status)
 
 

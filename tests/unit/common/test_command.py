@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 from rich.table import Table
 
-from common.command import console, plain_console
+from common.command import TOO_LARGE, console, plain_console
 from common.texts import rounded, shortened
 from learner.cli import cli
 from owner.cli import cli as owner_cli
@@ -92,3 +95,18 @@ def test_tables_cut_no_number_and_no_heading_off(width: int) -> None:
     numbers = "0.712 (0.692 0.731) 72,963 (70,800 74,800) -0.00123 1,234,567 together epsilon"
     assert set(numbers.split()) <= set(words)
     assert "\u2026" not in shown.getvalue()
+
+
+def test_what_the_memory_does_not_hold_is_one_sentence() -> None:
+    lines = ["import click, pyarrow", "from common.command import run_command"]
+    lines += ["def main(): raise pyarrow.lib.ArrowMemoryError('malloc of size 3000000000 failed')"]
+    lines += ["run_command(click.command(main), 'copriv')"]
+    said = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 2
+    assert said.stderr == f"copriv: {TOO_LARGE}\n"
