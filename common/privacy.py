@@ -7,6 +7,7 @@ exactly epsilon: not one answer less for the sake of a rounding, and not one mor
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -24,6 +25,7 @@ __all__ = [
     "in_short",
     "l1_sensitivity",
     "noise_scale",
+    "noted_amount",
     "plan_noise",
     "rounded_down",
 ]
@@ -38,6 +40,8 @@ LARGEST_VALUE_UNITS = 2.0**61
 LARGEST_BOUND = 1e100
 SMALLEST_BOUND = 1e-100
 SHORT_BITS = 40
+# More digits than terms that crossed the wire, and shares of them, have.
+_AMOUNT = re.compile(r"[0-9]{1,200}(/[0-9]{1,200})?", re.ASCII)
 # People read 1/3 and 100/3, but no longer fraction, and so many digits of a decimal.
 LONGEST_FRACTION = 6
 SHOWN_DIGITS = 6
@@ -130,6 +134,24 @@ def exact_sum(values: Iterable[Fraction]) -> Fraction:
         pairs = zip(terms[::2], terms[1::2], strict=False)
         terms = [a + b for a, b in pairs] + terms[len(terms) // 2 * 2 :]
     return terms[0] if terms else Fraction(0)
+
+
+def noted_amount(text: str) -> Fraction:
+    """An amount of epsilon as a file keeps it: what ``str`` makes of one.
+
+    Raises:
+      ValueError: It is nothing of the kind; 1e999999999 would fill the memory with its digits.
+      ZeroDivisionError: A fraction has 0 below.
+
+    >>> noted_amount("1/3"), noted_amount("0")
+    (Fraction(1, 3), Fraction(0, 1))
+    >>> noted_amount("1e999999999")
+    Traceback (most recent call last):
+    ValueError: no amount of epsilon
+    """
+    if not _AMOUNT.fullmatch(text):
+        raise ValueError("no amount of epsilon")
+    return Fraction(text)
 
 
 def rounded_down(value: Fraction) -> Fraction:

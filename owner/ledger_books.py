@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from common.privacy import exact_sum
+from common.privacy import exact_sum, noted_amount
 from owner.account import Account, Kept
 from owner.ledger_ahead import Charged
 from owner.ledger_files import Mark
@@ -50,7 +50,7 @@ class Book:
     @classmethod
     def of(cls, study: StudyRow, study_checksum: bytes, account: Charged) -> Book:
         """The book of a study and its account."""
-        epsilon, promised = Fraction(study.epsilon), account.row.promised
+        epsilon, promised = noted_amount(study.epsilon), account.row.promised
         unknown = cls(study, study_checksum, epsilon, promised, 0, 0, 0, False, b"")
         return unknown.after(account)
 

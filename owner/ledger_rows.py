@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common.errors import InputError
 from common.files import open_regular
-from common.privacy import exact_sum, in_short
+from common.privacy import exact_sum, in_short, noted_amount
 from common.terms import StudyTerms
 from owner.account import Account
 
@@ -223,7 +223,7 @@ def terms_to_text(terms: StudyTerms) -> str:
 def terms_from_text(text: str) -> StudyTerms:
     """The terms of :func:`terms_to_text`, with the digest of the feature map in its place."""
     values = json.loads(text)
-    values["epsilon"] = Fraction(values["epsilon"])
+    values["epsilon"] = noted_amount(values["epsilon"])
     for name in {"reference", "edges"} & set(values):
         values[name] = tuple(values[name])
     return StudyTerms(**values)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
+from common.privacy import noted_amount
 from common.terms import StudyTerms
 from owner.ledger_ahead import charge_next
 from owner.ledger_checks import check_layout, page_faults
@@ -113,7 +113,7 @@ def _terms(study_id: str, text: str, path: Path) -> tuple[StudyTerms, str]:
     """A study's terms, and the digest of their text as this version writes it."""
     try:
         values = json.loads(text)
-        terms = StudyTerms(**values | {"epsilon": Fraction(values["epsilon"])})
+        terms = StudyTerms(**values | {"epsilon": noted_amount(values["epsilon"])})
         return terms, text_digest(terms_to_text(terms))
     except UNREADABLE:
         raise LedgerError(

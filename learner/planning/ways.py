@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from common.arrays import Vector
 from common.losses import LOSSES
+from common.privacy import noted_amount
 from learner.algorithms.table import ALGORITHMS
 from learner.planning.decision import Decision
 from learner.planning.privacy_settings import PROMISED
@@ -139,7 +139,7 @@ def as_way(settings: StudySettings, way: str) -> StudySettings:
 def resolved(settings: StudySettings, decision: Decision) -> StudySettings:
     """The study with the algorithm and the share of validation that were decided for it."""
     found = settings if decision.way is None else as_way(settings, decision.way)
-    return found.with_validation(Fraction(decision.validation))
+    return found.with_validation(noted_amount(decision.validation))
 
 
 def way_of(settings: StudySettings) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from common.errors import CoprivError, InputError, UnreachableError, UntrustedError
+from common.privacy import noted_amount
 from common.terms import Enrollment
 from learner.planning.plan import Plan
 from learner.training.journal import Journal
@@ -145,7 +146,7 @@ def noted_enrollments(text: str, *, owners: int) -> tuple[Enrollment, ...]:
 
 def _from_facts(facts: dict[str, Any]) -> Enrollment:
     """The enrolment of :func:`_public_facts`."""
-    noted = Enrollment(answered=0, **facts | {"epsilon": Fraction(facts["epsilon"])})
+    noted = Enrollment(answered=0, **facts | {"epsilon": noted_amount(facts["epsilon"])})
     counts = (noted.num_records, noted.responses, noted.repeats)
     if not all(isinstance(each, int) and each >= 0 for each in counts):
         raise ValueError("no counts")

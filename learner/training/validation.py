@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.errors import CoprivError
+from common.privacy import noted_amount
 from common.releases import release_of
 from common.terms import StudyTerms
 from learner.planning.plan import Plan
@@ -223,5 +224,5 @@ def _noted(text: str, *, shown: bool, terms: StudyTerms, num_features: int) -> A
         shown=shown,
         response=response,
         noise_scale=float(facts["noise_scale"]),
-        epsilon=Fraction(facts["epsilon"]),
+        epsilon=noted_amount(facts["epsilon"]),
     )

@@ -79,6 +79,7 @@ DAMAGE = {
     "UPDATE studies SET noise_scale = 0.5 WHERE number = 2": "study 't': its row is not what",
     "UPDATE studies SET learner = 'm' WHERE number = 2": "study 't': its row is not what",
     "UPDATE studies SET epsilon = '1/0'": "cannot be used",
+    "UPDATE studies SET epsilon = '1e5'": "cannot be used",
     "UPDATE studies SET number = 3 WHERE number = 2": "study 't': its row is not what",
     "DELETE FROM studies WHERE number = 2": "account number 2 has no study",
     "UPDATE accounts SET answered = 66 WHERE number = 1": "study s: its account is not what",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from common.errors import InputError, PolicyError, UnreachableError, UntrustedError
-from learner.training.enrolment import all_present, at_once
+from learner.training.enrolment import all_present, at_once, noted_enrollments
 
 
 def fails(error: Exception, *, after: float = 0.0) -> Callable[[], str]:
@@ -60,3 +63,14 @@ def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for() -> N
     assert time.monotonic() - began < 10
     with pytest.raises(InputError, match="a certificate"):
         all_present([away, fails(UntrustedError("a certificate"))], patience=30.0)
+
+
+@pytest.mark.parametrize("amount", ["1e5", "-1", " 1", "0.1", "1/0", "1/3/3", "9" * 201, 1, None])
+def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount: object) -> None:
+    facts: dict[str, Any] = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
+    facts |= {"insecure_noise": False, "epsilon": "1/3"}
+    (noted,) = noted_enrollments(json.dumps([facts]), owners=1)
+    assert noted.epsilon == Fraction(1, 3)
+    # 1e5 stands for 1e999999999, which would not end if this failed.
+    with pytest.raises((ValueError, TypeError, ZeroDivisionError)):
+        noted_enrollments(json.dumps([facts | {"epsilon": amount}]), owners=1)
