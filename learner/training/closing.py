@@ -11,7 +11,7 @@ from functools import partial
 from common.errors import CoprivError, OrderError
 from common.terms import Enrollment
 from learner.planning.validation import validation_study
-from learner.training.enrolment import at_once, noted_enrollments
+from learner.training.enrolment import at_once, note_over, noted_enrollments
 from learner.training.journal import Journal
 from learner.training.owners import Owner
 
@@ -63,6 +63,7 @@ def end_study(
             owner.disconnect(over=True)
         return True
 
+    note_over(journal)
     done = at_once(is_closed, zip(owners, enrollments, strict=True))
     names = [owner.name for owner in owners]
     note_closed(journal, itertools.compress(names, done))

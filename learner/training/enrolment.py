@@ -18,7 +18,14 @@ from learner.planning.plan import Plan
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 
-__all__ = ["all_present", "at_once", "enrollments_of", "noted_enrollments", "present"]
+__all__ = [
+    "all_present",
+    "at_once",
+    "enrollments_of",
+    "note_over",
+    "noted_enrollments",
+    "present",
+]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -26,6 +33,8 @@ T = TypeVar("T")
 START_WAIT_SECONDS = 0.2
 # Owners that are asked at the same time, each by a thread: of thousands the others wait.
 MOST_AT_ONCE = 64
+# Owners are being let go of, so that some may have closed the study already.
+OVER = "over"
 
 
 def at_once(call: Callable[[S], T], owners: Iterable[S]) -> list[T]:
@@ -125,11 +134,16 @@ def enrollments_of(
         on_enrolled()
         return enrollments
     enrollments = enrolled
-    if len(journal.past) < plan.horizon:
+    if len(journal.past) < plan.horizon and journal.noted(OVER) is None:
         taken_up = [(line, e) for line, e in zip(lines, enrollments, strict=True) if e.responses]
         at_once(lambda pair: pair[0].take_up(pair[1]), taken_up)
     on_enrolled()
     return enrollments
+
+
+def note_over(journal: Journal) -> None:
+    """Keep that no owner is asked any more, before the first is let go of."""
+    journal.note(OVER, "yes")
 
 
 def noted_enrollments(text: str, *, owners: int) -> tuple[Enrollment, ...]:

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from common.config import check_settings
-from common.errors import InputError, RefusedError
+from common.errors import InputError, OrderError, PolicyError, RefusedError
 from common.features import FeatureMap
+from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
@@ -121,6 +122,54 @@ def test_a_resume_reads_its_journal_once(
     assert outcome.ticks == HORIZON
     reads = [one for one in statements if one.startswith("SELECT position")]
     assert sorted(one.split(" FROM ")[1].split()[0] for one in reads) == ["responses", "ticks"]
+
+
+class Closes(Watched):
+    """An owner whose study is over once it is closed, and maybe after its first answer."""
+
+    gives = HORIZON
+
+    def enroll(self, terms: StudyTerms) -> Enrollment:
+        if terms.study_id in self._studies and self._studies[terms.study_id].account.closed:
+            raise OrderError("the study is closed")
+        return super().enroll(terms)
+
+    def answer(self, query: Query) -> Response:
+        if query.sequence > self.gives:
+            raise PolicyError("no more")
+        return super().answer(query)
+
+
+def test_a_learner_killed_while_it_closes_does_not_say_that_owners_have_left(
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Ticks of a schedule that nobody answered leave a journal that is shorter than the horizon.
+    privacy = settings.privacy.model_copy(update={"split": "schedule"})
+    scheduled = settings.model_copy(update={"privacy": privacy})
+    north, south = (Closes(one.name, one._shard.records, seed=i) for i, one in enumerate(owners))
+    south.gives = 1
+    public = PublicSide(feature_map=feature_map, records=None)
+    path, end = tmp_path / "journal.sqlite", study.end_study
+
+    def killed(*given: Any, **named: Any) -> None:
+        end(*given, **named)
+        raise CrashError
+
+    with monkeypatch.context() as patch, closing(Journal(path)) as journal:
+        patch.setattr(study, "end_study", killed)
+        with pytest.raises(CrashError):
+            train(scheduled, public, [north, south], journal=journal)
+    caplog.clear()
+    with closing(Journal(path)) as journal:
+        outcome = train(scheduled, public, [north, south], journal=journal)
+    assert 1 < outcome.ticks < HORIZON
+    assert caplog.messages == []
+    assert outcome.unclosed == ()
 
 
 @pytest.mark.parametrize("key", ["seed", "horizon"])
