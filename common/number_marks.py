@@ -46,7 +46,7 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     Args:
       source: Where the table is; what its user says of decimal points is not doubted.
       base: The folder where relative paths start.
-      table: Its rows as they were read.
+      table: Its rows as they were read; only its columns are looked at.
     """
     first = open_source(source, base=base).parts[0].table
     if source.decimal is not None or not isinstance(first, CsvFile):
@@ -59,7 +59,8 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     if not any(_looks_grouped(texts) for texts in _texts_of(table).values()):
         return []
     # As it stands in the file, without a comma made a point.
-    raw = read_table(source.model_copy(update={"decimal": "."}), base=base)
+    columns = [str(name) for name in table.columns]
+    raw = read_table(source.model_copy(update={"decimal": "."}), base=base, columns=columns)
     texts = _texts_of(raw)
     return _point_notes(texts, doubted=texts)
 

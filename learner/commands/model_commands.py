@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from common.command import console, out_file
+from common.command import console, out_file, reading_options, typed_place
 from common.texts import counted
 
 __all__ = ["evaluate", "export", "predict", "report"]
@@ -19,7 +20,7 @@ data_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="TABLE",
-    help="A raw table, CSV or Parquet, with the columns that the model was trained on.",
+    help="A raw table, CSV, Parquet or a database, with the columns that the model was trained on.",
 )
 out_option = out_file("The file to write.", required=True)
 
@@ -28,7 +29,8 @@ out_option = out_file("The file to write.", required=True)
 @run_argument
 @data_option
 @out_option
-def predict(run: Path, data: Path, out: Path) -> None:
+@reading_options
+def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
     """Write TABLE with a column prediction, by the model of RUN (a run folder or a model file).
 
     Predictions are in the target's own units; of classes the column is 1 where the target is
@@ -39,7 +41,7 @@ def predict(run: Path, data: Path, out: Path) -> None:
     """
     from learner.commands.use import predict_table  # noqa: PLC0415 (keeps --help quick)
 
-    count, meaning = predict_table(run, data, out)
+    count, meaning = predict_table(run, typed_place(str(data), typed), out)
     click.echo(f"{out}: {counted(count, 'record')}")
     if meaning:
         click.echo(f"prediction 1 means {meaning}")
@@ -49,7 +51,8 @@ def predict(run: Path, data: Path, out: Path) -> None:
 @run_argument
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-def evaluate(run: Path, data: Path, *, as_json: bool) -> None:
+@reading_options
+def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
     """Say how good the model of RUN is on TABLE, which has the target, in the target's own units.
 
     Beside it stands the model of the public records alone, which needs nobody's answer, and what
@@ -60,7 +63,8 @@ def evaluate(run: Path, data: Path, *, as_json: bool) -> None:
     from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
     from learner.commands.use import evaluate_model  # noqa: PLC0415 (as above)
 
-    show_judged(evaluate_model(run, data), console(width=120), as_json=as_json)
+    judged = evaluate_model(run, typed_place(str(data), typed))
+    show_judged(judged, console(width=120), as_json=as_json)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pandas as pd
 
 from common.column_faults import warn_of_misfits
-from common.errors import InputError
+from common.config import check_settings
+from common.errors import DoubtWarning, InputError
+from common.features import FeatureMap
 from common.files import write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
+from common.number_marks import mark_notes
 from common.tables import TableSource, read_table
 from learner.results.run_folder import parquet_bytes
 
@@ -21,8 +25,13 @@ __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
 ELSEWHERE = "give another path with --out"
 
 
-def predict_table(run: Path, data: Path, out: Path) -> tuple[int, str]:
+def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, str]:
     """Write a raw table with the columns of the prediction.
+
+    Args:
+      run: The run's folder, or a model's file.
+      place: Settings of the table, as :class:`~common.tables.TablePlace` has them.
+      out: The file to write.
 
     Returns:
       (how many records it has, what the prediction 1 stands for; nothing for a number).
@@ -31,19 +40,38 @@ def predict_table(run: Path, data: Path, out: Path) -> tuple[int, str]:
       InputError: The model or the table cannot be used, or the file cannot be written.
     """
     write = _writer(out)
+    source, data = _placed(place)
     if out.exists() and data.exists() and out.samefile(data):
         raise InputError(
             f"{out}: is the table itself, which stays as it is; give another path with --out"
         )
     model = read_model(run)
-    table = read_table(TableSource(path=data), base=Path())
+    table = read_table(source, base=Path())
     columns = model.predictions(table, where=str(data))
     for name in columns:
         if name in table.columns:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
     write_or_refuse(out, write(table.assign(**columns)), cure=ELSEWHERE)
+    _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
+
+
+def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
+    """Where a table is, and what a sentence calls it."""
+    source = check_settings(TableSource, place, where="--data")
+    return source, Path(place.get("path") or place["database"])
+
+
+def _warn_of_marks(source: TableSource, table: pd.DataFrame, feature_map: FeatureMap) -> None:
+    """Warn of points and commas that may mean something else in a column that the model needs.
+
+    Warns:
+      DoubtWarning: They may.
+    """
+    needed = [name for name in feature_map.columns_needed if name in table.columns]
+    for note in mark_notes(source, base=Path(), table=table[needed]):
+        warnings.warn(note, DoubtWarning, stacklevel=2)
 
 
 def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
@@ -55,14 +83,21 @@ def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
     raise InputError(f"--out {out}: expected a file ending in .csv or .parquet")
 
 
-def evaluate_model(run: Path, data: Path) -> Judged:
+def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     """The quality of a run's model on a table, beside that of the public records' model.
+
+    Args:
+      run: The run's folder, or a model's file.
+      place: Settings of the table, as for :func:`predict_table`.
 
     Raises:
       InputError: The model or the table cannot be used.
     """
     model = read_model(run)
-    sample = sample_of(model, read_table(TableSource(path=data), base=Path()), where=str(data))
+    source, data = _placed(place)
+    table = read_table(source, base=Path())
+    sample = sample_of(model, table, where=str(data))
+    _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): sample.table}, model.feature_map)
     features = sample.records.features
     margins = {"common": model.margins(features)}

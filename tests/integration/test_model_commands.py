@@ -137,6 +137,37 @@ def test_predict_and_evaluate_say_which_columns_do_not_fit(
             assert "warning" not in said.stdout
 
 
+def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.parquet"
+    model.write_text(make_model().to_json())
+    # Too few records for a sentence about units.
+    table = make_raw_table(10, seed=9, strange=False).round().astype({"is new": int, "y": int})
+    table["amount"] = np.arange(1000, 1010)
+
+    def predicted(*more: str) -> tuple[list[float], str]:
+        said = typed("copriv", "predict", model, "--data", data, "--out", out, *more)
+        assert said.returncode == 0, said.stderr
+        return pd.read_parquet(out)["prediction"].tolist(), said.stderr
+
+    table.to_csv(data, index=False)
+    plain, told = predicted()
+    assert told == ""
+    table.assign(amount=[f"{x:,}".replace(",", ".") for x in table["amount"]]).to_csv(
+        data, index=False, sep=";"
+    )
+    grouped, told = predicted()
+    assert grouped != plain
+    assert "warning: amount: cells such as 1.000 are read as decimals; if the point groups" in told
+    assert predicted("--decimal", ",") == (plain, "")
+    quality = typed("copriv", "evaluate", model, "--data", data, "--decimal", ",", "--json")
+    assert (quality.returncode, quality.stderr) == (0, "")
+
+
 def test_evaluate_says_that_all_records_are_of_one_class(
     tmp_path: Path,
     make_model: Callable[..., Model],
