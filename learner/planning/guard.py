@@ -9,7 +9,14 @@ from learner.planning.decision import Decision
 from learner.planning.settings import StudySettings
 from learner.planning.ways import LEVEL, why_taken
 
-__all__ = ["GuardError", "NotBegunError", "check_guard", "to_beat", "ways_sentence"]
+__all__ = [
+    "GuardError",
+    "NotBegunError",
+    "UndecidedError",
+    "check_guard",
+    "to_beat",
+    "ways_sentence",
+]
 
 HOW_TO_GO_ON = "nothing was asked of any owner; go on with --yes, or guard = false in the study"
 # Noise so large that all of it is taken back leaves the public model, better by next to nothing.
@@ -18,6 +25,10 @@ LEAST_GAIN = 0.01
 
 class NotBegunError(CoprivError):
     """The study was stopped while no owner knew of it: nothing of its run has to stay."""
+
+
+class UndecidedError(NotBegunError, InputError):
+    """What its settings ask for cannot be decided on."""
 
 
 class GuardError(NotBegunError, InputError):

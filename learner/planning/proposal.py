@@ -28,7 +28,15 @@ from learner.simulated.problem import Problem
 from learner.simulated.schedules import ALWAYS, Attendance
 from learner.simulated.studies import Proposal
 
-__all__ = ["NoiseError", "attendance_of", "outline", "problem_of", "propose", "unit_scales"]
+__all__ = [
+    "NoiseError",
+    "attendance_of",
+    "check_noise",
+    "outline",
+    "problem_of",
+    "propose",
+    "unit_scales",
+]
 
 
 # Longer sequences of ticks are drawn anew instead of kept.
@@ -128,24 +136,41 @@ def unit_scales(plan: Plan, feature_map: FeatureMap) -> Vector:
     Raises:
       NoiseError: It could not be drawn.
     """
+    asked = [replace(terms, responses=1) for terms in plan.terms(feature_map, study_id="forecast")]
+    return np.array(_noise_scales(plan, feature_map, asked))
+
+
+def check_noise(plan: Plan, feature_map: FeatureMap) -> None:
+    """Refuse a study that asks an owner for more responses than its budget has noise for.
+
+    Raises:
+      NoiseError: An owner could not draw the noise of all its responses.
+    """
+    _noise_scales(plan, feature_map, plan.terms(feature_map, study_id="check"))
+
+
+def _noise_scales(plan: Plan, feature_map: FeatureMap, asked: Sequence[StudyTerms]) -> list[float]:
+    """Scale of each owner's noise under its terms, 0 where it is not asked or adds none.
+
+    Raises:
+      NoiseError: It could not be drawn.
+    """
 
     @functools.cache
-    def unit(terms: StudyTerms, n_i: int) -> float:
+    def scale(terms: StudyTerms, n_i: int) -> float:
         return plan_noise(terms, feature_map.domain, num_records=n_i).noise_scale
 
-    asked = plan.terms(feature_map, study_id="forecast")
-    units = []
-    for owner, terms, n_i in zip(
-        plan.settings.owners, asked, plan.decision.num_records, strict=True
-    ):
+    scales = [0.0] * len(asked)
+    own, counts = own_index(plan.settings), plan.decision.num_records
+    for i, (terms, n_i) in enumerate(zip(asked, counts, strict=True)):
+        if i == own or not terms.responses:
+            continue
         try:
-            units.append(unit(replace(terms, responses=1), n_i))
+            scales[i] = scale(terms, n_i)
         except ValueError as error:
-            raise NoiseError(f"owner {owner.name}, with {n_i:,} records: {error}") from None
-    own = own_index(plan.settings)
-    if own is not None:
-        units[own] = 0.0
-    return np.array(units)
+            name = plan.settings.owners[i].name
+            raise NoiseError(f"owner {name}, with {n_i:,} records: {error}") from None
+    return scales
 
 
 def _rates(settings: StudySettings, num_records: Sequence[int]) -> Vector:

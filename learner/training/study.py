@@ -13,14 +13,16 @@ from functools import partial
 from typing import TypeVar
 
 from common.arrays import Vector
+from common.errors import InputError
 from common.features import FeatureMap
 from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query
 from learner.algorithms.clocks import Tick
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
-from learner.planning.guard import check_guard
+from learner.planning.guard import UndecidedError, check_guard
 from learner.planning.plan import Plan
+from learner.planning.proposal import check_noise
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
@@ -322,6 +324,7 @@ def _plan(
             )
         ]
         refuse_misfits(described, terms, public.feature_map)
+        check_noise(plan, public.feature_map)
     return plan
 
 
@@ -335,10 +338,17 @@ def _descriptions(owners: Sequence[Owner], *, patience: float) -> list[OwnerDesc
 
 
 def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed: int) -> Decision:
-    """What the settings leave to "auto", for owners that say this of themselves."""
+    """What the settings leave to "auto", for owners that say this of themselves.
+
+    Raises:
+      UndecidedError: That cannot be told; no owner knows of the study yet.
+    """
     # What nobody would answer need not be kept for it.
     asked = settings if any(facts.validation) else settings.with_validation(Fraction(0))
-    found = decide(asked, public, num_records=facts.num_records, seed=seed)
+    try:
+        found = decide(asked, public, num_records=facts.num_records, seed=seed)
+    except InputError as error:
+        raise UndecidedError(str(error)) from None
     wanted = facts.validation if settings.privacy.validation else ()
     return replace(found, validated_by=wanted)
 

@@ -18,6 +18,7 @@ from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.planning.decision import Decision
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
+from learner.results.run_folder import new_run_folder
 from learner.training import study
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
@@ -170,6 +171,36 @@ def test_a_learner_killed_while_it_closes_does_not_say_that_owners_have_left(
     assert 1 < outcome.ticks < HORIZON
     assert caplog.messages == []
     assert outcome.unclosed == ()
+
+
+@pytest.mark.parametrize(
+    ("split", "horizon", "words"),
+    [
+        ("horizon", 10**9, "owner north, with 60 records: epsilon: too small for this many"),
+        ("schedule", 2 * 10**6, 'privacy.split = "schedule" draws the ticks ahead, at most'),
+    ],
+)
+def test_a_horizon_that_cannot_be_is_refused_before_any_owner_knows_and_leaves_no_run(
+    split: str,
+    horizon: int,
+    words: str,
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+) -> None:
+    asked = settings.model_dump(mode="json", exclude_unset=True)
+    asked["algorithm"]["horizon"] = horizon
+    asked["privacy"] = {"epsilon": "1e-6", "split": split}
+    public = PublicSide(feature_map=feature_map, records=None)
+    with (
+        pytest.raises(InputError, match=words),
+        new_run_folder(tmp_path / "run", name="a") as folder,
+        closing(Journal(folder / "journal.sqlite")) as journal,
+    ):
+        train(check_settings(StudySettings, asked, where="test"), public, owners, journal=journal)
+    assert not (tmp_path / "run").exists()
+    assert not any(one._studies for one in owners)
 
 
 @pytest.mark.parametrize("key", ["seed", "horizon"])
