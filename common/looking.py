@@ -16,7 +16,7 @@ import pandas as pd
 from common.arrays import Vector
 from common.columns import category_keys
 from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
-from common.number_marks import has_decimal_commas
+from common.number_marks import has_decimal_commas, number_beside_text
 from common.suggestions import spelt_alike
 
 __all__ = ["FEWEST_RECORDS", "REPEATED", "Column", "Look", "look_at", "same_partition"]
@@ -69,6 +69,8 @@ class Column:
       unsure_date: One of its cells that is or may be another date than is read; empty for none.
       comma_number: One of its cells where these are numbers with a decimal comma, which are read
         as names; empty for none.
+      worded_number: One of its cells where these are numbers beside a word that is not read, such
+        as a unit; empty for none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
     """
 
@@ -79,6 +81,7 @@ class Column:
     numbers: Vector
     unsure_date: str = ""
     comma_number: str = ""
+    worded_number: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -232,7 +235,8 @@ def _column(name: str, cells: pd.Series) -> Column:
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
-    return Column(name, kind, distinct, missing, coded, unsure, comma, alike)
+    worded = number_beside_text(known)
+    return Column(name, kind, distinct, missing, coded, unsure, comma, worded, alike)
 
 
 def _unsure_date(keys: Sequence[str]) -> str:

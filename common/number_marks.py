@@ -6,6 +6,7 @@ For the holder of the table, who is told: no cell may change how another one is 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.tables import TableSource, open_source, read_table
 
-__all__ = ["has_decimal_commas", "mark_notes"]
+__all__ = ["has_decimal_commas", "mark_notes", "number_beside_text"]
 
 NAMED = 5
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
@@ -38,6 +39,11 @@ _SURE_TO_BE_WHOLE = _form(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}|[0-9]{1,3}")
 _POINTED = _form(rf"(?:{_COMMA_GROUPS}|{_WHOLE})(?:\.[0-9]+)?")
 _GROUPED_BY_COMMA = _form(_COMMA_GROUPS)
 _COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
+# A number beside a currency or a unit that the reader of numbers does not know.
+_BESIDE_TEXT = re.compile(
+    r"(?P<before>(?:[A-Z]{3} )?)[+-]?[0-9][0-9.,']*"
+    r"(?P<behind>(?: [^\s0-9.,'/:+_-][^\s0-9]{0,11}| ?[^\s\w.,'/:+-])?)"
+)
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
@@ -142,6 +148,23 @@ def has_decimal_commas(texts: Sequence[str]) -> bool:
     (True, False)
     """
     return _nearly_all(_COMMA, texts) and any(map(_is_decimal_comma, texts))
+
+
+def number_beside_text(texts: Sequence[str]) -> str:
+    """One of a column's texts where these are numbers beside the same word; empty for none.
+
+    >>> number_beside_text(["17.911 €", "959 €"]), number_beside_text(["EUR 5,20", "EUR 7"])
+    ('17.911 €', 'EUR 5,20')
+    >>> number_beside_text(["871xx", "900xx"]), number_beside_text(["17.911", "959"])
+    ('', '')
+    """
+    found = [match for text in texts if (match := _BESIDE_TEXT.fullmatch(text)) is not None]
+    words = Counter((match["before"], match["behind"].strip()) for match in found)
+    words.pop(("", ""), None)
+    best, count = max(words.items(), key=lambda item: item[1], default=(("", ""), 0))
+    if not count or count < READABLE_SHARE * len(texts):
+        return ""
+    return next(m.string for m in found if (m["before"], m["behind"].strip()) == best)
 
 
 def _is_decimal_comma(text: str) -> bool:

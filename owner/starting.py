@@ -91,7 +91,9 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     look = look_at(table)
     notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
-        if column.is_identifier:
+        if column.worded_number:
+            notes.append(f"{column.name}: {_worded(column)}")
+        elif column.is_identifier:
             notes.append(f"{column.name}: names records (an identifier); not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
@@ -103,6 +105,15 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
         if column.missing > column.count > 0:
             notes.append(f"{column.name}: more than half of the cells are empty")
     return look, notes
+
+
+def _worded(column: Column) -> str:
+    """What becomes of numbers beside a text."""
+    is_told = column.kind == "category" and not column.is_identifier
+    return (
+        f"its numbers stand beside a text that is not read ({column.worded_number}), so they are "
+        f"names{'' if is_told else '; not told to learners'}; write the numbers alone"
+    )
 
 
 def _far_out(column: Column) -> str:

@@ -83,9 +83,12 @@ def choose_target(
         return Target(name, (), values, missing), _about(column, missing)
     counts = count_values(table[name])
     if not positive and column.distinct != 2:
+        cure = "name the values of class +1 with --positive"
+        if column.worded_number:
+            cure = "write the numbers without the text beside them, or " + cure
         raise InputError(
             f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
-            "name the values of class +1 with --positive"
+            f"{cure}"
         )
     chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
     if len(chosen) == len(counts):

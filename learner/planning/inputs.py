@@ -159,6 +159,11 @@ def _why_not(found: _Found) -> str:
             'say so with decimal = "," (--decimal ,)',
         ),
         (
+            column.worded_number and (column.kind == "text" or column.is_identifier),
+            f"its numbers stand beside a text that is not read ({column.worded_number}); write the "
+            "numbers alone",
+        ),
+        (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
@@ -202,6 +207,11 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
+    if column.worded_number:
+        yield (
+            f"{name}: its numbers stand beside a text that is not read ({column.worded_number}), "
+            "so they are names; write the numbers alone"
+        )
     yield from _odd_dates(column)
     if column.spelt_alike:
         alike = max(column.spelt_alike, key=len)

@@ -38,6 +38,20 @@ def test_names_that_hardly_repeat_name_records() -> None:
     assert column([f"P{i}" for i in range(NUM)], "patient").is_identifier
 
 
+@pytest.mark.parametrize(
+    ("form", "is_told"),
+    [
+        *[("{} €", True), ("{}€", True), ("CHF {}", True), ("{} kg", True), ("{}", False)],
+        *[("{}xx", False), ("P {}", False), ("{} months", False), ("Bed-{}", False)],
+    ],
+)
+def test_numbers_beside_a_text_that_is_not_read_are_told_of(form: str, is_told: bool) -> None:
+    cells = [form.format(f"{x:,}".replace(",", ".")) for x in RNG.permutation(10**6)[:NUM]]
+    assert column(cells, "cost").worded_number == (cells[0] if is_told else "")
+    # A text that differs from cell to cell is no unit.
+    assert column([f"{i} {'abcdefgh'[i % 8]}" for i in range(NUM)]).worded_number == ""
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more: int) -> None:
     cells = [f"word {i}" for i in range(MOST_CATEGORIES + more)]
