@@ -5,6 +5,7 @@ For the holder of the table: nothing of this may be shown to anybody else.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Vector
-from common.columns import category_keys
+from common.columns import category_keys, parse_month
 from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
 from common.number_marks import has_decimal_commas, number_beside_text
 from common.suggestions import spelt_alike
@@ -122,6 +123,11 @@ class Column:
         """Whether all its numbers are whole."""
         known = self.numbers[np.isfinite(self.numbers)]
         return bool(known.size) and bool(np.all(known == np.round(known)))
+
+    @property
+    def reads_unsure_date(self) -> bool:
+        """Whether the date that may be meant otherwise is read at all."""
+        return self.kind == "date" and not math.isnan(parse_month(self.unsure_date))
 
     @property
     def is_code(self) -> bool:
@@ -246,11 +252,16 @@ def _unsure_date(keys: Sequence[str]) -> str:
 
     >>> _unsure_date(["01/07/2020"]), _unsure_date(["01/07/2020", "01/28/2020"])
     ('01/07/2020', '')
-    >>> _unsure_date(["01/07/2020", "28/07/2020"]), _unsure_date(["23.06.2018"])
+    >>> _unsure_date(["01/07/2020", "28/07/2020"]), _unsure_date(["2018-06-25", "23.06.2018"])
     ('28/07/2020', '23.06.2018')
     """
     found = [match for key in keys if (match := _DAY_MONTH_YEAR.fullmatch(key))]
-    if len(found) < READABLE_SHARE * len(keys) or not found:
+    if not found:
+        return ""
+    sure = sum(
+        not math.isnan(parse_month(key)) for key in keys if not _DAY_MONTH_YEAR.fullmatch(key)
+    )
+    if len(found) + sure < READABLE_SHARE * len(keys):
         return ""
     days_first = [match for match in found if int(match["first"]) > MONTHS]
     is_clear = not days_first and any(

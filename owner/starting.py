@@ -126,7 +126,7 @@ def _far_out(column: Column) -> str:
 
 def _date(column: Column) -> str:
     """How a date that may be meant otherwise is read."""
-    if column.kind == "date":
+    if column.reads_unsure_date:
         return f"{column.unsure_date} is read as month/day/year"
     return f"{column.unsure_date} is no form of date that is read; write dates as YEAR-MONTH-DAY"
 

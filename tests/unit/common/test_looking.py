@@ -73,6 +73,9 @@ def test_a_number_far_out_that_repeats_is_asked_about() -> None:
         (["2020-07-01", "2020-09-01"], "date", ""),
         (["23.06.2018", "01.02.2018"], "category", "23.06.2018"),
         (["28/07/2020", "29/09/2020"], "category", "28/07/2020"),
+        (["2020-07-01", "23.06.2018"], "category", "23.06.2018"),
+        (["2020-07-01", "2020-09-01", "01/07/2020"], "date", "01/07/2020"),
+        (["red", "green", "01/07/2020"], "category", ""),
         (["red", "green"], "category", ""),
     ],
 )
@@ -81,6 +84,14 @@ def test_a_date_that_may_be_meant_otherwise_is_known(
 ) -> None:
     found = column(20 * cells)
     assert (found.kind, found.unsure_date) == (kind, unsure)
+    assert found.reads_unsure_date == (kind == "date" and unsure != "")
+
+
+def test_dates_among_those_of_another_form_are_read_or_gaps() -> None:
+    dates = [f"2020-{1 + i % 12:02}-01" for i in range(NUM)]
+    assert column([*dates, "01/07/2020"]).reads_unsure_date
+    gap = column([*dates, "28.07.2020"])
+    assert (gap.kind, gap.unsure_date, gap.reads_unsure_date) == ("date", "28.07.2020", False)
 
 
 def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap() -> None:

@@ -129,6 +129,14 @@ def test_amounts_with_the_currency_behind_are_no_names_of_records() -> None:
         target_of(["1 kg", "2 kg", "3 kg"])
 
 
+def test_dates_of_another_form_among_others_are_told_of() -> None:
+    dates = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(400)]
+    mixed = [date if i % 3 else f"{1 + i % 28:02}.07.2020" for i, date in enumerate(dates)]
+    told = notes_about(mixed=mixed, few=["28.07.2020", *dates[1:]])
+    assert "mixed: 13.07.2020 is no form of date that is read, so its dates are names" in told
+    assert "few: dates become months since January 2000; 28.07.2020 is not read, and a gap" in told
+
+
 def notes_about(**columns: object) -> str:
     """What is told of inputs beside a target that they do not tell."""
     rng = np.random.default_rng(0)
