@@ -28,7 +28,7 @@ from common.terms import Records
 from common.texts import counted, printable, shortened
 from learner.commands.raw_tables import Choices, Session, checked_epsilon, checked_folder
 from learner.planning.boxes import roomy_box
-from learner.planning.dealing import in_words, shifts
+from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, choose_target
 from learner.planning.inputs import Inputs, choose_inputs, far_out_notes
 from learner.planning.public_side import prepare_public_side
@@ -38,6 +38,8 @@ from learner.results.run_folder import write_table
 __all__ = ["write_study"]
 
 FEWEST_PER_FEATURE = 10
+# Fewer rows of a part differ from the others by chance alone.
+FEWEST_OF_A_PART = 50
 
 
 def write_study(
@@ -66,6 +68,7 @@ def write_study(
         *far_out_notes(session.look, feature_map),
         *left,
         *draft.notes_of_public(),
+        *draft.notes_of_parts(),
     )
     for line in noted:
         console.print(f"note: {printable(line)}", highlight=False)
@@ -179,11 +182,7 @@ class _Draft:
     def notes_of_public(self) -> Iterator[str]:
         """What to know of the public rows beside the others."""
         target = self.target
-        found = [
-            shift
-            for shift in shifts(self.session.look, self.public)
-            if shift.name in {target.name, *self.inputs.columns}
-        ]
+        found = self._shifts(self.public)
         if found:
             yield (
                 f"the public rows differ from the others in {in_words(found)}; bounds, settings "
@@ -195,6 +194,25 @@ class _Draft:
             lacking = [value for value in target.positive if value not in there]
             if lacking:
                 yield f"--positive: no public row is {' or '.join(map(repr, shortened(lacking)))}"
+
+    def notes_of_parts(self) -> Iterator[str]:
+        """What to know of equal parts: of a sorted table they are owners that differ."""
+        if self.parts[0].where or len(self.parts) == 1:
+            return
+        for part in (self.parts[0], self.parts[-1]):
+            found = self._shifts(part.places) if len(part.places) >= FEWEST_OF_A_PART else []
+            if found:
+                yield (
+                    f"--owners {len(self.parts)}: each part is a stretch of the table, and "
+                    f"{part.name} differs from the other rows in {in_words(found)}; if owners are "
+                    "to be alike, shuffle the table's rows first"
+                )
+                return
+
+    def _shifts(self, places: NDArray[np.intp]) -> list[Shift]:
+        """The columns that count and tell these rows from the others."""
+        counts = {self.target.name, *self.inputs.columns}
+        return [found for found in shifts(self.session.look, places) if found.name in counts]
 
     def values(self, name: str, box: float) -> dict[str, Any]:
         """What the study's file says, but for its tables."""

@@ -33,7 +33,8 @@ def choices(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--owners",
             metavar="COLUMN|N",
-            help="The column that says whose a record is, or N equal parts.",
+            help="The column that says whose a record is, or N equal parts of the table, in its "
+            "order.",
         ),
         click.option(
             "--positive",

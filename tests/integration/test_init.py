@@ -210,6 +210,23 @@ def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(
         assert others.between(ours.min(), ours.max()).mean() > 0.95, number
 
 
+@pytest.mark.parametrize(("sorted_by", "is_told"), [("age", True), ("Record ID", False)])
+def test_equal_parts_of_a_sorted_table_are_told_to_differ(
+    folder: Path, sorted_by: str, is_told: bool
+) -> None:
+    table = raw_table().drop(columns="admitted").sort_values(sorted_by)
+    table.to_csv(folder / "sorted.csv", index=False)
+    typed = ["init", "sorted.csv", "--target", "days", "--owners", "3", "--yes", "--out", "s"]
+    said = CliRunner().invoke(cli, typed)
+    assert said.exit_code == 0, said.output
+    words = (
+        "--owners 3: each part is a stretch of the table, and owner-1 differs from the other rows "
+        "in age ("
+    )
+    assert (words in " ".join(said.output.split())) == is_told
+    assert ("--owners 3:" in said.output) == is_told
+
+
 def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder: Path) -> None:
     typed = ["init", "stays.csv", "--target", "days", "--owners", "county", "--yes"]
     for more in (["--public", "-120:"], ["--no-split"]):
