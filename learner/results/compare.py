@@ -50,7 +50,10 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
 
 
 def verdict(runs: Mapping[str, Summary]) -> str:
-    """Which run is best, where all were judged on the same records, by the same measure."""
+    """Which run is best, where all were judged on the same records, by the same measure.
+
+    Runs whose measures are the same as they are written are level.
+    """
     judged = {name: s.quality for name, s in runs.items() if s.quality is not None}
     if len(judged) == len(runs) and len({_judged_on(s) for s in runs.values()}) == 1:
         best = next(iter(judged))
@@ -58,9 +61,12 @@ def verdict(runs: Mapping[str, Summary]) -> str:
             if is_better(quality, quality.common.value, judged[best].common.value):
                 best = name
         found = judged[best]
+        reached = number_words(found.common.value)
+        level = [name for name, its in judged.items() if number_words(its.common.value) == reached]
+        which = f"Best: {best}" if len(level) == 1 else f"Level: {', '.join(level)}"
         return (
-            f"Best: {best}, with {found.measure.replace('_', ' ')} "
-            f"{number_words(found.common.value)} on the same {found.records:,} records."
+            f"{which}, with {found.measure.replace('_', ' ')} {reached} on the same "
+            f"{found.records:,} records."
         )
     return (
         "These runs were not judged on the same records by the same measure: their qualities do "
