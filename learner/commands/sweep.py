@@ -299,8 +299,7 @@ def _print_time(decisions: Mapping[int, Mapping[str, Any]], seeds: int, how: How
 
 def _failed(point: Point, failure: Failure) -> str:
     """The sentence about a point that could not be computed."""
-    reason = failure.error.removeprefix("InputError: ")
-    return f"{point.words}: {reason}" if point.words else reason
+    return f"{point.words}: {failure.error}" if point.words else failure.error
 
 
 def _rows(

@@ -46,6 +46,11 @@ LONGEST_KNOWN = 100_000
 class NoiseError(NotBegunError, InputError):
     """An owner cannot draw the noise that a study asks for, with so many records and features."""
 
+    @classmethod
+    def of(cls, owner: str, num_records: int, error: ValueError) -> NoiseError:
+        """The sentence about an owner whose noise cannot be planned."""
+        return cls(f"owner {owner}, with {num_records:,} records: {error}")
+
 
 def problem_of(settings: StudySettings, loss: Loss) -> Problem:
     """What the study learns, with its loss."""
@@ -168,8 +173,7 @@ def _noise_scales(plan: Plan, feature_map: FeatureMap, asked: Sequence[StudyTerm
         try:
             scales[i] = scale(terms, n_i)
         except ValueError as error:
-            name = plan.settings.owners[i].name
-            raise NoiseError(f"owner {name}, with {n_i:,} records: {error}") from None
+            raise NoiseError.of(plan.settings.owners[i].name, n_i, error) from None
     return scales
 
 

@@ -166,8 +166,9 @@ def _computed(
     """What these calls find, each a table."""
     sweep = run_sweep(work, calls, jobs=1, cluster=cluster, fingerprint=lambda *arguments: "")
     for name, failure in sweep.failures.items():
-        reason = failure.error.removeprefix("InputError: ")
-        raise InputError(f"{name}: cannot be computed, {reason}; check the records it is given")
+        raise InputError(
+            f"{name}: cannot be computed, {failure.error}; check the records it is given"
+        )
     return {name: pd.DataFrame(columns) for name, columns in sweep.results.items()}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import joblib
 
 from common.blas import one_blas_thread
-from common.errors import InputError
+from common.errors import CoprivError, InputError
 from common.files import make_folder, write_or_refuse
 
 __all__ = ["Failure", "Sweep", "run_sweep"]
@@ -127,7 +127,8 @@ def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Fail
     try:
         return name, work(*arguments)
     except Exception as error:  # recorded, and the other points go on
-        message = f"{type(error).__name__}: {error}"
+        told = isinstance(error, CoprivError)
+        message = str(error) if told else f"{type(error).__name__}: {error}"
         return name, Failure(error=message, trace=traceback.format_exc())
 
 

@@ -35,7 +35,7 @@ from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescen
 from learner.algorithms.variants import LARGEST_COUNTED_FACTOR
 from learner.planning.decision import Decision
 from learner.planning.plan import Plan, is_scheduled
-from learner.planning.proposal import problem_of
+from learner.planning.proposal import NoiseError, problem_of
 from learner.planning.roles import clock_rates, groups_of, own_index
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
@@ -203,8 +203,11 @@ class Repeated:
         def noise(owner: int, responses: int) -> NoisePlan | None:
             if responses == 0 or owner == own_index(plan.settings):
                 return None
-            agreed = replace(terms[owner], responses=responses)
-            return plan_noise(agreed, domain, num_records=len(self.shards[owner]))
+            agreed, n_i = replace(terms[owner], responses=responses), len(self.shards[owner])
+            try:
+                return plan_noise(agreed, domain, num_records=n_i)
+            except ValueError as error:
+                raise NoiseError.of(plan.settings.owners[owner].name, n_i, error) from None
 
         plans = [[noise(owner, m) for m in row] for owner, row in enumerate(promised.tolist())]
         return Answers(exact, plans, seeds=seeds)
