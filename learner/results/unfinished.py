@@ -22,11 +22,12 @@ def why_unfinished(folder: Path) -> str:
         return f"{folder}: there is no such folder; {OTHER}"
     if not folder.is_dir():
         return f"{folder}: is a file; {OTHER}"
-    if (folder / "forecast.json").is_file():
-        return (
-            f"{folder}: this folder holds a forecast and no run; give the folder of a run, or open "
-            "forecast.html there"
-        )
+    for kind, its_file in (("forecast", "forecast.json"), ("sweep", "sweep.parquet")):
+        if (folder / its_file).is_file():
+            return (
+                f"{folder}: this folder holds a {kind} and no run; give the folder of a run, or "
+                f"open {kind}.html there"
+            )
     # A study that was not run yet is a folder with its settings, too.
     if not (is_begun(folder) and (folder / "journal.sqlite").is_file()):
         return f"{folder}: holds no summary.json that can be read; {OTHER}"

@@ -14,6 +14,7 @@ from common.config import load_settings
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
 from learner.results.run_folder import Trace, run_of, write_settings
+from learner.results.unfinished import why_unfinished
 
 
 def write_study(folder: Path, **changes: Any) -> Path:
@@ -87,3 +88,15 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path: Path)
         assert ("relative_fitness" in kept.columns) == (psi is not None)
     assert ticks_figure(table, trace.names).axes
     assert fitness_figure(table, [("a", 0.5)]).axes
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("forecast", "forecast.json"), ("sweep", "sweep.parquet")]
+)
+def test_a_folder_of_something_else_than_a_run_says_what_it_holds(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (tmp_path / name).touch()
+    told = why_unfinished(tmp_path)
+    assert f"this folder holds a {kind} and no run; give the folder of a run, or op" in told
+    assert told.endswith(f"open {kind}.html there")
