@@ -26,8 +26,10 @@ from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
 from owner.column_report import class_shares, refuse_faults
+from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE
-from owner.ledger_reading import verify_ledger
+from owner.ledger_reading import read_fingerprint, verify_ledger
+from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, stays_far
 from owner.policy import OwnerSettings
 from owner.provenance import check_provenance
@@ -160,6 +162,7 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
 def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed: Allowed) -> str:
     """What ``copriv-owner check`` looks at before any study is proposed."""
     loaded = load_records(settings, base=base, pinned=pinned)
+    _check_ledger(base / settings.ledger.path, loaded.fingerprint)
     records = counted(len(loaded.raw), "record")
     if len(loaded.raw) < settings.policy.min_num_records:
         raise InputError(
@@ -179,3 +182,16 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
     doubts = refuse_faults(seen, accepted=allowed.accepted)
     fit = "but look at this" if doubts else "and every column fits the feature map"
     return "\n".join([f"{records}, {fit}", *class_shares(seen), *doubts])
+
+
+def _check_ledger(path: Path, fingerprint: str) -> None:
+    """Refuse the ledger of other records; of one that cannot be read its own rule tells.
+
+    Raises:
+      LedgerError: It belongs to other records.
+    """
+    try:
+        theirs = read_fingerprint(path)
+    except LedgerError:
+        return
+    check_shard({"shard_fingerprint": theirs}, path, fingerprint=fingerprint)

@@ -12,10 +12,13 @@ import pandas as pd
 import pytest
 import tomli_w
 
+from common.config import load_settings
 from common.features import FeatureMap
 from common.proxies import EXCEPTIONS, PROXIES
 from learner.network.certificates import Party, make_certificates
 from owner.ledger import Ledger
+from owner.loading import load_records
+from owner.policy import OwnerSettings
 
 PARTIES = (
     Party(name="owner-a", role="owner", hosts=("127.0.0.1",)),
@@ -140,12 +143,21 @@ def test_a_unit_that_is_another_is_found(
 def test_a_damaged_ledger_is_found(doctor: Any, owner_folder: Any) -> None:
     path = owner_folder()
     ledger = path.parent / "ledger.sqlite"
-    Ledger(ledger, owner="owner-a", fingerprint="f").close()
+    records = load_records(load_settings(OwnerSettings, path), base=path.parent, pinned=None)
+    Ledger(ledger, owner="owner-a", fingerprint=records.fingerprint).close()
     said = doctor("copriv-owner", path)
     assert said.status == 0, said
     assert "ledger.sqlite: sound;" in said.out
     ledger.write_bytes(b"no database" * 100)
-    assert "ledger FAILS" in doctor("copriv-owner", path).out
+    fails(doctor("copriv-owner", path), "ledger FAILS")
+
+
+def test_a_ledger_of_other_records_is_found(doctor: Any, owner_folder: Any) -> None:
+    path = owner_folder()
+    Ledger(path.parent / "ledger.sqlite", owner="owner-a", fingerprint="f").close()
+    said = doctor("copriv-owner", path)
+    assert "ledger.sqlite: sound;" in said.out
+    fails(said, "records FAILS", "the ledger belongs to other records than the shard")
 
 
 def write_study(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
