@@ -44,6 +44,7 @@ __all__ = [
     "run_command",
     "stoppable",
     "typed_place",
+    "typed_reading",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -91,7 +92,7 @@ def as_listed(*options: Callable[[Function], Function]) -> Callable[[Function], 
 
 
 def reading_options(command: Function) -> Function:
-    """How a table that is typed is read; :func:`typed_place` takes these options."""
+    """How a table that is typed is read; :func:`typed_reading` takes these options."""
     return as_listed(
         click.option("--query", metavar="SELECT", help="What to read of a database."),
         click.option(
@@ -119,8 +120,17 @@ def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
     {'database': 'env:STAYS', 'query': 'select 1'}
     """
     place = {"database" if table.startswith(("env:", "file:")) else "path": table}
+    return place | typed_reading(typed)
+
+
+def typed_reading(typed: dict[str, Any]) -> dict[str, str]:
+    """The options of a table's reading that were typed, taken out of the others.
+
+    >>> typed_reading({"query": None, "decimal": ",", "name": "a"})
+    {'decimal': ','}
+    """
     options = {key: typed.pop(key, None) for key in READING}
-    return place | {key: value for key, value in options.items() if value}
+    return {key: value for key, value in options.items() if value}
 
 
 def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

@@ -24,15 +24,17 @@ from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint
 from common.map_text import file_text
 from common.names import learner_words
+from common.number_marks import mark_notes
 from common.privacy import in_short
+from common.tables import read_table
 from common.texts import counted, printable
 from common.tls import host_and_port, is_loopback
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
-from owner.translation import translated, with_hint
+from owner.translation import stored_names_of, translated, with_hint
 
-__all__ = ["Joining", "asked_in_words", "look", "write_all"]
+__all__ = ["Joining", "asked_in_words", "look", "marks", "write_all"]
 
 LONGEST_NAME = 60
 SHOWN_CATEGORIES = 6
@@ -48,6 +50,7 @@ class Joining:
       folder: Where the owner's files go.
       beside: The folder of the invitation: the request goes there, the certificate comes there.
       epsilon_lifetime: The most that the records ever spend; None for what this study asks.
+      reading: How the table is read, as in ``[data]``: query, separator, decimal, encoding.
       rename, units, spellings: As in ``[data]``.
     """
 
@@ -55,6 +58,7 @@ class Joining:
     folder: Path
     beside: Path
     epsilon_lifetime: Fraction | None = None
+    reading: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
     spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -89,7 +93,7 @@ def settings_of(invited: Invited, joining: Joining) -> dict[str, Any]:
     """OWNER.toml as a table."""
     asked = invited.invitation
     lifetime = joining.epsilon_lifetime or asked.epsilon
-    data: dict[str, Any] = {"path": _relative(joining.data, joining.folder)}
+    data: dict[str, Any] = {"path": _relative(joining.data, joining.folder), **joining.reading}
     data |= {
         key: given
         for key in ("rename", "units", "spellings")
@@ -168,6 +172,16 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
     )
     study = translated(raw, words, where=str(joining.data))
     return len(raw), look_at_columns(study, invited.feature_map)
+
+
+def marks(invited: Invited, joining: Joining) -> list[str]:
+    """What points and commas of the columns that are asked for may mean otherwise."""
+    place = {"path": str(joining.data.resolve()), **joining.reading}
+    source = check_settings(PrivateSource, place, where="--data")
+    words = PrivateSource(rename=dict(joining.rename))
+    names = stored_names_of(words, invited.feature_map.columns_needed)
+    table = read_table(source, base=Path(), columns=names)
+    return mark_notes(source, base=Path(), table=table)
 
 
 def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:

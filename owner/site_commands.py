@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import as_listed, console, out_folder
+from common.command import as_listed, console, out_folder, reading_options, typed_reading
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
-from common.texts import counted
+from common.texts import counted, printable
 
 if TYPE_CHECKING:
     from common.column_fit import ColumnSeen
@@ -192,6 +192,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @accept_option
 @declare_option
+@reading_options
 def join(
     file: Path,
     *,
@@ -200,7 +201,7 @@ def join(
     epsilon_lifetime: str | None,
     accepted: tuple[str, ...],
     declares: bool,
-    **words: tuple[str, ...],
+    **words: Any,
 ) -> None:
     """Join the study of an invitation: settings, a key made here, and a request to send back.
 
@@ -220,6 +221,7 @@ def join(
         folder=out,
         beside=file.parent,
         epsilon_lifetime=_epsilon(epsilon_lifetime),
+        reading=typed_reading(words),
         rename=parse_pairs("--rename", words["rename"]),
         units={name: _factor(text) for name, text in parse_pairs("--unit", words["unit"]).items()},
         spellings=parse_spellings(words["spelling"]),
@@ -232,13 +234,15 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     from common.config import load_settings  # noqa: PLC0415
     from owner.column_report import refuse_faults  # noqa: PLC0415
     from owner.declaring import declare  # noqa: PLC0415
-    from owner.joining import asked_in_words, look, write_all  # noqa: PLC0415
+    from owner.joining import asked_in_words, look, marks, write_all  # noqa: PLC0415
     from owner.policy import OwnerSettings  # noqa: PLC0415
 
     for line in asked_in_words(invited):
         click.echo(line)
     count, seen = look(invited, joining)
     _show_columns(seen)
+    for line in marks(invited, joining):
+        click.echo(f"note: {printable(line)}")
     _tell(refuse_faults(seen, accepted=accepted))
     settings, fingerprint = write_all(invited, joining)
     if declares:

@@ -7,12 +7,14 @@ import json
 import os
 import re
 import shlex
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,12 +28,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from free_ports import free_ports
 
+from common.config import load_settings
 from common.features import FeatureMap
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
 from common.model import Model
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
+from owner.policy import OwnerSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "sites.md"
@@ -242,6 +246,27 @@ def test_a_table_that_does_not_fit_joins_nothing(
     assert checked.returncode == 0, checked.stderr
     assert "certificate of owner-a, 364 days left" in checked.stdout
     assert "200 records" in checked.stdout
+
+
+def test_a_table_joins_as_it_is_typed_to_be_read(
+    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(200, seed=1)
+    table.to_csv(study.folder / "own.csv", index=False, decimal=",")
+    refused = study.join(data="own.csv")
+    assert refused.returncode == 2
+    assert "have a decimal comma; say so with" in refused.stdout
+    joined = study.join("--decimal", ",", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "decimal comma" not in joined.stdout
+    settings = load_settings(OwnerSettings, study.folder / "owner-a" / "owner.toml")
+    assert settings.data.decimal == ","
+    with closing(sqlite3.connect(study.folder / "own.sqlite")) as database:
+        table.to_sql("shard", database, index=False)
+    joined = study.join("--query", "select * from shard", name="owner-b", data="own.sqlite")
+    assert joined.returncode == 0, joined.stderr
+    settings = load_settings(OwnerSettings, study.folder / "owner-b" / "owner.toml")
+    assert settings.data.query == "select * from shard"
 
 
 def test_a_class_that_is_spelt_otherwise_joins_nothing(
