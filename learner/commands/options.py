@@ -132,9 +132,11 @@ def load_study(
     study: Path, overrides: tuple[str, ...], data: Path | None, *, yes: bool = False
 ) -> StudySettings:
     """The study of a file, with what was typed in place of its settings."""
-    from learner.planning.settings import StudySettings  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning.settings import StudySettings, check_data_typed  # noqa: PLC0415 (keeps --help quick)
 
     values: dict[str, Any] = {} if data is None else {"data.path": data.resolve()}
     if yes:
         values["guard"] = False
-    return load_settings(StudySettings, study, overrides=overrides, values=values)
+    settings = load_settings(StudySettings, study, overrides=overrides, values=values)
+    check_data_typed(settings, data)
+    return settings

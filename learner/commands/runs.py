@@ -19,7 +19,7 @@ from common.errors import InputError
 from common.files import open_regular
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, check_data_typed
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
 
@@ -145,7 +145,9 @@ def study_settings(
         values |= overrides
     else:
         typed = tuple(overrides)
-    return load_settings(StudySettings, Path(study), overrides=typed, values=values)
+    settings = load_settings(StudySettings, Path(study), overrides=typed, values=values)
+    check_data_typed(settings, data)
+    return settings
 
 
 def is_elsewhere(settings: StudySettings) -> bool:

@@ -25,6 +25,7 @@ from learner.planning.decision import Decision
 from learner.planning.grid import Grid, Point, points_of
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.roles import own_index
+from learner.planning.settings import check_data_typed
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
@@ -146,6 +147,7 @@ def run_study_sweep(
       InputError: A point is no study, the tables cannot be read, or nothing could be computed.
     """
     points = points_of(grid, study, seeds=seeds, overrides=overrides, values=values)
+    check_data_typed(points[0].settings, (values or {}).get("data.path"))
     base = study.parent
     studies = len(points) * seeds
     console.print(

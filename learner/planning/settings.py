@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from common.config import VALIDATION_SHARE, Settings
+from common.errors import InputError
 from common.features import FeatureSettings
 from common.losses import LOSSES
 from common.names import Name, repeated
+from common.tables import TableSource
 from common.tls import TlsSettings
 from learner.algorithms.table import ALGORITHMS, NO_KEYS
 from learner.planning.forecast_settings import ForecastSettings
@@ -30,7 +32,7 @@ from learner.planning.sections import (
     with_profile_defaults,
 )
 
-__all__ = ["StudySettings", "check_roles", "has_table", "with_own_rate"]
+__all__ = ["StudySettings", "check_data_typed", "check_roles", "has_table", "with_own_rate"]
 
 
 class StudySettings(Settings):
@@ -184,6 +186,26 @@ def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
     """
     is_elsewhere = entry.address is not None or settings.network.listen is not None
     return entry.data is not None or not is_elsewhere
+
+
+def check_data_typed(settings: StudySettings, data: object | None) -> None:
+    """Refuse a table that is typed for ``[data]`` where nothing of the study would be read from it.
+
+    Args:
+      settings: The study.
+      data: What was typed; None for nothing.
+
+    Raises:
+      InputError: The public records and all owners that are here have tables of their own.
+    """
+    here = (entry.data or TableSource() for entry in settings.owners if has_table(settings, entry))
+    read = [source for source in (settings.features.public, *here) if source is not None]
+    if data is None or any(source.path is None and source.database is None for source in read):
+        return
+    raise InputError(
+        f"--data {data}: nothing would be read from it, since the study names tables of their own "
+        "for the public records and the owners; change these there"
+    )
 
 
 def check_roles(settings: StudySettings) -> None:

@@ -189,6 +189,22 @@ def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., A
     assert all(table["county"].nunique() == 1 for table in own)
 
 
+def test_a_table_that_nothing_would_be_read_from_is_refused(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
+    init(typed, "sorted.csv", "--target", "days", "--owners", "county", "--out", "s")
+    for command in (["simulate"], ["features", "fit"], ["sweep", "--grid", "privacy.epsilon=1"]):
+        said = typed("copriv", *command, "s/study.toml", "--data", "stays.csv", "--out", "o")
+        assert said.returncode == 2
+        assert "stays.csv: nothing would be read from it, since the study names" in said.stderr
+        assert not (folder / "o").exists()
+    # Owners of one table take another in its place.
+    init(typed, "stays.csv", "--target", "days", "--owners", "county", "--no-split", "--out", "t")
+    said = typed("copriv", "features", "fit", "t/study.toml", "--data", "sorted.csv", "--out", "o")
+    assert said.returncode == 0, said.stderr
+
+
 @pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
 def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(
     folder: Path, sorted_by: str
