@@ -115,8 +115,15 @@ class Model:
         outputs = self.outputs(margins)
         if not self.has_classes:
             return {"prediction": outputs}
-        beside = "probability" if self.has_probabilities else "score"
+        _, beside = self.names_added
         return {"prediction": (margins > 0).astype(np.int64), beside: outputs}
+
+    @property
+    def names_added(self) -> tuple[str, ...]:
+        """The names of the columns of :meth:`predictions`."""
+        if not self.has_classes:
+            return ("prediction",)
+        return ("prediction", "probability" if self.has_probabilities else "score")
 
     def to_json(self) -> str:
         """The text that :func:`model_from_json` reads."""

@@ -23,6 +23,8 @@ from learner.results.run_folder import parquet_bytes
 __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
 
 ELSEWHERE = "give another path with --out"
+# Forms in which predictions stand beside the inputs.
+BESIDE_INPUTS = ("onnx", "sql")
 
 
 def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, str]:
@@ -46,6 +48,7 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
             f"{out}: is the table itself, which stays as it is; give another path with --out"
         )
     model = read_model(run)
+    _check_names(model, run)
     table = read_table(source, base=Path())
     columns = model.predictions(table, where=str(data))
     for name in columns:
@@ -113,6 +116,8 @@ def export_model(run: Path, form: str, out: Path) -> None:
       InputError: The model cannot be used, a package is missing, or the file cannot be written.
     """
     model = read_model(run)
+    if form in BESIDE_INPUTS:
+        _check_names(model, run)
     try:
         content = EXPORTS[form](model)
     except ModuleNotFoundError as error:
@@ -120,6 +125,22 @@ def export_model(run: Path, form: str, out: Path) -> None:
             f"--to {form}: needs the package {error.name}; pip install 'copriv[export]'"
         ) from None
     write_or_refuse(out, content, cure=ELSEWHERE)
+
+
+def _check_names(model: Model, run: Path) -> None:
+    """Refuse a model with an input of the name of a column that a prediction adds.
+
+    Raises:
+      InputError: It has one.
+    """
+    inputs = {rule.name for rule in model.feature_map.columns}
+    for name in model.names_added:
+        if name in inputs:
+            raise InputError(
+                f"{run}: the model's own input {name!r} has the name of a column that a prediction "
+                "adds; rename it in all tables and train again (copriv export --to json and "
+                "--to sklearn take it as it is)"
+            )
 
 
 def _onnx(model: Model) -> bytes:

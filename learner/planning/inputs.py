@@ -102,6 +102,7 @@ def choose_inputs(
     if not kept:
         raise InputError("init: no column is left to predict from; give a table with more columns")
     names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
+    warnings += _as_predictions(kept, target)
     warnings += _few_numbers([c for c in kept if c.name not in names])
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
 
@@ -237,6 +238,17 @@ def _odd_dates(column: Column) -> Iterator[str]:
             f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
             "are names; write them as YEAR-MONTH-DAY"
         )
+
+
+def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
+    """Which columns have the name of one that predictions add: no table could be predicted for."""
+    added = ("prediction", "probability") if target.positive else ("prediction",)
+    return [
+        f"{column.name}: copriv predict adds a column of this name; rename it, or leave it out "
+        "with --drop"
+        for column in columns
+        if column.name in added
+    ]
 
 
 def _few_numbers(columns: Sequence[Column]) -> list[str]:

@@ -216,6 +216,27 @@ def test_predict_says_which_class_the_prediction_1_is(
     assert "prediction 1 means class = late" in said.stdout
 
 
+@pytest.mark.parametrize(("loss", "name"), [("squared", "prediction"), ("logistic", "probability")])
+def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    typed: Callable[..., Any],
+    loss: str,
+    name: str,
+) -> None:
+    text, run = make_model(loss).to_json(), tmp_path / "model.json"
+    run.write_text(text.replace('"amount"', f'"{name}"'))
+    for form in ("onnx", "sql"):
+        said = typed("copriv", "export", run, "--to", form, "--out", tmp_path / "out")
+        assert said.returncode == 2
+        assert said.stderr.startswith(f"copriv: {run}: the model's own input {name!r} has the name")
+    (tmp_path / "t.csv").write_text(f"{name}\n1\n")
+    arguments = ("--data", tmp_path / "t.csv", "--out", tmp_path / "out.csv")
+    assert "train again" in typed("copriv", "predict", run, *arguments).stderr
+    said = typed("copriv", "export", run, "--to", "json", "--out", tmp_path / "out")
+    assert said.returncode == 0, said.stderr
+
+
 def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     tmp_path: Path,
     make_model: Callable[..., Model],

@@ -129,6 +129,12 @@ def test_amounts_with_the_currency_behind_are_no_names_of_records() -> None:
         target_of(["1 kg", "2 kg", "3 kg"])
 
 
+def test_a_column_called_as_what_predictions_add_is_told_of() -> None:
+    told = notes_about(prediction=np.arange(400) % 7, score=np.arange(400) % 5)
+    assert "prediction: copriv predict adds a column of this name; rename it, or leave" in told
+    assert "score: copriv predict" not in told
+
+
 def test_dates_of_another_form_among_others_are_told_of() -> None:
     dates = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(400)]
     mixed = [date if i % 3 else f"{1 + i % 28:02}.07.2020" for i, date in enumerate(dates)]
