@@ -32,6 +32,7 @@ CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in (
 SEPARATORS = (",", ";", "\t", "|")
 # Longer is no header.
 LONGEST_HEADER = 2**20
+_SEPARATOR_LINE = re.compile(r"\ufeff?\s*sep=.\s*", re.IGNORECASE)
 _LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(
@@ -176,6 +177,12 @@ class CsvFile:
 
     def _check_widths(self) -> None:
         """Refuse a first row that is wider than the header: its cells would be shifted."""
+        first = self._first_lines[0]
+        if _SEPARATOR_LINE.fullmatch(first):
+            raise InputError(
+                f"{self._path}: the first line is {first.strip()!r}, which some programs write "
+                "above the header; remove that line"
+            )
         text = io.StringIO("\n".join(self._first_lines))
         # The reader's own limit would make a long cell of the first rows refuse the table.
         csv.field_size_limit(LONGEST_HEADER)

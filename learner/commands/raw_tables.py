@@ -231,6 +231,10 @@ def open_session(place: Mapping[str, str]) -> Session:
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
     twice = repeated(read_header(source, base=Path()))
+    if twice and not twice[0].strip():
+        raise InputError(
+            "init: several columns have no name; name each, and remove lines above the header"
+        )
     if twice:
         raise InputError(f"init: the column name {twice[0]!r} occurs twice; rename one")
     table = read_table(source, base=Path())

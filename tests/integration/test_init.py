@@ -506,6 +506,22 @@ def test_a_table_with_a_column_name_twice_is_refused(
     assert said.stderr == "copriv: init: the column name 'age' occurs twice; rename one\n"
 
 
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [
+        ("sep=;", "the first line is 'sep=;', which some programs write above the header; remove"),
+        ("Report 2020;;", "several columns have no name; name each, and remove lines above the"),
+    ],
+)
+def test_a_line_above_the_header_is_told_as_such(
+    folder: Path, typed: Callable[..., Any], above: str, words: str
+) -> None:
+    (folder / "above.csv").write_text(f"{above}\nage;days;y\n1;2;3\n4;5;6\n")
+    said = typed("copriv", "init", "above.csv", "--target", "y", "--yes", "--out", "s")
+    assert said.returncode == 2
+    assert words in said.stderr
+
+
 def test_annotated_settings_are_what_was_chosen() -> None:
     values = {
         "name": "a",
