@@ -95,8 +95,18 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
 
     Raises:
       InputError: The model or the table cannot be used.
+
+    Warns:
+      DoubtWarning: It is no run's model, but one that an owner bent to its own records.
     """
     model = read_model(run)
+    if model.personal:
+        warnings.warn(
+            f"{run}: what is called the common model here is the one that {model.unprotected} bent "
+            "to its own records",
+            DoubtWarning,
+            stacklevel=2,
+        )
     source, data = _placed(place)
     table = read_table(source, base=Path())
     sample = sample_of(model, table, where=str(data))

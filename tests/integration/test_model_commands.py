@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,21 @@ def test_evaluate_says_that_all_records_are_of_one_class(
     assert "No record of the 300 has class = late" in out
     assert "'LATE' (did you mean 'late'?)" in told
     assert found["positive"] == "class = late"
+
+
+def test_evaluate_says_that_a_model_is_a_personal_one(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model, data = tmp_path / "personal.json", tmp_path / "new.csv"
+    make_raw_table(300, seed=9, strange=False).to_csv(data, index=False)
+    for bent in (True, False):
+        model.write_text(replace(make_model(), unprotected="north", personal=bent).to_json())
+        said = typed("copriv", "evaluate", model, "--data", data, "--json")
+        assert said.returncode == 0, said.stderr
+        assert ("the one that north bent to its own records" in said.stderr) == bent
 
 
 def test_predict_says_which_class_the_prediction_1_is(
