@@ -17,7 +17,7 @@ import pandas as pd
 from common.arrays import Vector
 from common.columns import category_keys, parse_month
 from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
-from common.number_marks import has_decimal_commas, number_beside_text
+from common.number_marks import has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
 
 __all__ = ["FEWEST_RECORDS", "REPEATED", "Column", "Look", "look_at", "same_partition"]
@@ -70,8 +70,8 @@ class Column:
       unsure_date: One of its cells that is or may be another date than is read; empty for none.
       comma_number: One of its cells where these are numbers with a decimal comma, which are read
         as names; empty for none.
-      worded_number: One of its cells where these are numbers beside a word that is not read, such
-        as a unit; empty for none.
+      unread_number: One of its cells where these are numbers in a form that is not read, such as
+        beside a unit; empty for none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
     """
 
@@ -82,7 +82,7 @@ class Column:
     numbers: Vector
     unsure_date: str = ""
     comma_number: str = ""
-    worded_number: str = ""
+    unread_number: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -241,7 +241,7 @@ def _column(name: str, cells: pd.Series) -> Column:
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
-    worded = number_beside_text(known)
+    worded = unread_number(known)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, alike)
 
 

@@ -17,7 +17,7 @@ from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.tables import TableSource, open_source, read_table
 
-__all__ = ["has_decimal_commas", "mark_notes", "number_beside_text"]
+__all__ = ["has_decimal_commas", "mark_notes", "unread_number"]
 
 NAMED = 5
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
@@ -44,6 +44,13 @@ _BESIDE_TEXT = re.compile(
     r"(?P<before>(?:[A-Z]{3} )?)[+-]?[0-9][0-9.,']*"
     r"(?P<behind>(?: [^\s0-9.,'/:+_-][^\s0-9]{0,11}| ?[^\s\w.,'/:+-])?)"
 )
+# Numbers in brackets, with the sign behind, with a typographer's minus, or in groups of three.
+_DIGITS = "[0-9][0-9.,]*"
+_ODD = re.compile(
+    rf"\({_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_DIGITS}"
+    r"|[+-]?[0-9]{1,3}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?"
+)
+_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|[+-]?{_DIGITS}")
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
@@ -150,14 +157,22 @@ def has_decimal_commas(texts: Sequence[str]) -> bool:
     return _nearly_all(_COMMA, texts) and any(map(_is_decimal_comma, texts))
 
 
-def number_beside_text(texts: Sequence[str]) -> str:
-    """One of a column's texts where these are numbers beside the same word; empty for none.
+def unread_number(texts: Sequence[str]) -> str:
+    """One of a column's texts where these are numbers in a form that is not read; empty for none.
 
-    >>> number_beside_text(["17.911 €", "959 €"]), number_beside_text(["EUR 5,20", "EUR 7"])
+    >>> unread_number(["17.911 €", "959 €"]), unread_number(["EUR 5,20", "EUR 7"])
     ('17.911 €', 'EUR 5,20')
-    >>> number_beside_text(["871xx", "900xx"]), number_beside_text(["17.911", "959"])
+    >>> unread_number(["12", "(7)"]), unread_number(["10 890", "7"]), unread_number(["7", "8-"])
+    ('(7)', '10 890', '8-')
+    >>> unread_number(["871xx", "900xx"]), unread_number(["17.911", "959"])
     ('', '')
     """
+    odd = next((text for text in texts if _ODD.fullmatch(text)), "")
+    return odd if odd and _nearly_all(_ODD_OR_PLAIN, texts) else _beside_a_word(texts)
+
+
+def _beside_a_word(texts: Sequence[str]) -> str:
+    """One of a column's texts where these are numbers beside the same word; empty for none."""
     found = [match for text in texts if (match := _BESIDE_TEXT.fullmatch(text)) is not None]
     words = Counter((match["before"], match["behind"].strip()) for match in found)
     words.pop(("", ""), None)

@@ -91,8 +91,8 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     look = look_at(table)
     notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
-        if column.worded_number:
-            notes.append(f"{column.name}: {_worded(column)}")
+        if column.unread_number:
+            notes.append(f"{column.name}: {_unread(column)}")
         elif column.is_identifier:
             notes.append(f"{column.name}: names records (an identifier); not told to learners")
         elif column.kind in {"text", "empty"}:
@@ -107,12 +107,12 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     return look, notes
 
 
-def _worded(column: Column) -> str:
-    """What becomes of numbers beside a text."""
+def _unread(column: Column) -> str:
+    """What becomes of numbers in a form that is not read."""
     is_told = column.kind == "category" and not column.is_identifier
     return (
-        f"its numbers stand beside a text that is not read ({column.worded_number}), so they are "
-        f"names{'' if is_told else '; not told to learners'}; write the numbers alone"
+        f"its numbers have a form that is not read ({column.unread_number}), so they are names"
+        f"{'' if is_told else '; not told to learners'}; write them plainly, such as -1234"
     )
 
 

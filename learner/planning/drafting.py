@@ -84,8 +84,8 @@ def choose_target(
     counts = count_values(table[name])
     if not positive and column.distinct != 2:
         cure = "name the values of class +1 with --positive"
-        if column.worded_number:
-            cure = "write the numbers without the text beside them, or " + cure
+        if column.unread_number:
+            cure = "write numbers plainly, such as -1234, or " + cure
         raise InputError(
             f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
             f"{cure}"

@@ -160,9 +160,9 @@ def _why_not(found: _Found) -> str:
             'say so with decimal = "," (--decimal ,)',
         ),
         (
-            column.worded_number and (column.kind == "text" or column.is_identifier),
-            f"its numbers stand beside a text that is not read ({column.worded_number}); write the "
-            "numbers alone",
+            column.unread_number and (column.kind == "text" or column.is_identifier),
+            f"its numbers have a form that is not read ({column.unread_number}); write them "
+            "plainly, such as -1234",
         ),
         (
             column.is_identifier,
@@ -208,10 +208,10 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
-    if column.worded_number:
+    if column.unread_number:
         yield (
-            f"{name}: its numbers stand beside a text that is not read ({column.worded_number}), "
-            "so they are names; write the numbers alone"
+            f"{name}: its numbers have a form that is not read ({column.unread_number}), so they "
+            "are names; write them plainly, such as -1234"
         )
     yield from _odd_dates(column)
     if column.spelt_alike:

@@ -45,11 +45,13 @@ def test_names_that_hardly_repeat_name_records() -> None:
         *[("{}xx", False), ("P {}", False), ("{} months", False), ("Bed-{}", False)],
     ],
 )
-def test_numbers_beside_a_text_that_is_not_read_are_told_of(form: str, is_told: bool) -> None:
+def test_numbers_in_a_form_that_is_not_read_are_told_of(form: str, is_told: bool) -> None:
     cells = [form.format(f"{x:,}".replace(",", ".")) for x in RNG.permutation(10**6)[:NUM]]
-    assert column(cells, "cost").worded_number == (cells[0] if is_told else "")
+    assert column(cells, "cost").unread_number == (cells[0] if is_told else "")
+    for odd in ("(7.25)", "7.25-", "\u22127.25", "7 250", "7'250.5"):
+        assert column(["1.5", "2.5", odd] * 30).unread_number == odd
     # A text that differs from cell to cell is no unit.
-    assert column([f"{i} {'abcdefgh'[i % 8]}" for i in range(NUM)]).worded_number == ""
+    assert column([f"{i} {'abcdefgh'[i % 8]}" for i in range(NUM)]).unread_number == ""
 
 
 @pytest.mark.parametrize("more", [0, 1])

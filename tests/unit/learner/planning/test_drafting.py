@@ -123,9 +123,9 @@ def test_amounts_of_money_with_a_decimal_comma_name_no_records(
 def test_amounts_with_the_currency_behind_are_no_names_of_records() -> None:
     amounts = [f"{n // 1000 + 1}.{n % 1000:03} €" for n in range(0, 40_000, 100)]
     told = notes_about(cost=amounts, weight=["12 kg", "14 kg"] * 200)
-    assert "cost: left out: its numbers stand beside a text that is not read (1.000 €)" in told
-    assert "weight: its numbers stand beside a text that is not read (12 kg), so they are n" in told
-    with pytest.raises(InputError, match="write the numbers without the text beside them, or name"):
+    assert "cost: left out: its numbers have a form that is not read (1.000 €)" in told
+    assert "weight: its numbers have a form that is not read (12 kg), so they are names" in told
+    with pytest.raises(InputError, match="write numbers plainly, such as -1234, or name"):
         target_of(["1 kg", "2 kg", "3 kg"])
 
 
