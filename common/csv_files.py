@@ -32,7 +32,7 @@ CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in (
 SEPARATORS = (",", ";", "\t", "|")
 # Longer is no header.
 LONGEST_HEADER = 2**20
-_SEPARATOR_LINE = re.compile(r"\ufeff?\s*sep=.\s*", re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
 _LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(

@@ -42,15 +42,17 @@ _COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
 # A number beside a currency or a unit that the reader of numbers does not know.
 _BESIDE_TEXT = re.compile(
     r"(?P<before>(?:[A-Z]{3} )?)[+-]?[0-9][0-9.,']*"
-    r"(?P<behind>(?: [^\s0-9.,'/:+_-][^\s0-9]{0,11}| ?[^\s\w.,'/:+-])?)"
+    r"(?P<behind>(?: [^ \t-\r0-9.,'/:+_-][^ \t-\r0-9]{0,11}| ?[^ \t-\r0-9A-Za-z_.,'/:+-])?)",
+    re.ASCII,
 )
 # Numbers in brackets, with the sign behind, with a typographer's minus, or in groups of three.
 _DIGITS = "[0-9][0-9.,]*"
 _ODD = re.compile(
     rf"\({_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_DIGITS}"
-    r"|[+-]?[0-9]{1,3}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?"
+    r"|[+-]?[0-9]{1,3}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?",
+    re.ASCII,
 )
-_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|[+-]?{_DIGITS}")
+_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|[+-]?{_DIGITS}", re.ASCII)
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
