@@ -28,6 +28,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.validation import Questions, questions_for, validation_terms
 from learner.training.enrolment import at_once, present
 from learner.training.journal import Journal
+from learner.training.journal_values import finite
 from learner.training.line import LocalLine, OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import LocalShard
@@ -220,9 +221,12 @@ def _noted(text: str, *, shown: bool, terms: StudyTerms, num_features: int) -> A
     response = np.array(facts["response"], dtype=np.float64)
     if response.shape != (release_of(terms).dimension(terms, num_features),):
         raise ValueError("of another length")
+    noise_scale = finite(facts["noise_scale"])
+    if not np.isfinite(response).all() or noise_scale < 0:
+        raise ValueError("no response and its noise")
     return Answer(
         shown=shown,
         response=response,
-        noise_scale=float(facts["noise_scale"]),
+        noise_scale=noise_scale,
         epsilon=noted_amount(facts["epsilon"]),
     )

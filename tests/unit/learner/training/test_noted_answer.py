@@ -1,0 +1,72 @@
+"""An answer about a model that a journal holds is believed only as it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from common.features import FeatureMap
+from common.terms import StudyTerms
+from learner.training import validation
+from learner.training.journal_values import UNREADABLE
+
+
+@pytest.fixture
+def noted(
+    make_terms: Callable[..., StudyTerms], feature_map: FeatureMap
+) -> Callable[..., validation.Answer]:
+    p = feature_map.num_features
+    terms = make_terms(
+        release="validation",
+        responses=1,
+        horizon=1,
+        loss_bound=2.0,
+        difference_bound=1.0,
+        reference=(0.0,) * p,
+        epsilon=Fraction(1, 2),
+    )
+    length = validation.release_of(terms).dimension(terms, p)
+
+    def read(**changes: Any) -> validation.Answer:
+        facts = {"response": [0.5] * length, "noise_scale": 0.25, "epsilon": "1/2"} | changes
+        text = json.dumps(facts)
+        return validation._noted(text, shown=True, terms=terms, num_features=p)
+
+    return read
+
+
+def test_an_answer_is_read_as_it_was_written(noted: Callable[..., validation.Answer]) -> None:
+    assert set(noted().response) == {0.5}
+    assert (noted().noise_scale, noted().epsilon) == (0.25, Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response": [0.5]},
+        {"response": "much"},
+        {"noise_scale": float("nan")},
+        {"noise_scale": float("inf")},
+        {"noise_scale": -0.25},
+        {"noise_scale": "0.25"},
+        {"epsilon": "1e999999999"},
+    ],
+)
+def test_an_answer_that_nobody_wrote_is_not_believed(
+    noted: Callable[..., validation.Answer], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(UNREADABLE):
+        noted(**changes)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_no_response_is_without_a_number(
+    noted: Callable[..., validation.Answer], number: float
+) -> None:
+    length = noted().response.size
+    with pytest.raises(UNREADABLE):
+        noted(response=[number] * length)
