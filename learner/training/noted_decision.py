@@ -6,7 +6,6 @@ would fail far from here, ask owners for ever, or make another model than the ru
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -29,6 +28,8 @@ __all__ = ["noted_decision"]
 
 # An optimum is in its box to rounding.
 EDGE = 1.0 + 1e-9
+# Numbers that are squared, and summed, on the way to a model.
+LARGEST = 1e150
 # What was only expected, which may be no number: a best model may leave no loss to compare with.
 FORECASTS: dict[str, Any] = {
     "forecast": None,
@@ -54,7 +55,7 @@ def noted_decision(text: str, *, settings: StudySettings, num_features: int) -> 
     decision = TypeAdapter(Decision).validate_json(text, strict=True)
     used, same = (replace(each, **FORECASTS) for each in (decision, Decision.from_json(text)))
     _check(used == same)
-    _check(all(map(math.isfinite, _numbers(asdict(used)))))
+    _check(all(abs(number) <= LARGEST for number in _numbers(asdict(used))))
     parse_validation_share(decision.validation)
     _check((decision.way is not None) == (settings.algorithm.name == AUTO))
     own = resolved(settings, decision)

@@ -101,6 +101,7 @@ WRONG: list[tuple[str, str, Any]] = [
 ]
 AROUND = [
     *(("curvature", value) for value in ([], [1.0], [1.0] * 11, [float("inf")] * 10)),
+    *(("curvature", [number] * 10) for number in (1e308, -1e200)),
     *(("offset", value) for value in ([], [0.0] * 5)),
     *(("pull", [0.0]), ("spread", float("nan")), ("curvature_scale", 0.0), ("doubt", -1.0)),
 ]
