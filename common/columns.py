@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.extensions import ExtensionArray
 
 from common.arrays import Vector
 from common.cells import Label, months_of, readable
@@ -49,6 +50,8 @@ _NUMBER = re.compile(
     _FLAGS,
 )
 _PLAIN_NUMBER = re.compile(rf"[+-]?(?:{_PLAIN})", _FLAGS)
+# The plainest of them, which pyarrow reads to the same bits and many at once.
+_PLAINEST = r"^-?[0-9]{1,40}(?:\.[0-9]{1,40})?$"
 _MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DATE_FORMS = tuple(
     re.compile(form, _FLAGS)
@@ -159,8 +162,13 @@ def category_key(value: object) -> str | None:
             return text
         cell = _number_of_text(text, shares=False)
     if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+        return _key_of(cell)
     return cell if cell is None else " ".join(cell.text.split())
+
+
+def _key_of(number: float) -> str:
+    """The text that stands for a number's category."""
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
 
 
 def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
@@ -177,7 +185,11 @@ def parse_numbers(column: pd.Series, *, shares: bool = False) -> Vector:
             return np.where(np.isnan(numbers), np.nan, numbers)
     if kind in "Mm":
         return np.full(len(column), np.nan)
-    return _each_distinct(column, lambda value: parse_number(value, shares=shares))
+    codes, distinct = _distinct(column)
+    parsed, left = _plain_numbers(distinct)
+    for place, value in left:
+        parsed[place] = parse_number(value, shares=shares)
+    return np.append(parsed, math.nan)[codes]
 
 
 def parse_months(column: pd.Series) -> Vector:
@@ -188,7 +200,9 @@ def parse_months(column: pd.Series) -> Vector:
     """
     if _kind(column) in "iufb":
         return np.full(len(column), np.nan)
-    return _each_distinct(column, parse_month)
+    codes, distinct = _distinct(column)
+    parsed = np.array([*map(parse_month, distinct), math.nan], dtype=np.float64)
+    return parsed[codes]
 
 
 def category_keys(column: pd.Series) -> tuple[NDArray[np.intp], list[str | None]]:
@@ -200,7 +214,11 @@ def category_keys(column: pd.Series) -> tuple[NDArray[np.intp], list[str | None]
     (array([ 0,  1,  0, -1]), ['a', 'b'])
     """
     codes, distinct = _distinct(column)
-    return codes, [category_key(value) for value in distinct]
+    plain, left = _plain_numbers(distinct)
+    keys: list[str | None] = [_key_of(number) for number in plain.tolist()]
+    for place, value in left:
+        keys[place] = category_key(value)
+    return codes, keys
 
 
 def has_percent_sign(column: pd.Series) -> bool:
@@ -208,19 +226,34 @@ def has_percent_sign(column: pd.Series) -> bool:
     if _kind(column) != "O":
         return False
     _, distinct = _distinct(column)
-    return any(
-        isinstance(cell, str) and cell.rstrip().endswith("%") for cell in map(readable, distinct)
-    )
+    _, left = _plain_numbers(distinct)
+    cells = (readable(value) for _, value in left)
+    return any(isinstance(cell, str) and cell.rstrip().endswith("%") for cell in cells)
 
 
-def _each_distinct(column: pd.Series, parse: Callable[[object], float]) -> Vector:
-    """Parse every distinct value once: columns repeat themselves."""
-    codes, distinct = _distinct(column)
-    parsed = np.array([*(parse(value) for value in distinct), math.nan], dtype=np.float64)
-    return parsed[codes]
+_Distinct = ExtensionArray | list[object]
 
 
-def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[object]]:
+def _plain_numbers(distinct: _Distinct) -> tuple[Vector, Iterator[tuple[int, object]]]:
+    """What is read many at once: texts of digits and a point alone, most cells of a CSV file.
+
+    Returns:
+      Their numbers, NaN for any other value, shape (n,); and the place and value of each other.
+    """
+    if isinstance(distinct, list):
+        return np.full(len(distinct), math.nan), enumerate(distinct)
+    import pyarrow as pa  # noqa: PLC0415 (its compute part is needed for texts alone)
+    from pyarrow import compute  # noqa: PLC0415
+
+    texts = pa.array(distinct)
+    is_plain = compute.match_substring_regex(texts, _PLAINEST)
+    plain = compute.if_else(is_plain, texts, None).cast(pa.float64())
+    numbers = np.array(plain, dtype=np.float64)
+    left = np.flatnonzero(np.isnan(numbers))
+    return numbers, zip(left.tolist(), distinct.take(left), strict=True)
+
+
+def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
     """(position of each cell's value, -1 for a missing one; the distinct values).
 
     Only texts and columns of one simple type are searched for repetitions: elsewhere, values
@@ -230,6 +263,8 @@ def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], list[object]]:
         column = column.astype(object)
     if _kind(column) == "O" and not isinstance(column.dtype, pd.StringDtype):
         return _distinct_objects(list(column))
+    if isinstance(column.dtype, pd.StringDtype):
+        return pd.factorize(column.array)
     codes, distinct = pd.factorize(column)
     return codes, list(distinct)
 

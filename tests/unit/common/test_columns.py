@@ -143,3 +143,25 @@ def test_percent_signs_are_seen_in_texts() -> None:
     assert has_percent_sign(pd.Series(["1", "2% "]))
     assert not has_percent_sign(pd.Series(["1", "2"]))
     assert not has_percent_sign(pd.Series([1, 2]))
+
+
+def odd_numbers(count: int) -> list[str]:
+    """Texts of what stands in numbers, most of them none."""
+    rng = np.random.default_rng(5)
+    parts = ["0", "7", "12", "05", "999999999999999", "123456789012345678", "0" * 45]
+    parts += [".", "-", "+", ",", "e3", "%", " ", "$", "<", "\n", "\u0663", "inf", "nan", "1.5"]
+    plain = [
+        f"{number:.{digits}f}" for digits in range(0, 42, 3) for number in rng.normal(0, 99, 50)
+    ]
+    return plain + ["".join(rng.choice(parts, rng.integers(1, 5))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("dtype", ["str", "string[pyarrow]", "string[python]", object])
+def test_texts_read_many_at_once_have_the_bits_of_each_by_itself(dtype: object) -> None:
+    texts = odd_numbers(4000)
+    column = pd.Series(texts, dtype=dtype)
+    for shares in (False, True):
+        alone = np.array([parse_number(text, shares=shares) for text in texts])
+        assert parse_numbers(column, shares=shares).tobytes() == alone.tobytes()
+    codes, keys = category_keys(column)
+    assert [keys[code] for code in codes.tolist()] == [category_key(text) for text in texts]
