@@ -39,20 +39,28 @@ _SURE_TO_BE_WHOLE = _form(r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}|[0-9]{1,3}")
 _POINTED = _form(rf"(?:{_COMMA_GROUPS}|{_WHOLE})(?:\.[0-9]+)?")
 _GROUPED_BY_COMMA = _form(_COMMA_GROUPS)
 _COMMA = _form(f"(?:{_POINT_GROUPS}|{_WHOLE})(?:,[0-9]+)?")
-# A number beside a currency or a unit that the reader of numbers does not know.
+# Digits in groups of three that begin as a number does: what begins with 0 is a code.
+_SPACED = r"[1-9][0-9]{0,2}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?"
+_DIGITS = "[0-9][0-9.,]*"
+_CURRENCIES = (
+    "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|ILS|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|RUB|SAR|"
+    "SEK|SGD|THB|TRY|UAH|USD|ZAR"
+)
+# A number beside a currency or a unit that the reader of numbers does not know. Other capitals
+# before one are those of codes, such as DRG 470 and MRN 12345.
 _BESIDE_TEXT = re.compile(
-    r"(?P<before>(?:[A-Z]{3} )?)[+-]?[0-9][0-9.,']*"
-    r"(?P<behind>(?: [^ \t-\r0-9.,'/:+_-][^ \t-\r0-9]{0,11}| ?[^ \t-\r0-9A-Za-z_.,'/:+-])?)",
+    rf"(?P<before>(?:(?:{_CURRENCIES}) )?)[+-]?(?:{_SPACED}|{_DIGITS})"
+    r"(?P<behind>(?: [^\x00-@\[-`{-\x7f][^ \t-\r0-9]{0,11}"
+    r"| ?[$\xa2\xa3\xa5\xb0\u2030\u20a0-\u20bf])?)",
     re.ASCII,
 )
 # Numbers in brackets, with the sign behind, with a typographer's minus, or in groups of three.
-_DIGITS = "[0-9][0-9.,]*"
 _ODD = re.compile(
-    rf"\({_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_DIGITS}"
-    r"|[+-]?[0-9]{1,3}(?:[ '\u2019][0-9]{3})+(?:[.,][0-9]+)?",
+    rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
+    rf"|{_BEFORE}{_SPACED}{_BEHIND}",
     re.ASCII,
 )
-_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|[+-]?{_DIGITS}", re.ASCII)
+_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_BEFORE}{_DIGITS}{_BEHIND}", re.ASCII)
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
@@ -167,6 +175,8 @@ def unread_number(texts: Sequence[str]) -> str:
     >>> unread_number(["12", "(7)"]), unread_number(["10 890", "7"]), unread_number(["7", "8-"])
     ('(7)', '10 890', '8-')
     >>> unread_number(["871xx", "900xx"]), unread_number(["17.911", "959"])
+    ('', '')
+    >>> unread_number(["DRG 470", "DRG 392"]), unread_number(["061 234 567", "065 111 222"])
     ('', '')
     """
     odd = next((text for text in texts if _ODD.fullmatch(text)), "")

@@ -112,7 +112,8 @@ def _unread(column: Column) -> str:
     is_told = column.kind == "category" and not column.is_identifier
     return (
         f"its numbers have a form that is not read ({column.unread_number}), so they are names"
-        f"{'' if is_told else '; not told to learners'}; write them plainly, such as -1234"
+        f"{'' if is_told else '; not told to learners'}; if they are amounts, write them plainly, "
+        "such as -1234"
     )
 
 

@@ -161,8 +161,8 @@ def _why_not(found: _Found) -> str:
         ),
         (
             column.unread_number and (column.kind == "text" or column.is_identifier),
-            f"its numbers have a form that is not read ({column.unread_number}); write them "
-            "plainly, such as -1234",
+            f"its numbers have a form that is not read ({column.unread_number}); if they are "
+            "amounts, write them plainly, such as -1234",
         ),
         (
             column.is_identifier,
@@ -211,7 +211,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     if column.unread_number:
         yield (
             f"{name}: its numbers have a form that is not read ({column.unread_number}), so they "
-            "are names; write them plainly, such as -1234"
+            "are names; if they are amounts, write them plainly, such as -1234"
         )
     yield from _odd_dates(column)
     if column.spelt_alike:

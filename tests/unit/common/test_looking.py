@@ -43,13 +43,16 @@ def test_names_that_hardly_repeat_name_records() -> None:
     [
         *[("{} €", True), ("{}€", True), ("CHF {}", True), ("{} kg", True), ("{}", False)],
         *[("{}xx", False), ("P {}", False), ("{} months", False), ("Bed-{}", False)],
+        *[("MRN {}", False), ("{})", False), ("{}*", False), ("{}\u00ba", False)],
     ],
 )
 def test_numbers_in_a_form_that_is_not_read_are_told_of(form: str, is_told: bool) -> None:
     cells = [form.format(f"{x:,}".replace(",", ".")) for x in RNG.permutation(10**6)[:NUM]]
     assert column(cells, "cost").unread_number == (cells[0] if is_told else "")
-    for odd in ("(7.25)", "7.25-", "\u22127.25", "7 250", "7'250.5"):
+    for odd in ("(7.25)", "7.25-", "\u22127.25", "7 250", "7'250.5", "($7.25)", "\u20ac 7 250"):
         assert column(["1.5", "2.5", odd] * 30).unread_number == odd
+    assert column([f"{i} 250\u00a0€" for i in range(1, NUM)]).unread_number == "1 250 €"
+    assert column([f"0{i} 234 567" for i in range(10, NUM)]).unread_number == ""
     # A text that differs from cell to cell is no unit.
     assert column([f"{i} {'abcdefgh'[i % 8]}" for i in range(NUM)]).unread_number == ""
 
