@@ -25,6 +25,7 @@ import pandas as pd
 from common.batches import BATCH_ROWS, Keep, names_wanted, rows_of_frames
 from common.columns import parse_number
 from common.errors import InputError
+from common.texts import counted
 
 __all__ = ["CSV_ENDINGS", "CsvFile", "Dialect"]
 
@@ -33,6 +34,7 @@ SEPARATORS = (",", ";", "\t", "|")
 # Longer is no header.
 LONGEST_HEADER = 2**20
 _SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
+_AROUND = "\ufeff "
 _LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(
@@ -180,8 +182,8 @@ class CsvFile:
         first = self._first_lines[0]
         if _SEPARATOR_LINE.fullmatch(first):
             raise InputError(
-                f"{self._path}: the first line is {first.strip()!r}, which some programs write "
-                "above the header; remove that line"
+                f"{self._path}: the first line is {first.strip(_AROUND)!r}, which some programs "
+                "write above the header; remove that line"
             )
         text = io.StringIO("\n".join(self._first_lines))
         # The reader's own limit would make a long cell of the first rows refuse the table.
@@ -192,7 +194,8 @@ class CsvFile:
         if any(cell.strip() for cell in rows[1][len(rows[0]) :]):
             raise InputError(
                 f"{self._path}: the first row has {len(rows[1])} cells, but the header has "
-                f"{len(rows[0])} names; correct the header, or set separator"
+                f"{counted(len(rows[0]), 'name')}; correct the header, remove lines above it, or "
+                "set separator"
             )
 
     def _batches(self) -> Iterator[pd.DataFrame]:

@@ -233,7 +233,7 @@ def open_session(place: Mapping[str, str]) -> Session:
     twice = repeated(read_header(source, base=Path()))
     if twice and not twice[0].strip():
         raise InputError(
-            "init: several columns have no name; name each, and remove lines above the header"
+            "init: several columns have no name; name each, or remove what stands above the header"
         )
     if twice:
         raise InputError(f"init: the column name {twice[0]!r} occurs twice; rename one")

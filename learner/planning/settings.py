@@ -203,8 +203,8 @@ def check_data_typed(settings: StudySettings, data: object | None) -> None:
     if data is None or any(source.path is None and source.database is None for source in read):
         return
     raise InputError(
-        f"--data {data}: nothing would be read from it, since the study names tables of their own "
-        "for the public records and the owners; change these there"
+        f"--data {data}: nothing would be read from it, since the study names other tables for "
+        "its public records and owners; change them there"
     )
 
 

@@ -510,7 +510,9 @@ def test_a_table_with_a_column_name_twice_is_refused(
     ("above", "words"),
     [
         ("sep=;", "the first line is 'sep=;', which some programs write above the header; remove"),
-        ("Report 2020;;", "several columns have no name; name each, and remove lines above the"),
+        ("\ufeffsep=\t", "the first line is 'sep=\\t', which some programs write above the header"),
+        ("Report 2020;;", "several columns have no name; name each, or remove what stands above"),
+        ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
     ],
 )
 def test_a_line_above_the_header_is_told_as_such(
