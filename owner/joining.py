@@ -144,6 +144,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
     Raises:
       InputError: The table cannot be read, a column is missing, or what was typed does nothing.
     """
+    source = _source_of(joining)
     check_lifetime(joining.epsilon_lifetime, asked=invited.invitation.epsilon)
     check_columns_typed(
         invited.feature_map,
@@ -155,7 +156,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
     named = replace(joining, units={}, spellings={})
     table = settings_of(invited, named)
     # The folder that the settings' own path starts from is not there yet.
-    table["data"]["path"] = str(joining.data.resolve())
+    table["data"]["path"] = str(source.path)
     settings = check_settings(OwnerSettings, table, where="the invitation")
     raw = load_records(settings, base=joining.folder, pinned=None).raw
     missing = [name for name in invited.feature_map.columns_needed if name not in raw.columns]
@@ -175,13 +176,21 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:
-    """What points and commas of the columns that are asked for may mean otherwise."""
-    place = {"path": str(joining.data.resolve()), **joining.reading}
-    source = check_settings(PrivateSource, place, where="--data")
-    words = PrivateSource(rename=dict(joining.rename))
-    names = stored_names_of(words, invited.feature_map.columns_needed)
+    """What points and commas may mean otherwise in the columns that are asked for.
+
+    Raises:
+      InputError: The table cannot be read.
+    """
+    source = _source_of(joining)
+    names = stored_names_of(source, invited.feature_map.columns_needed)
     table = read_table(source, base=Path(), columns=names)
     return mark_notes(source, base=Path(), table=table)
+
+
+def _source_of(joining: Joining) -> PrivateSource:
+    """The table as it was typed to be read, with its own names of the study's columns."""
+    place = {"path": str(joining.data.resolve()), "rename": joining.rename, **joining.reading}
+    return check_settings(PrivateSource, place, where="--data")
 
 
 def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:

@@ -253,6 +253,9 @@ def test_a_table_joins_as_it_is_typed_to_be_read(
 ) -> None:
     table = table_maker(200, seed=1)
     table.to_csv(study.folder / "own.csv", index=False, decimal=",")
+    unknown = study.join("--encoding", "nonsense", data="own.csv")
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("copriv-owner: --data: encoding: ")
     refused = study.join(data="own.csv")
     assert refused.returncode == 2
     assert "have a decimal comma; say so with" in refused.stdout
