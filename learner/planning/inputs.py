@@ -230,7 +230,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
 def _odd_dates(column: Column) -> Iterator[str]:
     """How dates are read."""
     if column.kind == "date":
-        how = "read as month/day/year" if column.reads_unsure_date else "not read, and a gap"
+        how = "read as month/day/year" if column.reads_unsure_date else "not read, so it is a gap"
         as_read = f"; {column.unsure_date} is {how}" * bool(column.unsure_date)
         yield f"{column.name}: dates become months since January 2000{as_read}"
     elif column.unsure_date:
