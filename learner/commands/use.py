@@ -40,6 +40,9 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
 
     Raises:
       InputError: The model or the table cannot be used, or the file cannot be written.
+
+    Warns:
+      DoubtWarning: Numbers or columns of the table may mean something else than is read.
     """
     write = _writer(out)
     source, data = _placed(place)
@@ -97,7 +100,8 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
       InputError: The model or the table cannot be used.
 
     Warns:
-      DoubtWarning: It is no run's model, but one that an owner bent to its own records.
+      DoubtWarning: It is no run's model, but one that an owner bent to its own records; or numbers
+        or columns of the table may mean something else than is read.
     """
     model = read_model(run)
     if model.personal:
@@ -109,8 +113,9 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
         )
     source, data = _placed(place)
     table = read_table(source, base=Path())
-    sample = sample_of(model, table, where=str(data))
+    # First: where nothing of the target is read, this may be why.
     _warn_of_marks(source, table, model.feature_map)
+    sample = sample_of(model, table, where=str(data))
     warn_of_misfits({str(data): sample.table}, model.feature_map)
     features = sample.records.features
     margins = {"common": model.margins(features)}

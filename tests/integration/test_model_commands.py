@@ -167,6 +167,12 @@ def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
     assert predicted("--decimal", ",") == (plain, "")
     quality = typed("copriv", "evaluate", model, "--data", data, "--decimal", ",", "--json")
     assert (quality.returncode, quality.stderr) == (0, "")
+    # A target that is not read at all, and the reason.
+    table.assign(y=table["y"] + 0.5).to_csv(data, index=False, decimal=",")
+    unread = typed("copriv", "evaluate", model, "--data", data)
+    assert unread.returncode == 2
+    assert "warning: y: cells such as" in unread.stderr
+    assert 'say so with decimal = "," (--decimal ,)' in unread.stderr
 
 
 def test_evaluate_says_that_all_records_are_of_one_class(
