@@ -390,6 +390,25 @@ def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., An
     assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
 
 
+def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
+    folder: Path, typed: Callable[..., Any]
+) -> None:
+    table = raw_table()
+    table["weight"] = [f"{50 + i % 9} kg" for i in range(len(table))]
+    table["cost"] = [f"{1 + i // 1000} {i % 1000:03} \u20ac" for i in range(len(table))]
+    table["seen"] = ["28.07.2020", *["2020-07-29", "2020-08-29"] * len(table)][: len(table)]
+    table.to_csv(folder / "odd.csv", index=False)
+    said = typed("copriv-owner", "init", "odd.csv", "--yes")
+    assert said.returncode == 0, said.stderr
+    form = "its numbers have a form that is not read"
+    assert f"weight: {form} (50 kg), so they are names; if they are amounts" in said.stdout
+    assert f"cost: {form} (1 000 \u20ac), so they are names; not told to learners" in said.stdout
+    assert "seen: 28.07.2020 is no form of date that is read; write dates as" in said.stdout
+    columns = load_settings(OwnerSettings, folder / "owner.toml").data.columns
+    assert {"weight", "seen"} <= set(columns)
+    assert "cost" not in columns
+
+
 def test_a_study_of_one_owner_in_a_folder_with_a_space_is_told_of_as_it_is(
     folder: Path, typed: Callable[..., Any]
 ) -> None:
