@@ -20,7 +20,17 @@ from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_a
 from common.number_marks import has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
 
-__all__ = ["FEWEST_RECORDS", "REPEATED", "Column", "Look", "look_at", "same_partition"]
+__all__ = [
+    "FEWEST_RECORDS",
+    "PLAINLY",
+    "REPEATED",
+    "Column",
+    "Look",
+    "look_at",
+    "same_partition",
+]
+
+PLAINLY = "if they are amounts, write them plainly, such as -1234"
 
 # A column with so large a share of different values names records.
 IDENTIFYING = 0.9
@@ -128,6 +138,11 @@ class Column:
     def reads_unsure_date(self) -> bool:
         """Whether the date that may be meant otherwise is read at all."""
         return self.kind == "date" and not math.isnan(parse_month(self.unsure_date))
+
+    @property
+    def unread_words(self) -> str:
+        """What a sentence says of numbers in a form that is not read."""
+        return f"its numbers have a form that is not read ({self.unread_number})"
 
     @property
     def is_code(self) -> bool:

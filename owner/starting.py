@@ -14,7 +14,7 @@ from common.annotated import annotated
 from common.config import check_settings, load_settings, parse_epsilon
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
-from common.looking import Column, Look, look_at
+from common.looking import PLAINLY, Column, Look, look_at
 from common.names import check_name
 from common.number_marks import mark_notes
 from common.suggestions import among_columns
@@ -110,11 +110,8 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
 def _unread(column: Column) -> str:
     """What becomes of numbers in a form that is not read."""
     is_told = column.kind == "category" and not column.is_identifier
-    return (
-        f"its numbers have a form that is not read ({column.unread_number}), so they are names"
-        f"{'' if is_told else '; not told to learners'}; if they are amounts, write them plainly, "
-        "such as -1234"
-    )
+    kept = "" if is_told else "; not told to learners"
+    return f"{column.unread_words}, so they are names{kept}; {PLAINLY}"
 
 
 def _far_out(column: Column) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from common.errors import InputError
 from common.features import FeatureMap
-from common.looking import Column, Look, same_partition
+from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
 from common.telling import TELLING, names_of, says_of_names, tells_target
 from common.texts import shortened
@@ -161,8 +161,7 @@ def _why_not(found: _Found) -> str:
         ),
         (
             column.unread_number and (column.kind == "text" or column.is_identifier),
-            f"its numbers have a form that is not read ({column.unread_number}); if they are "
-            "amounts, write them plainly, such as -1234",
+            f"{column.unread_words}; {PLAINLY}",
         ),
         (
             column.is_identifier,
@@ -209,10 +208,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
     if column.unread_number:
-        yield (
-            f"{name}: its numbers have a form that is not read ({column.unread_number}), so they "
-            "are names; if they are amounts, write them plainly, such as -1234"
-        )
+        yield f"{name}: {column.unread_words}, so they are names; {PLAINLY}"
     yield from _odd_dates(column)
     if column.spelt_alike:
         alike = max(column.spelt_alike, key=len)
