@@ -53,7 +53,7 @@ LEVEL = 1.1
 SPLIT_SEED = 0
 # Odds that are tried, level within this of the best one. Relative fitness below the least is all
 # alike: no odds are worth having for it.
-TRIED_ODDS, LEVEL_ODDS, LEAST = (ODDS, 3.0, 5.0), 1.02, 1e-6
+TRIED_ODDS, LEVEL_ODDS, LEAST = (0.5, ODDS, 3.0, 5.0), 1.02, 1e-6
 # Where public records change along their table, the entries of the owners' curvature are taken to
 # differ from theirs by a tenth at least.
 DRIFTING_SPREAD = 0.01

@@ -106,16 +106,21 @@ def test_every_smooth_loss_is_split(name):
     assert chosen.share in SHARES
 
 
+FAR = {0.5: 1.0, 1.5: 1.0}
+NOTHING = {0.5: 1e-7, 1.5: 1e-7, 3.0: 0.0, 5.0: 0.0}
+
+
 @pytest.mark.parametrize(
     ("worlds", "best"),
     [
         # A world in which owners are far away does not decide for all.
-        ([{1.5: 1.0, 3.0: 0.9, 5.0: 1.1}, {1.5: 0.01, 3.0: 0.005, 5.0: 0.001}], 5.0),
+        ([FAR | {3.0: 0.9, 5.0: 1.1}, {0.5: 0.02, 1.5: 0.01, 3.0: 0.005, 5.0: 0.001}], 5.0),
         # Nor does one where nothing is left, by however little that is.
-        ([{1.5: 1e-7, 3.0: 0.0, 5.0: 0.0}, {1.5: 0.01, 3.0: 0.011, 5.0: 0.02}], 1.5),
+        ([NOTHING, {0.5: 0.012, 1.5: 0.01, 3.0: 0.011, 5.0: 0.02}], 1.5),
         # Of odds that are level the smallest.
-        ([{1.5: 0.01, 3.0: 0.0099, 5.0: 0.0099}], 1.5),
-        ([{1.5: 0.01, 3.0: 0.0095, 5.0: 0.0094}], 3.0),
+        ([{0.5: 0.02, 1.5: 0.01, 3.0: 0.0099, 5.0: 0.0099}], 1.5),
+        ([{0.5: 0.01, 1.5: 0.01, 3.0: 0.0095, 5.0: 0.0094}], 3.0),
+        ([{0.5: 0.01, 1.5: 0.0099, 3.0: 0.02, 5.0: 0.03}], 0.5),
     ],
 )
 def test_worlds_count_alike_and_level_odds_are_the_smallest(worlds, best, monkeypatch):
@@ -134,7 +139,7 @@ def test_worlds_count_alike_and_level_odds_are_the_smallest(worlds, best, monkey
     assert choose_odds(leaning(public_of()), [Table(world) for world in worlds]) == best
 
 
-@pytest.mark.parametrize(("away", "odds"), [(0.0, 5.0), (0.5, 1.5)])
+@pytest.mark.parametrize(("away", "odds"), [(0.0, 5.0), (0.5, 0.5)])
 def test_owners_are_believed_to_be_far_away_the_sooner_the_farther_worlds_have_them(away, odds):
     """Noise is about as large as the step, so that whether it is believed makes the difference."""
     public = public_of()
