@@ -93,6 +93,20 @@ def make_terms(feature_map: FeatureMap) -> Callable[..., StudyTerms]:
 
 
 @pytest.fixture
+def validation_terms(make_terms: Callable[..., StudyTerms], feature_map: FeatureMap) -> StudyTerms:
+    """Terms of an answer about a finished model."""
+    return make_terms(
+        release="validation",
+        responses=1,
+        horizon=1,
+        loss_bound=2.0,
+        difference_bound=1.0,
+        reference=(0.0,) * feature_map.num_features,
+        epsilon=Fraction(1, 2),
+    )
+
+
+@pytest.fixture
 def owner_folder(tmp_path: Path, feature_map: FeatureMap) -> Callable[..., Path]:
     """Writes an owner's folder (records, feature map, OWNER.toml) and returns the settings path."""
 

@@ -252,14 +252,14 @@ class Blend:
         # The inverse of the basis, in the directions that there are.
         into = basis.T @ self.curvature
         narrow = _narrowness(self.around, self.curvature, basis)
+        lengths, floor = np.sum((basis / narrow) ** 2, axis=0), self.around.curvature_spread
         for (theta, gradient, variance), (other, then, another) in pairwise(gradients):
             way = _times(into, other - theta)
             length = np.sqrt(np.sum(way**2, axis=-1, keepdims=True)) + SHORT
-            step, noise = way / length, (variance + another) * np.sum((basis / narrow) ** 2, axis=0)
+            step, noise = way / length, (variance + another) * lengths
             told = _times(matrix, step)
             ridge = _times(self._ridge, other - theta)
             lacks = _times(basis.T, then - gradient + ridge) / length - told
-            floor = self.around.curvature_spread
             lacks *= kept_apart(lacks / narrow, noise / length**2, floor=floor)
             before = np.sum(told * step, axis=-1)[..., None, None]
             along = np.sum(lacks * step, axis=-1)[..., None, None]

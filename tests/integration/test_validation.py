@@ -177,22 +177,14 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
 def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
     owner_folder: Callable[..., Path],
     serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
+    validation_terms: StudyTerms,
     feature_map: FeatureMap,
     tmp_path: Path,
 ) -> None:
     p = feature_map.num_features
     running = serve_owner(owner_folder("owner-a"))
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=5.0)
-    terms = make_terms(
-        release="validation",
-        responses=1,
-        horizon=1,
-        loss_bound=2.0,
-        difference_bound=1.0,
-        reference=(0.0,) * p,
-        epsilon=Fraction(1, 2),
-    )
+    terms = validation_terms
     try:
         with pytest.raises(MalformedError, match="reference: got 1 numbers, expected one for each"):
             owner.enroll(replace(terms, reference=(0.0,)))

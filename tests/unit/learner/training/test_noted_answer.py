@@ -17,18 +17,10 @@ from learner.training.journal_values import UNREADABLE
 
 @pytest.fixture
 def noted(
-    make_terms: Callable[..., StudyTerms], feature_map: FeatureMap
+    validation_terms: StudyTerms, feature_map: FeatureMap
 ) -> Callable[..., validation.Answer]:
     p = feature_map.num_features
-    terms = make_terms(
-        release="validation",
-        responses=1,
-        horizon=1,
-        loss_bound=2.0,
-        difference_bound=1.0,
-        reference=(0.0,) * p,
-        epsilon=Fraction(1, 2),
-    )
+    terms = validation_terms
     length = validation.release_of(terms).dimension(terms, p)
 
     def read(**changes: Any) -> validation.Answer:
