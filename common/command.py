@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -168,14 +168,25 @@ def ask(question: str, *, check: Callable[[str], object], default: str | None = 
 
 
 class _PlainConsole(Console):
-    """A console that cuts no number off: a table that is too wide has its names folded."""
+    """A console that cuts no number off and breaks no path: a wide table has its names folded."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print, as rich does; what no folding makes narrow enough goes beyond the width."""
+        """Print, as rich does; what no folding makes narrow enough goes beyond the width.
+
+        A sentence that is not read on a terminal is one line; so is one with a word that is longer
+        than a line, since a path or a command is to be copied whole.
+        """
         tables = [shown for shown in objects if isinstance(shown, Table)]
         for table in tables:
             _keep_whole(table)
-        super().print(*objects, **({"crop": False} if tables else {}) | options)
+        usual: dict[str, Any] = {"crop": False} if tables else {}
+        if all(isinstance(shown, str) for shown in objects):
+            usual["soft_wrap"] = not self.is_terminal or self._has_longer_word(objects)
+        super().print(*objects, **usual | options)
+
+    def _has_longer_word(self, texts: Iterable[str]) -> bool:
+        """Whether a word would be broken in two."""
+        return any(cell_len(word) > self.width for text in texts for word in text.split())
 
 
 def _keep_whole(table: Table) -> None:

@@ -39,6 +39,28 @@ def test_a_terminal_is_led_nowhere_by_a_text() -> None:
     assert screen.getvalue() == STRANGE[1] + "\n"
 
 
+PATH = "/home/ann/" + 90 * "x" + "/run"
+SENTENCE = "not all owners are closed here, see the log; type: copriv close"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_terminal", "lines"),
+    [
+        (SENTENCE, True, [SENTENCE[:39], SENTENCE[40:]]),
+        (SENTENCE, False, [SENTENCE]),
+        (f"{SENTENCE} {PATH}", True, [f"{SENTENCE} {PATH}"]),
+        (f"{SENTENCE} {PATH}", False, [f"{SENTENCE} {PATH}"]),
+    ],
+)
+def test_no_path_is_broken_in_two_and_a_sentence_in_a_file_is_one_line(
+    text: str, is_terminal: bool, lines: list[str]
+) -> None:
+    shown = io.StringIO()
+    screen = plain_console(file=shown, force_terminal=is_terminal, width=40)
+    screen.print(text, highlight=False)
+    assert [line.rstrip() for line in shown.getvalue().splitlines()] == lines
+
+
 def commands_in(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         yield name, command
