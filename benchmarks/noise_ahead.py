@@ -1,6 +1,8 @@
 """What an answer costs with its noise drawn ahead, and with noise drawn when it is asked for.
 
-Ratios of medians in one run, over real ledgers on this machine's disk, for p features each.
+Ratios of medians in one run, over real ledgers on this machine's disk, for p features each. Beside
+them what the noise of a response takes to draw, by one thread and by all: whoever asks an owner
+more often than that, and more often than it holds responses ready, waits for its noise.
 
 Usage: python benchmarks/noise_ahead.py [--features 10 1000 10000] [--answers 60] [--pause 0.5]
 """
@@ -26,8 +28,11 @@ from owner.ledger import Ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 from owner.policy import Policy
 from owner.shard import PrivateTable
+from owner.sums import usable_threads
 
 RECORDS = 200
+# As much as an owner draws at once.
+FEWEST_DRAWS = 5_000
 
 
 class DrawnWhenAsked(DrawnAhead):
@@ -38,6 +43,9 @@ class DrawnWhenAsked(DrawnAhead):
 
     def draw(self) -> np.ndarray:
         return self._source.draw(1)[0]
+
+    def wait(self) -> None:
+        return
 
     def stop(self) -> None:
         return
@@ -101,19 +109,45 @@ def latencies(features: int, *, ahead: bool, answers: int, pause: float) -> np.n
     return np.array(seconds)
 
 
+def drawing(features: int, *, threads: int) -> float:
+    """Seconds for the noise of a response, drawn one after another."""
+    plan = NoisePlan(
+        grid_exponent=-30,
+        sensitivity_units=10**6,
+        scale_units=1e9,
+        epsilon_per_response=Fraction(1, 100),
+        dimension=features,
+        responses=1,
+    )
+    source = SecureNoise(plan, threads=threads)
+    count = max(1, FEWEST_DRAWS // features)
+    source.draw(count)
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        source.draw(count)
+        seconds.append((time.perf_counter() - began) / count)
+    return float(np.median(seconds))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=int, nargs="+", default=[10, 1000, 10000])
     parser.add_argument("--answers", type=int, default=60)
     parser.add_argument("--pause", type=float, default=0.2)
     options = parser.parse_args()
-    print("     p  drawn ahead, ms  when asked, ms  ratio")
+    threads = usable_threads()
+    print("     p  drawn ahead, ms  when asked, ms  ratio  to draw, ms  by all threads, ms")
     for features in options.features:
         ahead, asked = (
             np.median(latencies(features, ahead=kind, answers=options.answers, pause=options.pause))
             for kind in (True, False)
         )
-        print(f"{features:6d}  {ahead * 1e3:15.2f}  {asked * 1e3:14.2f}  {asked / ahead:5.1f}")
+        alone, together = (drawing(features, threads=count) * 1e3 for count in (1, threads))
+        print(
+            f"{features:6d}  {ahead * 1e3:15.2f}  {asked * 1e3:14.2f}  {asked / ahead:5.1f}"
+            f"  {alone:11.2f}  {together:18.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +39,8 @@ AHEAD_BYTES = 8 * 2**20
 AHEAD_VECTORS = 256
 # Draws at once: about 30 ms of work.
 BLOCK_DRAWS = 5_000
+# Draws of one thread at once, about 6 ms of work: fewer are not worth handing over.
+PIECE_DRAWS = 1_000
 
 enable_features("contrib")
 
@@ -59,17 +63,34 @@ class SecureNoise:
         sampled exactly in integers; no floating-point number is drawn.
       * ``epsilon`` is OpenDP's own privacy map at the plan's sensitivity, in exact rationals.
       * The draws depend on no data: drawing ahead tells nothing.
+      * Coordinates are independent, so pieces of a vector may be drawn at the same time.
+
+    Args:
+      plan: The noise of each response.
+      threads: How many pieces are drawn at the same time.
     """
 
-    def __init__(self, plan: NoisePlan) -> None:
+    def __init__(self, plan: NoisePlan, *, threads: int = 1) -> None:
         self._plan = plan
+        self._threads = threads
         self._measurements: dict[int, Measurement] = {}
 
     def draw(self, count: int) -> Units:
         """The noise of ``count`` responses in grid units, shape (count, p)."""
         size = count * self._plan.dimension
-        draws = np.array(self._measurement(size)([0] * size), dtype=np.int64)
+        if self._threads == 1 or size <= PIECE_DRAWS:
+            draws = self._drawn(size)
+        else:
+            whole, rest = divmod(size, PIECE_DRAWS)
+            pieces = [PIECE_DRAWS] * whole + [rest] * (rest > 0)
+            for piece in set(pieces):
+                self._measurement(piece)
+            draws = np.concatenate(list(_helpers(self._threads).map(self._drawn, pieces)))
         return draws.reshape(count, self._plan.dimension)
+
+    def _drawn(self, size: int) -> Units:
+        """So many draws; the library holds up no other thread meanwhile."""
+        return np.array(self._measurement(size)([0] * size), dtype=np.int64)
 
     def epsilon(self, *, responses: int) -> Fraction:
         """What so many responses spend together, by OpenDP's privacy map."""
@@ -200,11 +221,17 @@ def load_library() -> None:
     SecureNoise(plan).epsilon(responses=1)
 
 
-def secure_noise(plan: NoisePlan) -> DrawnAhead:
-    """Noise from the operating system's entropy, drawn ahead."""
+@cache
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    """The threads that draw pieces for all studies; they wait without work."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="draws")
+
+
+def secure_noise(plan: NoisePlan, *, threads: int = 1) -> DrawnAhead:
+    """Noise from the operating system's entropy, drawn ahead by so many threads."""
     vectors = min(max(2, min(AHEAD_VECTORS, AHEAD_BYTES // (8 * plan.dimension))), plan.responses)
     block = max(1, min(vectors // 2, BLOCK_DRAWS // plan.dimension))
-    return DrawnAhead(SecureNoise(plan), vectors=vectors, block=block)
+    return DrawnAhead(SecureNoise(plan, threads=threads), vectors=vectors, block=block)
 
 
 def seeded_noise_factory(seed: int) -> NoiseFactory:

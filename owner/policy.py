@@ -199,8 +199,8 @@ class OwnerSettings(Settings):
       health: Address of a plain-text port that tells only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
       reflection: Whether tools may ask which calls there are.
-      threads: How many threads add up the records for an answer, or auto for as many as this
-        process may use; answers are the same to the last bit.
+      threads: How many threads add up the records for an answer, and draw long noise ahead of
+        it, or auto for as many as this process may use; sums are the same to the last bit.
       idle_seconds: How long a call waits for its next message; then it ends, and the learner
         opens another when it has something to ask.
     """
@@ -236,7 +236,7 @@ class OwnerSettings(Settings):
 
     @property
     def num_threads(self) -> int:
-        """How many threads add up the records."""
+        """How many threads add up the records, and draw noise."""
         return usable_threads() if self.threads == "auto" else self.threads
 
     @field_validator("ledger", mode="before")

@@ -6,6 +6,7 @@ import logging
 import resource
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
@@ -112,7 +113,7 @@ def open_owner(
         policy=settings.policy,
         access=access,
         pinned_map=pinned,
-        noise=secure_noise
+        noise=partial(secure_noise, threads=settings.num_threads)
         if insecure_noise_seed is None
         else seeded_noise_factory(insecure_noise_seed),
         insecure_noise=insecure_noise_seed is not None,

@@ -167,3 +167,17 @@ def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(
         ahead.draw()
     ahead.stop()
     assert sum(drawn) <= 2 * plan.responses
+
+
+def test_pieces_drawn_by_several_threads_are_as_good_as_one(
+    make_terms: Callable[..., StudyTerms],
+) -> None:
+    domain = Domain(feature_bound=np.ones(COORDINATES // 2 + 1), target_bound=1.0)
+    plan = plan_noise(make_terms(epsilon=Fraction(1, 3)), domain, num_records=100)
+    draws = SecureNoise(plan, threads=3).draw(2)
+    assert draws.shape == (2, COORDINATES // 2 + 1)
+    assert is_laplace(draws.ravel().astype(np.float64), plan.scale_units)
+    # No piece is handed out twice.
+    flat = draws.ravel()
+    pieces = {flat[k : k + 10].tobytes() for k in range(0, flat.size - 10, 10)}
+    assert len(pieces) == len(range(0, flat.size - 10, 10))
