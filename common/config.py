@@ -65,7 +65,7 @@ V = TypeVar("V")
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
-_ADDRESS = re.compile(r"[!-~]{1,255}:(?P<port>[0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?P<host>[!-~]{1,255}):(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
 # A study of half a million owners; a text is held in memory several times over.
 LARGEST_TEXT = 64 * 2**20
@@ -196,11 +196,25 @@ def check_address(text: str) -> str:
     '[::1]:50051'
     """
     match = _ADDRESS.fullmatch(text)
-    if match is None or int(match["port"]) > LARGEST_PORT:
+    if match is None or int(match["port"]) > LARGEST_PORT or not _is_host(match["host"]):
         raise ValueError(
             f'expected HOST:PORT with a port up to {LARGEST_PORT}, such as "127.0.0.1:50051"'
         )
     return text
+
+
+def _is_host(host: str) -> bool:
+    """Whether the system can look a name up: no part between dots is empty or too long.
+
+    >>> _is_host("owner.example"), _is_host("owner..example"), _is_host("x" * 64 + ".example")
+    (True, False, False)
+    """
+    try:
+        # What the sockets do, where it would be no error of ours.
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 Address = Annotated[str, AfterValidator(check_address)]
