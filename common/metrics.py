@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from wsgiref.simple_server import WSGIServer
+import contextlib
+import io
+import socket
+import threading
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from common.errors import InputError
 from common.tls import host_and_port
@@ -13,6 +19,10 @@ __all__ = ["SECONDS", "serve_metrics"]
 
 # Upper ends of the histograms' buckets for the time of one query.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
+# Nobody is asked who it is here: when so many connections are open, a new one ends the oldest.
+OPEN_CONNECTIONS = 16
+# How long one may be silent before its request has come.
+ASKING_SECONDS = 10.0
 
 
 def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) -> WSGIServer:
@@ -31,9 +41,68 @@ def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) ->
     """
     host, port = host_and_port(address)
     try:
-        server, _ = start_http_server(port, host, registry)
+        (family, _, _, _, place), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        server = _Server(str(place[0]), port, family)
     except OSError as error:
         raise InputError(
             f"{setting} = {address!r}: cannot be used ({error.strerror}); give another HOST:PORT"
         ) from None
+    server.set_app(make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
+
+
+class _Quiet(WSGIRequestHandler):
+    """Whoever asks fills no log: what goes wrong with a request is told in its status."""
+
+    timeout = ASKING_SECONDS
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
+
+    def get_stderr(self) -> io.StringIO:
+        """Where a traceback goes, such as of a header that the library cannot read."""
+        return io.StringIO()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, of which few are open.
+
+    Args:
+      host: Where it listens.
+      port: Its port.
+      family: The kind of address that the host is.
+    """
+
+    daemon_threads = True
+    # Whoever comes among many need not knock again a second later.
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, family: int) -> None:
+        self.address_family = family
+        self._open: dict[socket.socket, None] = {}
+        self._changing = threading.Lock()
+        super().__init__((host, port), _Quiet)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Make room for the newest connection, and answer it in a thread."""
+        with self._changing:
+            self._open[request] = None
+            if len(self._open) > OPEN_CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                # Its thread wakes up and ends.
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Let go of a connection."""
+        with self._changing:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that has gone, or says nothing, is no news."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from common.config import read_toml
 from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
+from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
@@ -232,3 +235,35 @@ def test_log_lines_are_json_when_asked_for(owner_folder: Callable[..., Path]) ->
     assert told["level"] == "warning"
     assert "INSECURE" in told["message"]
     assert set(told) == {"time", "level", "logger", "message"}
+
+
+def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and_is_not_logged(
+    owner_folder: Callable[..., Path],
+    serve_owner: Callable[..., RunningOwner],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    port = free_port()
+    serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}"))
+    nonsense = (
+        b"GET / HTTP/1.0\r\nAccept: application/openmetrics-text; version=x.y\r\n\r\n",
+        b"GET / HTTP/1.0\r\nExpect: \xff\r\n",
+        b"\0",
+    )
+    threads = threading.active_count()
+    with ExitStack() as silent:
+        for _ in range(100):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+        for content in nonsense:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as rude:
+                rude.sendall(content)
+                # It hangs up without reading: what is sent to it fails.
+                rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert scrape(port)["copriv_charges"] == 0
+        for _ in range(100):
+            if threading.active_count() <= threads + OPEN_CONNECTIONS:
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"{threading.active_count() - threads} threads wait")
+    said = capfd.readouterr()
+    assert "Traceback" not in said.err + said.out
