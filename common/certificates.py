@@ -5,21 +5,44 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from common.errors import InputError
 from common.texts import printable
 from common.tls import Identity, Peer, role_named
 
-__all__ = ["check_own_name", "days_left", "holder"]
+__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder"]
+
+# What bytes that are not what was written can raise on their way through X.509.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
-def holder(certificate: bytes) -> Peer:
-    """Name, role and last day of a PEM certificate.
+def holder(identity: Identity) -> Peer:
+    """Name, role and last day of our own certificate, which somebody else has made.
 
     Raises:
-      ValueError: It is not one.
+      InputError: It cannot be read.
     """
+    try:
+        return _holder(identity.certificate)
+    except UNREADABLE:
+        raise InputError(
+            f"tls.certificate: {identity.paths.certificate} cannot be read; ask for another"
+        ) from None
+
+
+def _holder(certificate: bytes) -> Peer:
+    """The same of a PEM certificate."""
     read = x509.load_pem_x509_certificate(certificate)
     names = read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     try:
@@ -45,12 +68,7 @@ def check_own_name(identity: Identity, *, name: str) -> Peer:
     Raises:
       InputError: It is another's: learners would refuse it; or it cannot be read.
     """
-    try:
-        found = holder(identity.certificate)
-    except ValueError:
-        raise InputError(
-            f"tls.certificate: {identity.paths.certificate} cannot be read; ask for another"
-        ) from None
+    found = holder(identity)
     if found.name != name:
         raise InputError(
             f"tls.certificate: {identity.paths.certificate} is that of "

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import Field, ValidationError
 
+from common.certificates import UNREADABLE
 from common.config import Address, Epsilon, LossName, Positive, Settings
 from common.errors import InputError
 from common.features import FeatureMap
@@ -48,18 +48,6 @@ LARGEST_PEM = 20_000
 INVITATION, REQUEST = "an invitation of copriv invite", "a request of copriv-owner join"
 MAP_KEY = "feature_map"
 GROUPS, GROUP = 4, 5
-
-# What bytes that are not what was written can raise on their way through X.509.
-UNREADABLE = (
-    ValueError,
-    TypeError,
-    InvalidSignature,
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.ExtensionNotFound,
-    x509.InvalidVersion,
-    x509.UnsupportedGeneralNameType,
-)
 
 _Pem = Annotated[str, Field(max_length=LARGEST_PEM)]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -246,11 +234,12 @@ def _check_ca(pem: str, path: Path) -> None:
     try:
         ca = x509.load_pem_x509_certificate(pem.encode("ascii", "replace"))
         is_ca = ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        expires = ca.not_valid_after_utc
     except UNREADABLE:
         is_ca = False
     if not is_ca:
         raise InputError(f"{path}: ca: is no CA's certificate; ask for another file")
-    if ca.not_valid_after_utc < datetime.now(UTC):
+    if expires < datetime.now(UTC):
         raise InputError(f"{path}: ca: the study's CA has expired; ask for another file")
 
 

@@ -123,7 +123,7 @@ def _invitation(
     return Invitation(
         study=settings.name,
         owner=entry.name,
-        learner=holder(identity.certificate).name,
+        learner=holder(identity).name,
         way="attach" if settings.algorithm.initiative == "owner" else "serve",
         address=address,
         ca=identity.ca.decode("ascii"),

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sqlite3
+import ssl
 import stat
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -496,6 +498,26 @@ def test_an_invitation_with_a_hostile_value_is_refused(
     one_sentence(said, words)
     assert said.stderr.strip().isprintable()
     assert not (study.folder / "owner-a").exists()
+
+
+def test_a_ca_whose_last_day_is_in_no_year_is_none(study: SimpleNamespace) -> None:
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(datetime(2025, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2055, 1, 1, tzinfo=UTC))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    ca = made.public_bytes(serialization.Encoding.DER)
+    path = study.folder / "exchange" / "owner-a.invitation"
+    invitation = json.loads(path.read_text())
+    for year, words in (("0000", "is no CA's certificate"), ("2055", "fingerprint")):
+        spoilt = ca.replace(b"20550101000000Z", f"{year}0101000000Z".encode())
+        path.write_text(json.dumps(invitation | {"ca": ssl.DER_cert_to_PEM_cert(spoilt)}))
+        said = study.join()
+        assert words in said.stdout + said.stderr
+        assert (said.returncode == 0) == (year == "2055")
 
 
 def test_invitations_hold_no_secret(study: SimpleNamespace) -> None:

@@ -14,6 +14,9 @@ import grpc
 import pytest
 import tomli_w
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID
 from forked import Ended, run
 
 import learner.network.certificates
@@ -442,3 +445,29 @@ def test_wrong_files_are_named(spoil: Callable[[Path], object], words: str, tmp_
     spoil(folder)
     with pytest.raises(InputError, match=words):
         identity(folder)
+
+
+def test_a_certificate_that_the_ca_made_with_names_of_no_known_kind_is_refused_in_a_sentence(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    """OpenSSL takes it, and the library that reads it does not; the CA is the learner's."""
+    folder = certs(tmp_path / "certs")
+    path = folder / "owner-a" / "certificate.pem"
+    good = x509.load_pem_x509_certificate(path.read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(good.subject)
+        .issuer_name(good.issuer)
+        .public_key(good.public_key())
+        .serial_number(good.serial_number)
+        .not_valid_before(good.not_valid_before_utc)
+        .not_valid_after(good.not_valid_after_utc)
+    )
+    x400_address = bytes.fromhex("3006a304a5020500")
+    odd = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, x400_address)
+    made = builder.add_extension(odd, critical=False).sign(key, hashes.SHA256())
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    with pytest.raises(InputError, match="cannot be read; ask for another"):
+        serve_tls(folder / "owner-a")
