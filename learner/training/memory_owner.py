@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import OrderError
+from common.errors import MalformedError, OrderError
 from common.features import FeatureMap
 from common.losses import LOSSES
 from common.own_folders import compiled_code_folder
@@ -79,11 +79,18 @@ class MemoryOwner:
         return _agrees_to_all(self._name, self._shard)
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
-        """Agree on a study; the same terms again return the same enrolment."""
+        """Agree on a study; the same terms again return the same enrolment.
+
+        Raises:
+          MalformedError: The terms ask for noise that no integer holds.
+        """
         study = self._studies.get(terms.study_id)
         if study is None or study.terms != terms:
             domain = FeatureMap.from_json(terms.feature_map).domain
-            plan = plan_noise(terms, domain, num_records=len(self._shard.records))
+            try:
+                plan = plan_noise(terms, domain, num_records=len(self._shard.records))
+            except ValueError as error:
+                raise MalformedError(f"owner {self._name}: {error}") from None
             rng = None if self._seed is None else np.random.default_rng(self._seed)
             warm(self._shard, terms, kept_in=compiled_code_folder)
             study = _Study(terms, plan, Account(promised=terms.responses), rng)

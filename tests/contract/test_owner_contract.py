@@ -108,6 +108,13 @@ def test_enrolment_tells_records_and_noise(
     assert owner.describe().num_records == 200
 
 
+def test_terms_that_ask_for_noise_that_nobody_can_draw_are_refused(
+    owner: Owner, make_terms: Callable[..., StudyTerms]
+) -> None:
+    with pytest.raises(MalformedError, match=r"owner .*: epsilon: too small for any noise"):
+        owner.enroll(make_terms(responses=1, horizon=1, epsilon=Fraction(1, 10**18)))
+
+
 def test_the_same_terms_again_are_the_same_enrolment(
     owner: Owner, make_terms: Callable[..., StudyTerms]
 ) -> None:
