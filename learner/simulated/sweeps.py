@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import queue
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +23,12 @@ import joblib
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
 from common.files import make_folder, write_or_refuse
+from common.texts import printable
 
 __all__ = ["Failure", "Sweep", "run_sweep"]
+
+# To reach a scheduler, and once more for what it says first.
+CONNECT_SECONDS = 10
 
 Result = Mapping[str, Any]
 Work = Callable[..., Result]
@@ -141,14 +147,26 @@ def _dask(address: str) -> Iterator[None]:
         raise InputError(
             "--cluster needs Dask: install the extra, pip install 'copriv[cluster]'"
         ) from None
+    opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def open_client() -> None:
+        try:
+            opened.put(Client(address, timeout=f"{CONNECT_SECONDS}s"))  # type: ignore[no-untyped-call]
+        except Exception as error:  # the library raises whatever it makes of what comes from there
+            opened.put(error)
+
+    # It waits for ever for one that connects and says nothing.
+    threading.Thread(target=open_client, name="cluster", daemon=True).start()
     try:
-        client = Client(address, timeout="10s")  # type: ignore[no-untyped-call]
-    except (OSError, TimeoutError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        client = opened.get(timeout=2 * CONNECT_SECONDS)
+    except queue.Empty:
+        client = TimeoutError("it says nothing")
+    if isinstance(client, Exception):
+        reason = printable(next(iter(str(client).splitlines()), "") or type(client).__name__, 200)
         raise InputError(
             f"--cluster {address}: no Dask scheduler answers there ({reason}); "
             "give its address, such as tcp://HOST:8786"
-        ) from None
+        )
     with client, joblib.parallel_config(backend="dask"):
         yield
 

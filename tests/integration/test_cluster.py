@@ -2,11 +2,15 @@
 
 import io
 import math
+import socket
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from common.errors import InputError
 from learner.reproduction.reproduce import run_reproduction
 from learner.simulated.sweeps import run_sweep
 
@@ -55,3 +59,27 @@ def test_figures_of_a_cluster_have_the_same_bytes(tmp_path):
 
 def root(x):
     return {"root": math.sqrt(x)}
+
+
+@pytest.mark.parametrize("said", [b"\0" * 1000, b"HTTP/1.1 200 OK\r\n\r\nhello", b""])
+def test_what_is_no_scheduler_is_told_of_in_a_sentence(said, monkeypatch):
+    monkeypatch.setattr("learner.simulated.sweeps.CONNECT_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as answered:
+
+        def answer():
+            with suppress(OSError):
+                while True:
+                    answered.enter_context(server.accept()[0]).sendall(said)
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        try:
+            with pytest.raises(InputError, match="no Dask scheduler answers there"):
+                run_sweep(root, {"one": (4.0,)}, cluster=address)
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_address_of_another_kind_is_told_of_in_a_sentence():
+    with pytest.raises(InputError, match="no Dask scheduler answers there"):
+        run_sweep(root, {"one": (4.0,)}, cluster="tls://127.0.0.1:1")
