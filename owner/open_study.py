@@ -149,8 +149,12 @@ class StudyMaker:
             raise
         return OpenStudy(agreement, shard, noise)
 
-    def rebuild(self, entry: StudyEntry) -> OpenStudy:
+    def rebuild(self, entry: StudyEntry, terms: StudyTerms) -> OpenStudy:
         """What the ledger's terms ask for, if it is still what was promised and agreed to.
+
+        Args:
+          entry: What the ledger says of the study.
+          terms: Its agreed terms, read while nobody changed the ledger.
 
         Raises:
           LedgerError: The ledger is damaged.
@@ -159,7 +163,6 @@ class StudyMaker:
         faults = promise_faults(entry)
         if faults:
             raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
-        terms = entry.agreed_terms
         # The settings may have changed since: more shards per record, fewer losses, another map.
         self.check(terms, entry.learner)
         if entry.insecure_noise != self._insecure_noise:

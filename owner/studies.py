@@ -183,7 +183,9 @@ class Studies:
                             study.entry, study.account = entry, entry.account
                         yield study, entry, study.account
                         return
-                rebuilt = self._maker.rebuild(entry)
+                    # The ledger is read by whoever holds the lock, and by nobody else.
+                    terms = entry.agreed_terms
+                rebuilt = self._maker.rebuild(entry, terms)
         finally:
             stop_all(dropped if rebuilt is None else [*dropped, rebuilt])
 

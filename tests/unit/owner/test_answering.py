@@ -31,6 +31,7 @@ from common.privacy import NoisePlan, plan_noise
 from common.terms import Query, Records, StudyTerms
 from owner.answering import DataOwner
 from owner.core import EXACT, Shard, exact_answer
+from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise, seeded_noise_factory
 from owner.studies import OPEN_STUDIES
@@ -714,3 +715,23 @@ def test_equal_seeds_are_equal_only_where_insecure_noise_was_asked_for(
         assert owner.enroll(make_terms(), learner=LEARNER).insecure_noise
         answers.append(ask(owner, 1))
     assert answers[0] == answers[1]
+
+
+def test_a_study_that_is_rebuilt_reads_the_ledger_only_while_nobody_changes_it(
+    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read beside a change, a sound ledger looked as if it was cut short."""
+    first = open_owner()
+    first.enroll(make_terms(), learner=LEARNER)
+    first.stop()
+    owner = open_owner()
+    read, held = Ledger._text, []
+
+    def watched(ledger: Ledger, digest: str) -> str:
+        held.append(owner._studies.lock.locked())
+        return read(ledger, digest)
+
+    monkeypatch.setattr(Ledger, "_text", watched)
+    ask(owner, 1)
+    assert held
+    assert all(held)
