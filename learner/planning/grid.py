@@ -57,7 +57,7 @@ def parse_grid(typed: Sequence[str]) -> Grid:
         key, equals, values = text.partition("=")
         key = key.strip()
         found = parse_values(values) if values.strip() else []
-        if not equals or not key or not found or "" in found:
+        if not equals or not all(key.split(".")) or not found or "" in found:
             raise InputError(
                 f"--grid {text}: expected KEY=VALUE,VALUE,..., such as privacy.epsilon=0.1,1,10"
             )

@@ -35,6 +35,12 @@ def study(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("text", [".=1", "privacy.=1", ".epsilon=1", "privacy..epsilon=1"])
+def test_a_key_with_an_empty_part_is_none(text):
+    with pytest.raises(InputError, match=r"^--grid .*: expected KEY=VALUE,VALUE"):
+        parse_grid([text])
+
+
 def test_every_combination_is_a_study_of_its_own(study):
     grid = parse_grid(["privacy.epsilon=1/3,2", "owners=3,1", "algorithm.horizon=4,auto"])
     points = points_of(grid, study, seeds=5, overrides=["algorithm.step=auto", "profile=published"],
