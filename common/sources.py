@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 KINDS = "a CSV or Parquet file, a folder of them, a pattern such as stays/*.csv, or a database"
 _ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
+_SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 
 class Part(NamedTuple):
@@ -222,10 +223,7 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
         return CsvFile(path, dialect)
     database = reading(partial(database_file, path, query or ""), str(path))
     if database is None:
-        raise InputError(
-            f"{path}: expected a table: a file ending in {', '.join(_ENDINGS)}, or a DuckDB or "
-            "SQLite file"
-        )
+        raise InputError(_no_table(path))
     if query is None:
         tables = reading(database.tables, str(path))
         example = tables[0] if tables else "TABLE"
@@ -234,6 +232,16 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
             f"tables {', '.join(tables[:10]) or '(none)'}"
         )
     return database
+
+
+def _no_table(path: Path) -> str:
+    """Why a file is no table, and what to do."""
+    if path.name.lower().endswith(_SHEET_ENDINGS):
+        return f"{path}: a spreadsheet is no table; save its sheet as CSV, and give that file"
+    return (
+        f"{path}: expected a table: a file ending in {', '.join(_ENDINGS)}, or a DuckDB or "
+        "SQLite file"
+    )
 
 
 def database_source(place: str, query: str, *, base: Path) -> Source:

@@ -108,6 +108,13 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str, cont
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods"])
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\3\4")
+    with pytest.raises(InputError, match="no table; save its sheet as CSV"):
+        read(tmp_path)
+
+
 def test_a_header_alone_is_an_empty_shard(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n")
     with pytest.raises(InputError, match=r"no records are left .* header only"):
