@@ -178,25 +178,43 @@ class CsvFile:
         return [line for line, _ in zip(lines, range(3), strict=False)] or [""]
 
     def _check_widths(self) -> None:
-        """Refuse a first row that is wider than the header: its cells would be shifted."""
+        """Refuse a first row that is wider than the header: its cells would be shifted, or one."""
         first = self._first_lines[0]
         if _SEPARATOR_LINE.fullmatch(first):
             raise InputError(
                 f"{self._path}: the first line is {first.strip(_AROUND)!r}, which some programs "
                 "write above the header; remove that line"
             )
-        text = io.StringIO("\n".join(self._first_lines))
-        # The reader's own limit would make a long cell of the first rows refuse the table.
-        csv.field_size_limit(LONGEST_HEADER)
-        rows = list(csv.reader(text, delimiter=self.separator))
-        if len(rows) < 2 or len(rows[1]) <= len(rows[0]):
-            return
-        if any(cell.strip() for cell in rows[1][len(rows[0]) :]):
+        header, *rows = self._rows(self.separator)
+        is_wide = rows and any(cell.strip() for cell in rows[0][len(header) :])
+        told = f"{len(rows[0])} cells" if is_wide else self._hidden_cells(rows)
+        if told:
             raise InputError(
-                f"{self._path}: the first row has {len(rows[1])} cells, but the header has "
-                f"{counted(len(rows[0]), 'name')}; correct the header, remove lines above it, or "
+                f"{self._path}: the first row has {told}, but the header has "
+                f"{counted(len(header), 'name')}; correct the header, remove lines above it, or "
                 "set separator"
             )
+
+    def _hidden_cells(self, rows: Sequence[Sequence[str]]) -> str:
+        """The cells of rows that the first line, a title, takes for one; empty for none.
+
+        Args:
+          rows: Both rows below that line; one row alone shows nothing, since a text may have marks.
+        """
+        if self._dialect.separator is not None or len(rows) < 2 or len(rows[0]) > 1:
+            return ""
+        for other in SEPARATORS:
+            widths = [len(row) for row in self._rows(other)[1:]]
+            if len(widths) == 2 and widths[0] == widths[1] > 1:
+                return f"{widths[0]} cells with {other!r} between them"
+        return ""
+
+    def _rows(self, separator: str) -> list[list[str]]:
+        """The cells of the first lines, if this separates them."""
+        # The reader's own limit would make a long cell of the first rows refuse the table.
+        csv.field_size_limit(LONGEST_HEADER)
+        text = io.StringIO("\n".join(self._first_lines))
+        return list(csv.reader(text, delimiter=separator))
 
     def _batches(self) -> Iterator[pd.DataFrame]:
         """The rows with all columns, batch by batch, an empty batch first.

@@ -283,7 +283,7 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
     if why:
         raise InputError(
             f"{where}: the first line looks like a record, not like column names ({why}); add a "
-            "line with the columns' names"
+            "line with the columns' names, or remove what stands above it"
         )
 
 

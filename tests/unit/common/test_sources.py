@@ -103,6 +103,25 @@ def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path: Path) -> N
     assert read(tmp_path, "t.csv").to_dict("list") == {"a": ["1", "4"], "b": ["2", "5"]}
 
 
+@pytest.mark.parametrize("title", ["Stays of 2020", "Stays, 2020", '"Stays, 2020"'])
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_a_title_above_other_separators_than_commas_is_refused(
+    tmp_path: Path, title: str, separator: str
+) -> None:
+    rows = ["age,y,z", "36,7.5,2", "41,8.5,3"]
+    below = [row.replace(",", separator).replace(".", ",") for row in rows]
+    (tmp_path / "t.csv").write_text("\n".join([title, *below]))
+    with pytest.raises(InputError, match=r"but the header has .*; correct .*, remove") as refused:
+        read(tmp_path, "t.csv")
+    assert f"t.csv: the first row has 3 cells with {separator!r} between" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["x\na; b\nc\n", 'x\n"a; b"\n"c; d"\n', "x\na; b\n"])
+def test_a_mark_in_one_text_is_no_separator(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    assert read(tmp_path, "t.csv")["x"][0] == "a; b"
+
+
 @pytest.mark.parametrize("encoding", ["utf-9", ""])
 def test_what_is_told_of_a_file_is_checked(tmp_path: Path, encoding: str) -> None:
     with pytest.raises(InputError, match=r"encoding: got .*expected an encoding such as"):

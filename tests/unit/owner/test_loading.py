@@ -114,7 +114,7 @@ def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
             command(path)
     said = typed("copriv-owner", "check", path)
     assert said.returncode == 2
-    assert "add a line with the columns' names" in said.stderr
+    assert "add a line with the columns' names, or remove what stands above it" in said.stderr
 
 
 def test_an_owner_that_names_no_column_tells_none(
