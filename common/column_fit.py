@@ -15,19 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from common.arrays import Flags, Vector
 from common.errors import InputError
 from common.features import FeatureMap
 from common.fitting import ColumnRule, TargetRule
 from common.suggestions import same_words
 from common.target_fitting import count_values
 
-__all__ = ["ClassesSeen", "ColumnSeen", "look_at_columns"]
+__all__ = ["ClassesSeen", "ColumnSeen", "are_cut", "look_at_columns"]
 
 # Fewer values say nothing of a spread.
 FEWEST_FOR_SPREAD = 20
 SHOWN_CATEGORIES = 3
 # In deviations.
 NORMAL_MIDDLE_HALF = 1.349
+# Bounds are written with nine digits, and scaled and back: of the range, and of the numbers.
+ROUNDED, WRITTEN = 1e-6, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,16 @@ def look_at_columns(
     return (*seen, _seen_target(feature_map.target, table[feature_map.target.name]))
 
 
+def are_cut(values: Vector, low: float, high: float) -> Flags:
+    """Which numbers are beyond the bounds by more than these are rounded; gaps are not.
+
+    >>> are_cut(np.array([0.0, 1 / 3, 0.34, np.nan]), 0.0, 0.333333333).tolist()
+    [False, False, True, False]
+    """
+    slack = ROUNDED * (high - low) + WRITTEN * max(abs(low), abs(high))
+    return np.asarray((values < low - slack) | (values > high + slack))
+
+
 def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
     raw = rule.raw(column)
     there = raw[~np.isnan(raw)]
@@ -116,7 +129,7 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         name=rule.name,
         kind=rule.kind,
         filled=_share(np.isnan(raw)),
-        cut=0.0 if is_category else _share((raw < rule.low) | (raw > rule.high)),
+        cut=0.0 if is_category else _share(are_cut(raw, rule.low, rule.high)),
         unknown=strange.total() / max(1, len(raw)) if is_category else None,
         strange=_most_frequent(strange),
         known=tuple(rule.codes),
@@ -133,13 +146,13 @@ def _seen_target(rule: TargetRule, column: pd.Series) -> ColumnSeen:
     if rule.positive is not None:
         return _seen_classes(rule, _counts(column), filled=filled, num_records=len(raw))
     there = raw[~np.isnan(raw)]
-    with np.errstate(over="ignore"):
-        beyond = np.abs((there - rule.center) / rule.scale) > rule.bound
+    reach = rule.bound * rule.scale
+    cut = are_cut(there, rule.center - reach, rule.center + reach)
     return ColumnSeen(
         name=rule.name,
         kind="target",
         filled=filled,
-        cut=float(np.count_nonzero(beyond)) / max(1, len(raw)),
+        cut=float(np.count_nonzero(cut)) / max(1, len(raw)),
         drift=float(rule.scaled(there).mean()) if there.size else None,
         ratio=_ratio(there, rule.center, rule.scale),
         width=_width(there, rule.scale),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.column_fit import are_cut
 from common.errors import InputError
 from common.features import FeatureMap
 from common.looking import PLAINLY, Column, Look, same_partition
@@ -19,7 +20,6 @@ __all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "far_out_no
 
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
-ROUNDED = 1e-6
 # A column that explains so much of the target is asked about.
 DOUBTED = 0.5
 # Of wrong guesses at the owner, a column that names it saves so many.
@@ -277,9 +277,7 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
     far = column.far_out
     if not far.size:
         return ""
-    # Bounds that were scaled and back are rounded.
-    slack = ROUNDED * (high - low)
-    cut = int(np.count_nonzero((far < low - slack) | (far > high + slack)))
+    cut = int(np.count_nonzero(are_cut(far, low, high)))
     bounds = f"the public bounds ({low:g} to {high:g})"
     told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""

@@ -55,6 +55,24 @@ def test_ordinary_records_have_no_fault(study_map: FeatureMap) -> None:
         assert faults(people(seed, 60), study_map) == {}
 
 
+def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short() -> None:
+    """Answers and grades lie at the ends; a map's numbers have nine digits."""
+    settings = FeatureSettings(target="grade", public=TableSource())
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        table = pd.DataFrame(
+            {
+                "answer": rng.choice([-1 / 3, 2 / 3], N),
+                "hours": rng.normal(size=N),
+                "grade": rng.choice([1, 2, 3, 4, 5], N, p=rng.dirichlet([2] * 5)),
+            }
+        )
+        found = fit_feature_map(table, settings, source="public.parquet")
+        answer, _, grade = look_at_columns(table, found)
+        assert answer.cut == 0.0
+        assert grade.cut < 0.02
+
+
 CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
     (
         "age",
