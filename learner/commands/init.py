@@ -246,6 +246,7 @@ class _Draft:
         for part in self.parts:
             write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
         return {
+            **self.groups_of_public(),
             "data": {},
             "public": {"path": "public.parquet"},
             "owners": [
@@ -253,6 +254,19 @@ class _Draft:
                 for part in self.parts
             ],
         }
+
+    def groups_of_public(self) -> dict[str, Any]:
+        """Which dealt rows are of whom, for forecasts: their order is the table's, and no owner's.
+
+        Owners' records lie among dealt rows, and not before them, as those of the last rows do.
+        """
+        if not self.session.is_dealt(self.choices) or not self.parts[0].where:
+            return {}
+        (column,) = self.parts[0].where
+        there = count_values(self.session.table[column].iloc[self.public])
+        groups = {part.name: part.where[column] for part in self.parts}
+        known = {name: group for name, group in groups.items() if group in there}
+        return {"forecast": {"group_column": column, "groups": known}}
 
     def counts(self, path: Path, num_features: int) -> Iterator[str]:
         """How many records there are of whom: all rows are accounted for."""

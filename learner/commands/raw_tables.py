@@ -157,9 +157,11 @@ class Session:
     def public(self, choices: Choices) -> NDArray[np.intp]:
         """The places of the public rows: of the range, or dealt evenly where files are split."""
         places = read_rows(self.table, self.public_rows(choices.public))
-        if not choices.split or (choices.public is not None and ":" in choices.public):
-            return places
-        return deal(len(self.table), len(places))
+        return deal(len(self.table), len(places)) if self.is_dealt(choices) else places
+
+    def is_dealt(self, choices: Choices) -> bool:
+        """Whether public rows are dealt evenly: files are split, and no range was typed."""
+        return bool(choices.split) and ":" not in (choices.public or "")
 
     def parts(
         self,

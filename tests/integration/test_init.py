@@ -21,6 +21,7 @@ from common.annotated import annotated
 from common.config import load_settings
 from common.setting_keys import keys_of
 from learner.cli import cli
+from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from owner.cli import cli as owner_cli
 from owner.policy import OwnerSettings
@@ -187,6 +188,33 @@ def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., A
         public["county"] == "Erie"
     )
     assert all(table["county"].nunique() == 1 for table in own)
+
+
+def test_a_forecast_knows_of_whom_dealt_rows_are(folder: Path) -> None:
+    """The table's order says nothing of owners whose records lie among the public ones."""
+    table = raw_table().sort_values("admitted")
+    table["county"] = table["county"].replace({"Kings": "Kings, 2nd"})
+    table.to_csv(folder / "sorted.csv", index=False)
+    typed = ["init", "sorted.csv", "--target", "days", "--yes"]
+    for out, more in (
+        ("dealt", ["--owners", "county"]),
+        ("latest", ["--owners", "county", "--split", "--public", "-120:"]),
+        ("stretches", ["--owners", "3", "--split"]),
+    ):
+        said = CliRunner().invoke(cli, [*typed, *more, "--out", out])
+        assert said.exit_code == 0, said.output
+        settings = load_settings(StudySettings, folder / out / "study.toml")
+        public = prepare_public_side(settings, base=folder / out)
+        if out != "dealt":
+            assert (settings.forecast.group_column, public.labels) == (None, None)
+            continue
+        owned = {"bronx": "Bronx", "kings-2nd": "Kings, 2nd", "new-york": "New York"}
+        assert (settings.forecast.group_column, settings.forecast.groups) == ("county", owned)
+        rows = pd.read_parquet(folder / out / "public.parquet")
+        rows = rows["county"][rows["days"] != ""].reset_index(drop=True)
+        assert public.labels is not None
+        for name, group in owned.items():
+            assert ((public.labels == public.known[name]) == (rows == group)).all()
 
 
 def test_a_table_that_nothing_would_be_read_from_is_refused(
