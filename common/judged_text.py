@@ -66,17 +66,28 @@ def in_words(estimate: Estimate) -> str:
     return f"{number_words(estimate.value)} ({low} to {high})"
 
 
-def _compared(gap: Estimate) -> str:
-    """By how much the common model is better or worse.
+def _compared(gap: Estimate, name: str, measure: str) -> str:
+    """Whether the common model is better or worse than another one beyond chance, and by how much.
 
-    >>> _compared(Estimate(value=-2.0, low=-3.0, high=1.0))
-    'worse by 2 (-1 to 3)'
+    >>> _compared(Estimate(value=-2.0, low=-3.0, high=-1.0), "own", "MAE")
+    'The common model is worse by 2 (1 to 3) than the own one in MAE.'
+    >>> _compared(Estimate(value=-2.0, low=-3.0, high=1.0), "own", "MAE")
+    'The common model cannot be told from the own one in MAE: here it is worse by 2 (-1 to 3).'
     """
-    if gap.value is None or gap.value >= 0:
-        return f"better by {in_words(gap)}"
-    if gap.low is None or gap.high is None:
-        return f"worse by {number_words(-gap.value)}"
-    return f"worse by {in_words(Estimate(value=-gap.value, low=-gap.high, high=-gap.low))}"
+    found = f"better by {in_words(gap)}"
+    if gap.value is not None and gap.value < 0:
+        found = f"worse by {in_words(_turned(gap))}"
+    if gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high:
+        return (
+            f"The common model cannot be told from the {name} one in {measure}: here it is {found}."
+        )
+    return f"The common model is {found} than the {name} one in {measure}."
+
+
+def _turned(gap: Estimate) -> Estimate:
+    """The same difference the other way round."""
+    value, low, high = (None if end is None else -end for end in (gap.value, gap.high, gap.low))
+    return Estimate(value=value, low=low, high=high)
 
 
 def quality_sentences(judged: Judged) -> list[str]:
@@ -96,7 +107,7 @@ def quality_sentences(judged: Judged) -> list[str]:
         )
     main = WORDS[judged.main]
     for name, gap in judged.better_by.items():
-        lines.append(f"The common model is {_compared(gap)} than the {name} one in {main}.")
+        lines.append(_compared(gap, name, main))
     found = judged.clamping
     if found is not None:
         lines.append(

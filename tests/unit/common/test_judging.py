@@ -92,6 +92,23 @@ def test_large_numbers_are_written_out_in_tables() -> None:
     )
 
 
+def test_a_difference_that_may_be_chance_is_no_verdict(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    rng = np.random.default_rng(0)
+    model = make_model()
+    sample = sample_of(model, strange_table.assign(y=rng.normal(size=len(strange_table))), where="")
+    chance = rng.normal(size=(2, len(sample)))
+    judged = judge(sample, {"common": chance[0], "public": chance[1], "own": 9.0 + chance[0]})
+    gap = judged.better_by["public"]
+    assert gap.low is not None
+    assert gap.high is not None
+    assert gap.low < 0 < gap.high
+    public, own = (line for line in quality_sentences(judged) if line.startswith("The common"))
+    assert public.startswith("The common model cannot be told from the public one in RMSE: here it")
+    assert own.startswith("The common model is better by ")
+
+
 def test_one_record_says_worse_and_not_better_by_less_than_nothing(
     make_model: Callable[..., Model], strange_table: pd.DataFrame
 ) -> None:
