@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -29,7 +30,7 @@ from common.texts import counted, printable, shortened
 from learner.commands.raw_tables import Choices, Session, checked_epsilon, checked_folder
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
-from learner.planning.drafting import Part, Target, choose_target
+from learner.planning.drafting import Part, Target, among_whose, choose_target
 from learner.planning.inputs import Inputs, choose_inputs, far_out_notes
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
@@ -242,11 +243,15 @@ class _Draft:
         """Each owner's records, and the public ones, in files of their own."""
         table = self.session.table
         make_folder(out / "owners")
-        write_table(out / "public.parquet", table.iloc[self.public])
+        public = table.iloc[self.public]
+        told: dict[str, Any] = {}
+        if self.session.is_dealt(self.choices):
+            public, told = self.with_owners(public)
+        write_table(out / "public.parquet", public)
         for part in self.parts:
             write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
         return {
-            **self.groups_of_public(),
+            **told,
             "data": {},
             "public": {"path": "public.parquet"},
             "owners": [
@@ -255,18 +260,21 @@ class _Draft:
             ],
         }
 
-    def groups_of_public(self) -> dict[str, Any]:
-        """Which dealt rows are of whom, for forecasts: their order is the table's, and no owner's.
+    def with_owners(self, public: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """Dealt rows with a column that says among whose they lie, and what forecasts are told.
 
-        Owners' records lie among dealt rows, and not before them, as those of the last rows do.
+        Else their order would be taken to tell: that of last rows, which come after the owners'.
         """
-        if not self.session.is_dealt(self.choices) or not self.parts[0].where:
-            return {}
-        (column,) = self.parts[0].where
-        there = count_values(self.session.table[column].iloc[self.public])
-        groups = {part.name: part.where[column] for part in self.parts}
+        column = next(iter(self.parts[0].where), None)
+        if column is None:
+            column = "owner"
+            while column in public.columns:
+                column += "_"
+            public = public.assign(**{column: among_whose(self.public, self.parts)})
+        there = count_values(public[column])
+        groups = {part.name: part.where.get(column, part.name) for part in self.parts}
         known = {name: group for name, group in groups.items() if group in there}
-        return {"forecast": {"group_column": column, "groups": known}}
+        return public, {"forecast": {"group_column": column, "groups": known}}
 
     def counts(self, path: Path, num_features: int) -> Iterator[str]:
         """How many records there are of whom: all rows are accounted for."""

@@ -22,6 +22,7 @@ from common.texts import counted, shortened
 __all__ = [
     "Part",
     "Target",
+    "among_whose",
     "choose_target",
     "equal_parts",
     "parts_by_column",
@@ -219,6 +220,16 @@ def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:
         Part(f"owner-{i}", places)
         for i, places in enumerate(np.array_split(available, count), start=1)
     ]
+
+
+def among_whose(places: NDArray[np.intp], parts: Sequence[Part]) -> list[str]:
+    """The owner among whose rows each of these lies, where owners are stretches of the table.
+
+    >>> among_whose(np.array([0, 2, 5]), [Part("a", np.array([1, 3])), Part("b", np.array([4]))])
+    ['a', 'a', 'b']
+    """
+    begins = [part.places[0] for part in parts[1:]]
+    return [parts[i].name for i in np.searchsorted(begins, places)]
 
 
 def _names(values: Sequence[str]) -> dict[str, str]:

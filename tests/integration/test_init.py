@@ -190,31 +190,44 @@ def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., A
     assert all(table["county"].nunique() == 1 for table in own)
 
 
-def test_a_forecast_knows_of_whom_dealt_rows_are(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("typed", "column", "owned"),
+    [
+        (
+            ["--owners", "county"],
+            "county",
+            {"bronx": "Bronx", "kings-2nd": "Kings, 2nd", "new-york": "New York"},
+        ),
+        (["--owners", "3"], "owner_", {f"owner-{i}": f"owner-{i}" for i in (1, 2, 3)}),
+        (["--owners", "county", "--split", "--public", "-120:"], None, {}),
+    ],
+)
+def test_a_forecast_knows_of_whom_dealt_rows_are(
+    folder: Path, typed: list[str], column: str | None, owned: dict[str, str]
+) -> None:
     """The table's order says nothing of owners whose records lie among the public ones."""
-    table = raw_table().sort_values("admitted")
+    table = raw_table().sort_values("admitted").assign(owner="x")
     table["county"] = table["county"].replace({"Kings": "Kings, 2nd"})
     table.to_csv(folder / "sorted.csv", index=False)
-    typed = ["init", "sorted.csv", "--target", "days", "--yes"]
-    for out, more in (
-        ("dealt", ["--owners", "county"]),
-        ("latest", ["--owners", "county", "--split", "--public", "-120:"]),
-        ("stretches", ["--owners", "3", "--split"]),
-    ):
-        said = CliRunner().invoke(cli, [*typed, *more, "--out", out])
-        assert said.exit_code == 0, said.output
-        settings = load_settings(StudySettings, folder / out / "study.toml")
-        public = prepare_public_side(settings, base=folder / out)
-        if out != "dealt":
-            assert (settings.forecast.group_column, public.labels) == (None, None)
-            continue
-        owned = {"bronx": "Bronx", "kings-2nd": "Kings, 2nd", "new-york": "New York"}
-        assert (settings.forecast.group_column, settings.forecast.groups) == ("county", owned)
-        rows = pd.read_parquet(folder / out / "public.parquet")
-        rows = rows["county"][rows["days"] != ""].reset_index(drop=True)
-        assert public.labels is not None
-        for name, group in owned.items():
-            assert ((public.labels == public.known[name]) == (rows == group)).all()
+    init = ["init", "sorted.csv", "--target", "days", "--yes", "--out", "s", *typed]
+    said = CliRunner().invoke(cli, init)
+    assert said.exit_code == 0, said.output
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert (settings.forecast.group_column, settings.forecast.groups) == (column, owned)
+    public = prepare_public_side(settings, base=folder / "s")
+    if column is None:
+        assert public.labels is None
+        return
+    rows = pd.read_parquet(folder / "s" / "public.parquet")
+    rows = rows[rows["days"] != ""].reset_index(drop=True)
+    assert public.labels is not None
+    for name, group in owned.items():
+        ours = rows[public.labels == public.known[name]]
+        assert set(ours[column]) == {group}
+        assert len(ours) == (rows[column] == group).sum() > 0
+        own = pd.read_parquet(folder / "s" / "owners" / f"{name}.parquet")["admitted"]
+        near = ours["admitted"].between(own.min(), own.max())
+        assert near.mean() > 0.9
 
 
 def test_a_table_that_nothing_would_be_read_from_is_refused(
