@@ -7,6 +7,7 @@ from learner.results.gains import gains_of_own
 from learner.results.privacy_words import as_number, strength
 from learner.results.quality_words import (
     MEASURES,
+    at_home_lines,
     interval_words,
     is_better,
     no_better_than_guessing,
@@ -23,6 +24,8 @@ def verdict_lines(summary: Summary) -> list[str]:
     lines = [_verdict(summary)]
     if summary.is_evaluated:
         lines.append(_gains(summary))
+    if summary.quality is not None:
+        lines += at_home_lines(summary.quality)
     lines.append(_spent(summary))
     return lines
 

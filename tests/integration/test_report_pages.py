@@ -25,6 +25,7 @@ from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
 from learner.results.compare import verdict, write_comparison
 from learner.results.forecast_page import write_forecast_page
+from learner.results.report import sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Summary
 from learner.results.verdict_words import verdict_lines
@@ -316,6 +317,19 @@ def test_what_is_free_stands_beside_what_was_learnt(
     assert "the other is better off alone" in run
     beaten = evaluated(3).model_copy(update={"relative_fitness_public": 0.02})
     assert "the public model, which is free, is as good" in " ".join(verdict_lines(beaten))
+
+
+def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(
+    tmp_path: Path, evaluated: Callable[[int], Summary]
+) -> None:
+    """Who gains for all records together may lose on its own."""
+    run = evaluated(3)
+    assert run.quality is not None
+    at_home = {"common": (7.0, 8.0, 9.0), "public": (7.5, 7.5, 8.5), "alone": (6.0, 9.0, 8.0)}
+    run = run.model_copy(update={"quality": run.quality.model_copy(update={"at_home": at_home})})
+    told = "the common model is better than the public one at 1 of 3, and than its own,"
+    assert any(told in line for line in sentences(run))
+    assert told in write_report(tmp_path, run).read_text()
 
 
 def test_runs_are_compared_only_where_they_were_judged_on_the_same(
