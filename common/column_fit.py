@@ -207,9 +207,13 @@ def _share(flags: np.ndarray) -> float:
 
 
 def _ratio(there: np.ndarray, public: float, scale: float) -> float | None:
-    """The middle value over the public one, where that is no zero among its neighbours."""
+    """The middle value over the public one, if that is no zero among its neighbours.
+
+    None where one is below zero and the other is not, which no unit makes of each other.
+    """
     middle = float(np.median(there)) if there.size else 0.0
-    return middle / public if abs(public) > scale and np.isfinite(middle) else None
+    is_told = abs(public) > scale and np.isfinite(middle) and middle * public >= 0
+    return middle / public if is_told else None
 
 
 def _width(there: np.ndarray, scale: float) -> float | None:

@@ -129,6 +129,15 @@ def test_a_column_that_does_not_fit_is_told(
     refuse_faults(seen, accepted=(column,))
 
 
+def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit() -> None:
+    settings = FeatureSettings(target="cost", public=TableSource())
+    rng = np.random.default_rng(0)
+    table = people(0, 2000).assign(age=rng.normal(-50.0, 12.0, 2000))
+    found = fit_feature_map(table, settings, source="public.parquet")
+    (told,) = faults(people(1), found)["age"]
+    assert "beyond the public bounds and are cut; look whether the column means the same" in told
+
+
 def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:
     with pytest.raises(InputError, match="--accept agee: the feature map has no such column"):
         refuse_faults(look_at_columns(people(1), study_map), accepted=("agee",))
