@@ -267,7 +267,7 @@ def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
     if target.positive is None:
         limits = (target.center - reach, target.center + reach)
         note = _far_out_note(look.columns[target.name], *limits, what="target ")
-        more = '; loss = "huber" minds far targets less' if note else ""
+        more = '; loss = "huber" with delta = "auto" minds far targets less' if note else ""
         notes.insert(0, note + more)
     return [note for note in notes if note]
 

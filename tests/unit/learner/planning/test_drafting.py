@@ -172,6 +172,8 @@ def test_a_target_code_at_its_bound_is_not_said_to_be_cut() -> None:
     told = notes_about(y=np.where(np.arange(400) % 20 == 0, 9999, y), x=y[::-1])
     assert "target y: numbers far out: 20; none is cut" in told
     assert "9999 stands 20 times" in told
+    # What is named can be typed: Huber loss alone is refused.
+    assert 'loss = "huber" with delta = "auto" minds far targets less' in told
 
 
 def test_dates_that_may_be_meant_otherwise_are_told() -> None:
