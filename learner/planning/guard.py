@@ -88,9 +88,11 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
         raise GuardError(f"no way of learning is forecast to beat {problem}; {HOW_TO_GO_ON}")
     problem = None if decision.forecast is None else _no_better(decision.forecast, decision)
     if problem is not None:
+        calls = "; the learner then calls the owners, whose ports must be open"
+        opened = calls if settings.algorithm.initiative == "owner" else ""
         warnings.warn(
             f"this study is not forecast to beat {problem}; {best} is forecast at "
-            f"{forecasts[best]:.3g}: leave [algorithm] out, and the best way is taken",
+            f"{forecasts[best]:.3g}: leave [algorithm] out, and the best way is taken{opened}",
             DoubtWarning,
             stacklevel=2,
         )

@@ -7,9 +7,12 @@ import pytest
 from common.errors import DoubtWarning
 from learner.planning.decision import Decision, Expected
 from learner.planning.guard import GuardError, check_guard
+from learner.planning.sections import AlgorithmSettings
 from learner.planning.settings import StudySettings
 
-GUARDED = StudySettings.model_construct(profile="recommended", guard=None)
+GUARDED = StudySettings.model_construct(
+    profile="recommended", guard=None, algorithm=AlgorithmSettings.model_construct()
+)
 
 
 def decided(*, own: float, alone: tuple[float, ...] = (), **ways: float) -> Decision:
@@ -53,6 +56,16 @@ def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one
 ) -> None:
     with pytest.warns(DoubtWarning, match=f"{free}.*; newton is forecast at 0.1: leave"):
         check_guard(GUARDED, decision)
+
+
+@pytest.mark.parametrize("initiative", ["learner", "owner"])
+def test_owners_that_open_no_port_are_told_what_the_better_way_asks(initiative: str) -> None:
+    algorithm = AlgorithmSettings.model_construct(initiative=initiative)
+    settings = GUARDED.model_copy(update={"algorithm": algorithm})
+    with pytest.warns(DoubtWarning, match="leave") as told:
+        check_guard(settings, decided(own=0.6, ticks=0.6, newton=0.1))
+    ports = "the learner then calls the owners, whose ports must be open"
+    assert (ports in str(told[0].message)) == (initiative == "owner")
 
 
 def test_a_study_that_beats_what_is_free_is_not_warned_of() -> None:
