@@ -172,11 +172,17 @@ class Session:
         """The owners' rows, and what became of the others.
 
         Raises:
-          InputError: There is no such column, it makes no owner, or the number is none.
+          InputError: There is no such column, it is the target or makes no owner, or the number is
+            none.
         """
         available = np.setdiff1d(np.arange(len(self.table)), public)
         known = None if target is None else ~np.isnan(target.values)
         owners = choices.owners or ""
+        if owners in self.look.columns and owners == choices.target:
+            raise InputError(
+                f"--owners {owners}: this is the target, of which all records of such an owner say "
+                "the same; give another column, or a number of equal parts"
+            )
         if owners in self.look.columns:
             return parts_by_column(self.table[owners], available, most=choices.most, known=known)
         if owners.isascii() and owners.removeprefix("-").isdigit():

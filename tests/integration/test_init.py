@@ -174,6 +174,16 @@ def test_tables_of_every_kind_become_the_same_study(
     assert len(settings.owners) == 3
 
 
+@pytest.mark.parametrize("target", ["died", "days"])
+def test_the_target_names_no_owners(folder: Path, target: str) -> None:
+    """All records of such an owner say the same, and nothing is to be learnt of them."""
+    typed = ["init", "stays.csv", "--target", target, "--owners", target, "--yes", "--out", "s"]
+    said = CliRunner().invoke(cli, typed)
+    assert said.exit_code != 0
+    assert f"--owners {target}: this is the target, of which all records of" in str(said.exception)
+    assert not (folder / "s").exists()
+
+
 def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., Any]) -> None:
     """Its last rows are of one owner: no public records for the others."""
     raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
