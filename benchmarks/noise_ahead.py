@@ -25,14 +25,12 @@ from common.terms import Query, StudyTerms
 from owner.access import Access
 from owner.answering import DataOwner
 from owner.ledger import Ledger
-from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
+from owner.mechanism import BLOCK_DRAWS, DrawnAhead, SecureNoise, secure_noise
 from owner.policy import Policy
 from owner.shard import PrivateTable
 from owner.sums import usable_threads
 
 RECORDS = 200
-# As much as an owner draws at once.
-FEWEST_DRAWS = 5_000
 
 
 class DrawnWhenAsked(DrawnAhead):
@@ -120,7 +118,7 @@ def drawing(features: int, *, threads: int) -> float:
         responses=1,
     )
     source = SecureNoise(plan, threads=threads)
-    count = max(1, FEWEST_DRAWS // features)
+    count = max(1, BLOCK_DRAWS // features)
     source.draw(count)
     seconds = []
     for _ in range(5):

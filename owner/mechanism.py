@@ -79,18 +79,12 @@ class SecureNoise:
         """The noise of ``count`` responses in grid units, shape (count, p)."""
         size = count * self._plan.dimension
         if self._threads == 1 or size <= PIECE_DRAWS:
-            draws = self._drawn(size)
+            draws = _drawn(self._measurement(size), size)
         else:
-            whole, rest = divmod(size, PIECE_DRAWS)
-            pieces = [PIECE_DRAWS] * whole + [rest] * (rest > 0)
-            for piece in set(pieces):
-                self._measurement(piece)
-            draws = np.concatenate(list(_helpers(self._threads).map(self._drawn, pieces)))
+            sizes = [min(PIECE_DRAWS, size - start) for start in range(0, size, PIECE_DRAWS)]
+            pieces = _helpers(self._threads).map(_drawn, map(self._measurement, sizes), sizes)
+            draws = np.concatenate(list(pieces))
         return draws.reshape(count, self._plan.dimension)
-
-    def _drawn(self, size: int) -> Units:
-        """So many draws; the library holds up no other thread meanwhile."""
-        return np.array(self._measurement(size)([0] * size), dtype=np.int64)
 
     def epsilon(self, *, responses: int) -> Fraction:
         """What so many responses spend together, by OpenDP's privacy map."""
@@ -107,6 +101,11 @@ class SecureNoise:
                 scale=self._plan.scale_units,
             )
         return self._measurements[size]
+
+
+def _drawn(measurement: Measurement, size: int) -> Units:
+    """So many draws; the library holds up no other thread meanwhile."""
+    return np.array(measurement([0] * size), dtype=np.int64)
 
 
 class SeededNoise:
@@ -223,7 +222,10 @@ def load_library() -> None:
 
 @cache
 def _helpers(threads: int) -> ThreadPoolExecutor:
-    """The threads that draw pieces for all studies; they wait without work."""
+    """The threads that draw pieces for all studies; they wait without work.
+
+    They are not those that add up records: an answer must not wait for noise of later ones.
+    """
     return ThreadPoolExecutor(threads, thread_name_prefix="draws")
 
 

@@ -48,7 +48,7 @@ def check_study(
     for name in names:
         for finding in found[name]:
             if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
-                console.print(_sentence(name, finding), highlight=False)
+                console.print(_sentence(name, finding), highlight=False, soft_wrap=True)
     failed = [
         finding for site in found.values() for finding in site if finding.state is State.FAILS
     ]

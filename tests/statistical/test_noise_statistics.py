@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+import owner.mechanism
+import owner.server
+from common.config import load_settings
 from common.domain import Domain
 from common.features import FeatureSettings
 from common.losses import Squared
 from common.map_fitting import fit_feature_map
-from common.privacy import plan_noise
+from common.privacy import NoisePlan, plan_noise
 from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
-from owner.server import RunningOwner
+from owner.policy import OwnerSettings
+from owner.server import RunningOwner, open_owner
 
 COORDINATES = 50_000
 # A right mechanism fails such a test once in ten thousand million runs; its noise cannot be seeded.
@@ -181,3 +187,48 @@ def test_pieces_drawn_by_several_threads_are_as_good_as_one(
     flat = draws.ravel()
     pieces = {flat[k : k + 10].tobytes() for k in range(0, flat.size - 10, 10)}
     assert len(pieces) == len(range(0, flat.size - 10, 10))
+
+
+@pytest.mark.parametrize(
+    ("threads", "size", "helped"), [(3, 1001, True), (3, 9, False), (1, 1001, False)]
+)
+def test_only_long_noise_is_drawn_by_several_threads(
+    threads: int,
+    size: int,
+    helped: bool,
+    make_terms: Callable[..., StudyTerms],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    domain = Domain(feature_bound=np.ones(size), target_bound=1.0)
+    plan = plan_noise(make_terms(), domain, num_records=100)
+    names: list[str] = []
+    drawn = owner.mechanism._drawn
+
+    def watched(*given: Any) -> np.ndarray:
+        names.append(threading.current_thread().name)
+        return drawn(*given)
+
+    monkeypatch.setattr(owner.mechanism, "_drawn", watched)
+    SecureNoise(plan, threads=threads).draw(1)
+    assert len(names) == 1 + helped
+    assert all(name.startswith("draws") == helped for name in names)
+
+
+def test_an_owner_draws_by_as_many_threads_as_its_settings_say(
+    owner_folder: Callable[..., Path],
+    make_terms: Callable[..., StudyTerms],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def watched(plan: NoisePlan, *, threads: int) -> DrawnAhead:
+        asked.append(threads)
+        return secure_noise(plan, threads=threads)
+
+    monkeypatch.setattr(owner.server, "secure_noise", watched)
+    path = owner_folder()
+    settings = load_settings(OwnerSettings, path).model_copy(update={"threads": 5})
+    opened = open_owner(settings, base=path.parent, insecure_noise_seed=None)
+    opened.enroll(make_terms(), learner="l")
+    opened.stop()
+    assert asked == [5]
