@@ -114,7 +114,9 @@ def strip(
         dots.append((place * 8.0, stacks[place], name, value, good))
     height = BOTTOM + 30 + 8 * max(stacks.values())
     parts = [_log_ticks(low, high, to_x, height)]
-    for k, mark in enumerate(mark for mark in marks if mark.at > 0):
+    # Each name stands to the right of its line, below those of lines farther left: none is crossed.
+    shown = sorted((mark for mark in marks if mark.at > 0), key=lambda mark: mark.at)
+    for k, mark in enumerate(shown):
         x = to_x(mark.at)
         parts.append(_rule(x, 14 + 12 * k, height - BOTTOM, mark.color))
         parts.append(_text(min(x + 4, WIDTH - 110), 12 + 12 * k, mark.text, "start"))

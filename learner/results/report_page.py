@@ -200,8 +200,8 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
     if marks:
         drawn += paragraphs(
             [
-                "From the mark on the curve is of the mean over the last half of the communications"
-                ": it is smoother than single models, so it bends there."
+                "From the mark on, the curve shows the mean of the models since then: that is the "
+                "common model, and it is smoother than single ones."
             ]
         )
     return drawn + behind(table("fitness", "Values of the curve", ["k", "relative fitness"], rows))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from learner.results.charts import Line, curve
+from learner.results.charts import Line, Mark, curve, strip
 from learner.results.report import table_by_name
 
 HEADS = ("owner", "records", "epsilon", "responses", "noise scale", "alone", "public model",
@@ -44,3 +44,19 @@ def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends: tuple[float, floa
     # The picture is 240 high, and its axis ends 44 above.
     places = re.findall(r'y="([0-9.]+)" text-anchor="end">[0-9.e+-]+<', drawn)
     assert max(map(float, places)) == pytest.approx(240 - 44 + 4)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_no_mark_crosses_the_name_of_another(order: tuple[int, int]) -> None:
+    marks = (Mark(at=0.26, text="public model"), Mark(at=0.41, text="together"))
+    values = [("a", 0.1, True), ("b", 3.0, False)]
+    drawn = strip("t", values, label="fitness", marks=[marks[i] for i in order])
+    rules = [
+        (float(x), float(top))
+        for x, top in re.findall(r'x1="([0-9.]+)"[^>]*y1="([0-9.]+)"[^>]*dasharray', drawn)
+    ]
+    assert len(rules) == 2
+    for name in ("public model", "together"):
+        [(left, line)] = re.findall(rf'x="([0-9.]+)" y="([0-9.]+)"[^>]*>{name}<', drawn)
+        right = float(left) + 8 * len(name)
+        assert not [x for x, top in rules if float(left) < x < right and top < float(line)]
