@@ -19,7 +19,9 @@ class ForecastSettings(Settings):
 
     Args:
       group_column: A column of the public records that tells groups of them apart, such as the
-        county; owners are expected to differ as groups do. Without it only the order tells.
+        county; owners are expected to differ as groups do. Without it that column which tells the
+        owners apart by their ``data.where``, if public records of its groups do not change along
+        their table; else only the order tells.
       groups: The group that an owner is, by the owner's name; an owner whose ``data.where`` names
         a value of the group column needs none.
       records: An owner's n_i by its name, where its table is not at hand.

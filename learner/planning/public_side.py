@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,9 +22,10 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
 from common.texts import counted
+from learner.planning.proposal import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
-from learner.simulated.groups import PublicGroups
+from learner.simulated.groups import PublicGroups, drifts_within
 from learner.simulated.problem import Problem
 
 __all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
@@ -149,27 +150,61 @@ def prepare_public_side(
         _warn_of_few(len(records), feature_map.num_features)
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
-    labels, known = _groups(settings, table)
-    targets = None if table is None else feature_map.target.raw(table[feature_map.target_name])
-    return PublicSide(
-        feature_map=feature_map, records=records, labels=labels, known=known, raw_targets=targets
-    )
+    if table is None:
+        return PublicSide(feature_map=feature_map, records=None)
+    targets = feature_map.target.raw(table[feature_map.target_name])
+    public = PublicSide(feature_map=feature_map, records=records, raw_targets=targets)
+    return _with_groups(public, settings, table)
+
+
+def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame) -> PublicSide:
+    """The same with the group of each public record, and of owners whose group is known."""
+    column = settings.forecast.group_column
+    if column is not None:
+        labels, known = _groups(settings, table, column)
+        return replace(public, labels=labels, known=known)
+    if settings.forecast.groups:
+        raise InputError(
+            "forecast.groups: the public records have no groups; give forecast.group_column "
+            "too, or leave the setting out"
+        )
+    column = _column_of_owners(settings, table)
+    if column is None:
+        return public
+    labels, known = _groups(settings, table, column)
+    grouped = replace(public, labels=labels, known=known)
+    return grouped if _groups_tell_more(grouped, settings) else public
+
+
+def _column_of_owners(settings: StudySettings, table: pd.DataFrame) -> str | None:
+    """The public records' column whose values tell the owners apart, by ``data.where``."""
+    wheres = [entry.data.where if entry.data else {} for entry in settings.owners]
+    for column in wheres[0] if wheres else ():
+        values = [where.get(column) for where in wheres]
+        groups = {category_key(value) for value in values if isinstance(value, str | int | float)}
+        if column in table.columns and len(groups) == len(wheres):
+            return column
+    return None
+
+
+def _groups_tell_more(public: PublicSide, settings: StudySettings) -> bool:
+    """Whether groups say more of the owners than the order of the public table.
+
+    They do not where there is one only, or where records of a group change along the table: the
+    owners' may then lie beyond its end.
+    """
+    try:
+        problem = problem_of(settings, public.loss(settings.model))
+        groups = public_groups(public, problem)
+    except InputError:  # Too few records to tell anything: whoever needs them says so.
+        return False
+    return len(groups.usable) > 1 and not drifts_within(groups)
 
 
 def _groups(
-    settings: StudySettings, table: pd.DataFrame | None
-) -> tuple[Labels | None, dict[str, int]]:
+    settings: StudySettings, table: pd.DataFrame, column: str
+) -> tuple[Labels, dict[str, int]]:
     """The group of each public record, and of owners whose group is known."""
-    column = settings.forecast.group_column
-    if table is None:
-        return None, {}
-    if column is None:
-        if settings.forecast.groups:
-            raise InputError(
-                "forecast.groups: the public records have no groups; give forecast.group_column "
-                "too, or leave the setting out"
-            )
-        return None, {}
     if column not in table.columns:
         raise InputError(
             f"forecast: no column {column!r} among the public records, which "

@@ -23,7 +23,14 @@ from learner.simulated.drift import Drift, drift_of, drifts_of_residuals
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
 
-__all__ = ["NOTABLE_DRIFT", "PublicGroups", "consecutive_parts", "drift", "second_moments"]
+__all__ = [
+    "NOTABLE_DRIFT",
+    "PublicGroups",
+    "consecutive_parts",
+    "drift",
+    "drifts_within",
+    "second_moments",
+]
 
 
 # Records drift along their table if that is as probable as this.
@@ -237,8 +244,12 @@ class PublicGroups:
     @property
     def drifts(self) -> bool:
         """Whether nothing but the order is known, and it tells that records change along it."""
-        known = [self.feature_drift, *self.score_drifts]
-        return any(each.steady < 1.0 - SURE for each in known if each is not None)
+        return _tell_of_change(self.feature_drift, *self.score_drifts)
+
+
+def _tell_of_change(*drifts: Drift | None) -> bool:
+    """Whether one of them is sure."""
+    return any(each.steady < 1.0 - SURE for each in drifts if each is not None)
 
 
 def second_moments(records: Records) -> Matrix:
@@ -257,6 +268,25 @@ def consecutive_parts(num_records: int, parts: int) -> Labels:
     return (np.arange(num_records) * parts // num_records).astype(np.intp)
 
 
+def drifts_within(public: PublicGroups) -> bool:
+    """Whether the order tells that records of one group change along the table."""
+    features = _less_means(public, public.records.features)
+    scores = _less_means(public, public.scores)
+    return _tell_of_change(
+        drift_of(features - features.mean(axis=0), features.shape[1]),
+        *drifts_of_residuals(scores, public.records.features, public.whitening),
+    )
+
+
+def _less_means(public: PublicGroups, rows: Matrix) -> Matrix:
+    """What each record has less the mean of its group, shape of ``rows``."""
+    within = rows.copy()
+    for own in public.groups:
+        if own.size:
+            within[own] -= within[own].mean(axis=0)
+    return within
+
+
 def drift(public: PublicGroups) -> float:
     r"""How much more the two ends of the public table differ than chance explains, in [0, inf).
 
@@ -267,10 +297,7 @@ def drift(public: PublicGroups) -> float:
     """
     scores = public.scores
     if public.labels is not None:
-        scores = scores.copy()
-        for rows in public.groups:
-            if rows.size:
-                scores[rows] -= scores[rows].mean(axis=0)
+        scores = _less_means(public, scores)
     third = max(1, len(public.records) // 3)
     squared = float(np.sum((scores[:third].mean(axis=0) - scores[-third:].mean(axis=0)) ** 2))
     beyond = max(0.0, squared - 2.0 * public.trace / third)

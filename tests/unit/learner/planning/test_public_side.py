@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -84,3 +85,69 @@ def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(
     with pytest.warns(DoubtWarning, match=rf"{2 * p - 1} records for .* give {10 * p} or more"):
         public(f"100:{100 + 2 * p - 1}")
     assert len(public(f"100:{100 + 2 * p}").records) == 2 * p
+
+
+def _of_sites(tmp_path: Path, *, trend: float = 0.0, public: str = ":400", **changes: Any) -> Any:
+    """The public side of owners told apart by a column, their model in 6,000 rows drifting so."""
+    rng = np.random.default_rng(5)
+    x, place = rng.normal(size=6000), np.linspace(-1, 1, 6000)
+    y = (1 + trend * place) * x + rng.normal(size=6000)
+    site = rng.choice(["a", "b", "c"], size=6000)
+    pd.DataFrame({"x": x, "y": y, "site": site, "one": "a"}).to_parquet(tmp_path / "sites.parquet")
+    base: dict[str, Any] = {
+        "name": "s",
+        "data": {"path": "sites.parquet"},
+        "features": {"public": {"rows": public}, "target": "y", "columns": ["x"]},
+        "model": {"theta_max": 2},
+        "privacy": {"epsilon": 1},
+        "owners": [
+            {"name": f"at-{s}", "data": {"rows": "2000:", "where": {"site": s}}} for s in "abc"
+        ],
+    }
+    settings = check_settings(StudySettings, base | changes, where="s.toml")
+    return prepare_public_side(settings, base=tmp_path)
+
+
+def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path: Path) -> None:
+    public = _of_sites(tmp_path)
+    assert public.labels is not None
+    assert sorted(public.known) == ["at-a", "at-b", "at-c"]
+    sites = pd.read_parquet(tmp_path / "sites.parquet")["site"][:400]
+    for s in "abc":
+        assert (public.labels[sites == s] == public.known[f"at-{s}"]).all()
+    named = _of_sites(tmp_path, forecast={"group_column": "site"})
+    assert (named.labels == public.labels).all()
+    assert named.known == public.known
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Records of one site change along the table.
+        {"trend": 0.9, "public": ":2000"},
+        # One group; a condition that is no group; two owners of one group; no such column.
+        {"features": {"public": {"where": {"site": "a"}}, "target": "y", "columns": ["x"]}},
+        {"owners": [{"name": "p", "data": {"where": {"site": ["a", "b"]}}}]},
+        {
+            "owners": [
+                {"name": n, "data": {"where": {"site": "a"}, "rows": r}}
+                for n, r in (("p", "9:"), ("q", ":9"))
+            ]
+        },
+        {"owners": [{"name": "p", "data": {"rows": "2000:"}}]},
+        {"owners": ELSEWHERE},
+    ],
+)
+@pytest.mark.filterwarnings("ignore::common.errors.PrivacyLeakWarning")
+def test_where_a_column_tells_less_than_the_order_nobody_is_known(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    public = _of_sites(tmp_path, **changes)
+    assert public.labels is None
+    assert not public.known
+
+
+def test_a_named_column_holds_whatever_the_order_tells(tmp_path: Path) -> None:
+    drifting: Any = {"trend": 0.9, "public": ":2000"}
+    public = _of_sites(tmp_path, **drifting, forecast={"group_column": "site"})
+    assert sorted(public.known) == ["at-a", "at-b", "at-c"]
