@@ -16,7 +16,8 @@ import pandas as pd
 
 from common.arrays import Vector
 from common.columns import category_keys, parse_month
-from common.fitting import MOST_CATEGORIES, READABLE_SHARE, is_free_text, read_as_numbers
+from common.date_marks import unsure_date
+from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
 from common.number_marks import has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
 
@@ -49,7 +50,6 @@ _SENTINEL = re.compile(
 )
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
-MONTHS = 12
 _CODE_NAME = re.compile(
     r"(?<![a-z])(?:id|code|codes|number|nr|no|key|zip)(?![a-z])",
     re.ASCII,
@@ -60,11 +60,6 @@ _RECORD_NAME = re.compile(
     re.ASCII,
 )
 _CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
-# Dates as they are written by hand: day and month, in whatever order, and the year.
-_DAY_MONTH_YEAR = re.compile(
-    r"(?P<first>[0-9]{1,2})(?P<mark>[./-])(?P<second>[0-9]{1,2})(?P=mark)(?:[0-9]{2}){1,2}(?: .*)?",
-    re.ASCII,
-)
 
 
 @dataclass(frozen=True)
@@ -249,7 +244,7 @@ def _column(name: str, cells: pd.Series) -> Column:
     if not present.any():
         return Column(name, "empty", 0, missing, coded)
     known = [key for key in keys if key is not None]
-    unsure = _unsure_date(known)
+    unsure = unsure_date(known)
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         return Column(name, read[0], distinct, missing, read[1], unsure)
@@ -258,31 +253,6 @@ def _column(name: str, cells: pd.Series) -> Column:
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
     worded = unread_number(known)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, alike)
-
-
-def _unsure_date(keys: Sequence[str]) -> str:
-    """One of a column's values that is or may be a date of day, month and year; empty for none.
-
-    Dates between strokes are read as month/day/year: a day above 12 shows that they are.
-
-    >>> _unsure_date(["01/07/2020"]), _unsure_date(["01/07/2020", "01/28/2020"])
-    ('01/07/2020', '')
-    >>> _unsure_date(["01/07/2020", "28/07/2020"]), _unsure_date(["2018-06-25", "23.06.2018"])
-    ('28/07/2020', '23.06.2018')
-    """
-    found = [match for key in keys if (match := _DAY_MONTH_YEAR.fullmatch(key))]
-    if not found:
-        return ""
-    sure = sum(
-        not math.isnan(parse_month(key)) for key in keys if not _DAY_MONTH_YEAR.fullmatch(key)
-    )
-    if len(found) + sure < READABLE_SHARE * len(keys):
-        return ""
-    days_first = [match for match in found if int(match["first"]) > MONTHS]
-    is_clear = not days_first and any(
-        match["mark"] == "/" and int(match["second"]) > MONTHS for match in found
-    )
-    return "" if is_clear else (days_first or found)[0].string
 
 
 def _is_called(name: str, words: re.Pattern[str]) -> bool:

@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from common.column_fit import ColumnSeen, look_at_columns
 from common.config import check_settings
+from common.date_marks import date_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
@@ -176,7 +177,7 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:
-    """What points and commas may mean otherwise in the columns that are asked for.
+    """What points, commas and dates may mean otherwise in the columns that are asked for.
 
     Raises:
       InputError: The table cannot be read.
@@ -184,7 +185,9 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     source = _source_of(joining)
     names = stored_names_of(source, invited.feature_map.columns_needed)
     table = read_table(source, base=Path(), columns=names)
-    return mark_notes(source, base=Path(), table=table)
+    dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
+    stored = [joining.rename.get(name, name) for name in dates]
+    return [*mark_notes(source, base=Path(), table=table), *date_notes(table, stored)]
 
 
 def _source_of(joining: Joining) -> PrivateSource:

@@ -94,7 +94,8 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
         if column.unread_number:
             notes.append(f"{column.name}: {_unread(column)}")
         elif column.is_identifier:
-            notes.append(f"{column.name}: names records (an identifier); not told to learners")
+            what = "has dates" if column.unsure_date else "names records (an identifier)"
+            notes.append(f"{column.name}: {what}; not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
             notes.append(f"{column.name}: {what}; not told to learners")
@@ -126,6 +127,11 @@ def _date(column: Column) -> str:
     """How a date that may be meant otherwise is read."""
     if column.reads_unsure_date:
         return f"{column.unsure_date} is read as month/day/year"
+    if column.kind == "number":
+        return (
+            f"{column.unsure_date} looks like a date and is read as a number; if it is one, write "
+            "dates as YEAR-MONTH-DAY"
+        )
     return f"{column.unsure_date} is no form of date that is read; write dates as YEAR-MONTH-DAY"
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from common.column_faults import warn_of_misfits
 from common.config import check_settings
+from common.date_marks import date_notes
 from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap
 from common.files import write_or_refuse
@@ -70,13 +71,15 @@ def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
 
 
 def _warn_of_marks(source: TableSource, table: pd.DataFrame, feature_map: FeatureMap) -> None:
-    """Warn of points and commas that may mean something else in a column that the model needs.
+    """Warn of points, commas and dates that may mean something else in what the model needs.
 
     Warns:
       DoubtWarning: They may.
     """
     needed = [name for name in feature_map.columns_needed if name in table.columns]
-    for note in mark_notes(source, base=Path(), table=table[needed]):
+    dates = [r.name for r in feature_map.columns if r.kind == "date" and r.name in needed]
+    marks = mark_notes(source, base=Path(), table=table[needed])
+    for note in (*marks, *date_notes(table, dates)):
         warnings.warn(note, DoubtWarning, stacklevel=2)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.column_fit import are_cut
+from common.date_marks import reading_in_words
 from common.errors import InputError
 from common.features import FeatureMap
 from common.looking import PLAINLY, Column, Look, same_partition
@@ -150,7 +151,7 @@ def _why_not(found: _Found) -> str:
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
         (column.is_constant, "it says the same of every record"),
         (
-            column.kind == "text" and column.unsure_date,
+            column.unsure_date and (column.kind == "text" or column.is_identifier),
             f"its dates have a form that is not read ({column.unsure_date}); write them as "
             "YEAR-MONTH-DAY",
         ),
@@ -225,13 +226,18 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
 
 def _odd_dates(column: Column) -> Iterator[str]:
     """How dates are read."""
+    date = column.unsure_date
     if column.kind == "date":
-        how = "read as month/day/year" if column.reads_unsure_date else "not read, so it is a gap"
-        as_read = f"; {column.unsure_date} is {how}" * bool(column.unsure_date)
+        as_read = f"; {date} is {reading_in_words(date)}" if date else ""
         yield f"{column.name}: dates become months since January 2000{as_read}"
-    elif column.unsure_date:
+    elif date and column.kind == "number":
         yield (
-            f"{column.name}: {column.unsure_date} is no form of date that is read, so its dates "
+            f"{column.name}: {date} looks like a date, and its numbers are taken for amounts; if "
+            "they are dates, write them as YEAR-MONTH-DAY"
+        )
+    elif date:
+        yield (
+            f"{column.name}: {date} is no form of date that is read, so its dates "
             "are names; write them as YEAR-MONTH-DAY"
         )
 

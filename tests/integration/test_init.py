@@ -448,6 +448,9 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     table["weight"] = [f"{50 + i % 9} kg" for i in range(len(table))]
     table["cost"] = [f"{1 + i // 1000} {i % 1000:03} \u20ac" for i in range(len(table))]
     table["seen"] = ["28.07.2020", *["2020-07-29", "2020-08-29"] * len(table)][: len(table)]
+    hours = pd.date_range("2015-01-01", periods=len(table), freq="h")
+    table["at"] = hours.strftime("%Y/%m/%d %H:%M")
+    table["day"] = hours.strftime("%Y%m%d")
     table.to_csv(folder / "odd.csv", index=False)
     said = typed("copriv-owner", "init", "odd.csv", "--yes")
     assert said.returncode == 0, said.stderr
@@ -455,6 +458,8 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     assert f"weight: {form} (50 kg), so they are names; if they are amounts" in said.stdout
     assert f"cost: {form} (1 000 \u20ac), so they are names; not told to learners" in said.stdout
     assert "seen: 28.07.2020 is no form of date that is read; write dates as" in said.stdout
+    assert "at: has dates; not told to learners\nnote: at: 2015/01/01 00:00 is no" in said.stdout
+    assert "day: 20150101 looks like a date and is read as a number" in said.stdout
     columns = load_settings(OwnerSettings, folder / "owner.toml").data.columns
     assert {"weight", "seen"} <= set(columns)
     assert "cost" not in columns

@@ -175,6 +175,25 @@ def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
     assert 'say so with decimal = "," (--decimal ,)' in unread.stderr
 
 
+def test_dates_that_may_be_meant_otherwise_are_told_of(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.csv"
+    model.write_text(make_model().to_json())
+    table = make_raw_table(10, seed=9, strange=False)
+    for mark, is_told in (("/", True), ("-", False)):
+        days = [f"01/0{1 + i % 9}/2012" if mark == "/" else f"2012-0{1 + i % 9}" for i in range(10)]
+        table.assign(when=days).to_csv(data, index=False)
+        for command in (("predict", "--out", out), ("evaluate", "--json")):
+            said = typed("copriv", command[0], model, "--data", data, *command[1:])
+            assert said.returncode == 0, said.stderr
+            words = "warning: when: 01/01/2012 is read as month/day/year; if that is not meant"
+            assert (words in said.stderr) == is_told
+
+
 def test_evaluate_says_that_all_records_are_of_one_class(
     tmp_path: Path,
     make_model: Callable[..., Model],

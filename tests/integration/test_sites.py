@@ -274,6 +274,25 @@ def test_a_table_joins_as_it_is_typed_to_be_read(
     assert settings.data.query == "select * from shard"
 
 
+def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(
+    study: SimpleNamespace,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+) -> None:
+    (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
+    assert study.invite(features={"map": "dated.json"}).returncode == 0
+    table = make_raw_table(200, seed=3, strange=False)
+    table["admission"] = [f"01/0{1 + i % 9}/{2008 + i % 7}" for i in range(len(table))]
+    table.drop(columns="when").to_csv(study.folder / "own.csv", index=False)
+    joined = study.join("--rename", "when=admission", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: admission: 01/01/2008 is read as month/day/year; if that" in joined.stdout
+    table.to_csv(study.folder / "own.csv", index=False)
+    joined = study.join(name="owner-b", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "month/day/year; if that" not in joined.stdout
+
+
 def test_a_class_that_is_spelt_otherwise_joins_nothing(
     study: SimpleNamespace,
     make_model: Callable[..., Model],

@@ -188,6 +188,19 @@ def test_dates_that_may_be_meant_otherwise_are_told() -> None:
     assert "iso: dates become months since January 2000\n" in f"{told}\n"
 
 
+def test_dates_of_other_forms_that_are_not_read_are_no_names_of_records() -> None:
+    days = pd.date_range("2015-01-01", periods=400)
+    told = notes_about(
+        strokes=days.strftime("%Y/%m/%d"),
+        words=[f"{day:%b} {day.day}, {day.year}" for day in days[np.arange(400) % 90]],
+        digits=days.strftime("%Y%m%d").astype(int),
+    )
+    assert "strokes: left out: its dates have a form that is not read (2015/01/01)" in told
+    assert "words: Jan 1, 2015 is no form of date that is read, so its dates are names" in told
+    assert "digits: 20150101 looks like a date, and its numbers are taken for amounts" in told
+    assert "identifier" not in told
+
+
 def test_many_dates_of_an_unread_form_are_no_free_text() -> None:
     days = pd.date_range("2015-01-01", periods=1400).strftime("%d.%m.%Y")
     table = pd.DataFrame(
