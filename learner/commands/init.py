@@ -31,7 +31,7 @@ from learner.commands.raw_tables import Choices, Session, checked_epsilon, check
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, among_whose, choose_target
-from learner.planning.inputs import Inputs, choose_inputs, far_out_notes
+from learner.planning.inputs import Inputs, choose_inputs, far_out_notes, unknown_notes
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_table
@@ -67,6 +67,7 @@ def write_study(
         *notes,
         *inputs.warnings,
         *far_out_notes(session.look, feature_map),
+        *unknown_notes(_owners_records(draft), feature_map),
         *left,
         *draft.notes_of_public(),
         *draft.notes_of_parts(),
@@ -292,6 +293,12 @@ class _Draft:
             f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "
             f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{told}"
         )
+
+
+def _owners_records(draft: _Draft) -> pd.DataFrame:
+    """The records of all owners."""
+    places = np.concatenate([part.places for part in draft.parts])
+    return draft.session.table.take(places[draft.known[places]])
 
 
 @contextlib.contextmanager

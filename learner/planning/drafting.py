@@ -83,6 +83,11 @@ def choose_target(
         missing = int(np.count_nonzero(np.isnan(values)))
         return Target(name, (), values, missing), _about(column, missing)
     counts = count_values(table[name])
+    if column.is_constant:
+        raise InputError(
+            f"--target {name}: it says the same of every record, {counts_in_words(counts)}; give "
+            "another column"
+        )
     if not positive and column.distinct != 2:
         cure = "name the values of class +1 with --positive"
         if column.unread_number:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from common.column_fit import are_cut
 from common.date_marks import reading_in_words
@@ -13,11 +14,19 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
+from common.target_fitting import count_values
 from common.telling import TELLING, names_of, says_of_names, tells_target
-from common.texts import shortened
+from common.texts import counted, shortened
 from learner.planning.drafting import Target
 
-__all__ = ["Inputs", "check_columns", "check_drop", "choose_inputs", "far_out_notes"]
+__all__ = [
+    "Inputs",
+    "check_columns",
+    "check_drop",
+    "choose_inputs",
+    "far_out_notes",
+    "unknown_notes",
+]
 
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
@@ -27,6 +36,11 @@ DOUBTED = 0.5
 NAMING = 0.95
 # So many spellings of one category are named.
 NAMED = 3
+# So many columns of one sentence, and reasons of one, are named.
+NAMED_COLUMNS, REASONS = 12, 3
+# From here on the categories of so many records, which no public one has, teach nothing.
+UNKNOWN = 0.1
+KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
 # So few whole numbers may stand for kinds.
 FEW = range(3, 11)
 
@@ -91,21 +105,34 @@ def choose_inputs(
     chosen = [column for column in look.columns.values() if column.name not in left]
     same = same_partition([column for column in chosen if not column.is_constant])
     owner = None if owners is None else look.columns[owners]
-    kept, warnings = [], []
+    kept, warnings, reasons = [], [], []
     for column in chosen:
         found = _beside_others(column, target, owner, same)
         why = _why_not(found)
         if why:
             warnings.append(f"{column.name}: left out: {why}")
+            reasons.append(f"{column.name}: {why.removesuffix(KNOWN_BEFORE)}")
         else:
             kept.append(column)
             warnings += _oddities(found, is_named=column.name in categorical)
     if not kept:
-        raise InputError("init: no column is left to predict from; give a table with more columns")
+        raise InputError(_none_left(reasons))
     names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
     warnings += _as_predictions(kept, target)
     warnings += _few_numbers([c for c in kept if c.name not in names])
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
+
+
+def _none_left(reasons: Sequence[str]) -> str:
+    """That no column is an input, and why: nothing else is told then.
+
+    >>> _none_left(["day: it is free text"])
+    'init: no column is left to predict from (day: it is free text); give a table with more columns'
+    """
+    more = len(reasons) - REASONS
+    told = [*reasons[:REASONS], *([counted(more, "other column")] if more > 0 else [])]
+    why = f" ({'; '.join(told)})" if told else ""
+    return f"init: no column is left to predict from{why}; give a table with more columns"
 
 
 def check_columns(option: str, look: Look, names: Sequence[str]) -> None:
@@ -177,7 +204,7 @@ def _why_not(found: _Found) -> str:
         (
             found.explained >= TELLING,
             f"it tells the target ({found.explained:.0%} of its variance): a leak, or the target "
-            "under another name; add it to features.columns if it is known beforehand",
+            f"under another name{KNOWN_BEFORE}",
         ),
     )
     return next((reason for holds, reason in reasons if holds), "")
@@ -256,10 +283,33 @@ def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
 def _few_numbers(columns: Sequence[Column]) -> list[str]:
     """Which columns have so few whole numbers that these may be kinds: one sentence for all."""
     few = [c.name for c in columns if c.kind == "number" and c.is_whole and c.distinct in FEW]
+    more = len(few) - NAMED_COLUMNS
+    named = f"{', '.join(few[:NAMED_COLUMNS])}{f' and {more} more' if more > 0 else ''}"
     return [
-        f"{', '.join(few)}: few whole numbers, taken for amounts; if they stand for kinds, give "
+        f"{named}: few whole numbers, taken for amounts; if they stand for kinds, give "
         "--categorical"
     ] * bool(few)
+
+
+def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
+    """Columns whose categories the public records mostly have not, such as names of persons.
+
+    Args:
+      records: The owners', n rows.
+      feature_map: Fitted on the public ones.
+    """
+    notes = []
+    for rule in feature_map.columns:
+        counts = count_values(records[rule.name]) if rule.kind == "category" else {}
+        unknown = sum(count for key, count in counts.items() if key not in rule.codes)
+        share = unknown / max(1, len(records))
+        if share > UNKNOWN:
+            notes.append(
+                f"{rule.name}: {share:.0%} of the owners' records have values that no public "
+                "record has, and teach nothing there; leave it out with --drop, or give more "
+                "with --public"
+            )
+    return notes
 
 
 def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:

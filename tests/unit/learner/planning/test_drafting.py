@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from common.features import FeatureSettings
 from common.looking import look_at
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
+from common.texts import printable
 from learner.planning.drafting import Target, choose_target, parts_by_column
-from learner.planning.inputs import choose_inputs, far_out_notes
+from learner.planning.inputs import choose_inputs, far_out_notes, unknown_notes
 
 
 def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
@@ -133,6 +135,51 @@ def test_a_column_called_as_what_predictions_add_is_told_of() -> None:
     told = notes_about(prediction=np.arange(400) % 7, score=np.arange(400) % 5)
     assert "prediction: copriv predict adds a column of this name; rename it, or leave" in told
     assert "score: copriv predict" not in told
+
+
+def test_why_no_column_is_left_is_told() -> None:
+    with pytest.raises(InputError) as refused:
+        notes_about(same=["x"] * 400, row_id=np.arange(400))
+    told = str(refused.value)
+    assert told.startswith("init: no column is left to predict from (same: it says the same of ")
+    assert "; row_id: it names records (an identifier), so it teaches nothing" in told
+    with pytest.raises(InputError, match="; c: it says the same of every record; 2 other columns"):
+        notes_about(**{name: ["x"] * 400 for name in "abcde"})
+    with pytest.raises(InputError, match="no column is left to predict from; give a table with"):
+        notes_about()
+
+
+def test_a_target_that_says_the_same_of_every_record_is_told_as_one() -> None:
+    for positive in ((), ("7",)):
+        table = pd.DataFrame({"y": [7] * 40})
+        with pytest.raises(InputError, match=r"same of every record, '7' \(40\); give anot"):
+            choose_target(table, look_at(table), "y", positive)
+    with pytest.raises(InputError, match="the same of every record, no value; give another"):
+        target_of([None] * 40)
+
+
+def test_of_many_columns_with_few_numbers_what_to_do_is_not_cut_off() -> None:
+    rng = np.random.default_rng(3)
+    told = notes_about(**{f"a-rather-long-name-{i}": rng.integers(0, 5, 400) for i in range(60)})
+    (few,) = [line for line in told.splitlines() if "few whole numbers" in line]
+    assert "a-rather-long-name-11 and 48 more: few whole numbers" in few
+    assert printable(few).endswith("give --categorical")
+
+
+def test_values_that_hardly_any_public_record_has_are_told_of() -> None:
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(
+        {
+            "y": rng.normal(size=400),
+            "person": [f"N{i // 2}A1" for i in rng.permutation(400)],
+            "kind": np.where(np.arange(400) % 3 > 0, "red", "green"),
+        }
+    )
+    settings = FeatureSettings(public=TableSource(), target="y")
+    feature_map = fit_feature_map(table.head(60), settings, source="public")
+    (told,) = unknown_notes(table.tail(340), feature_map)
+    assert re.match("person: [89][0-9]% of the owners' records have values that no public", told)
+    assert unknown_notes(table.head(60), feature_map) == []
 
 
 def test_dates_of_another_form_among_others_are_told_of() -> None:
