@@ -48,7 +48,7 @@ def check_lifetime(lifetime: Fraction | None, *, asked: Fraction) -> None:
 def check_columns_typed(
     feature_map: FeatureMap,
     *,
-    rename: Iterable[str],
+    rename: Mapping[str, str],
     units: Iterable[str],
     spellings: Spellings,
 ) -> None:
@@ -56,7 +56,8 @@ def check_columns_typed(
 
     Args:
       feature_map: The study's.
-      rename: The study's columns that have another name here.
+      rename: The study's columns that have another name here, and that name. A column of this
+        table is moved out of the way by it where another one takes its name.
       units: Those in another unit.
       spellings: Those with other values, and each value with the study's.
 
@@ -65,7 +66,8 @@ def check_columns_typed(
     """
     rules = _rules(feature_map)
     units = list(units)
-    for option, names in (("rename", rename), ("unit", units), ("spelling", spellings)):
+    needed = [name for name, own in rename.items() if own not in rules or own not in rename]
+    for option, names in (("rename", needed), ("unit", units), ("spelling", spellings)):
         for name in names:
             if name not in rules:
                 raise InputError(

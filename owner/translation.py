@@ -39,7 +39,7 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
     if twice:
         raise InputError(
             f"{where}: data.rename.{twice[0]}: the table has a column of that name already; "
-            "rename that one, too"
+            f"rename that one, too (when joining {_pair(f'other {twice[0]}', twice[0])})"
         )
     made = {}
     for key, names_of in (("units", source.units), ("spellings", source.spellings)):
@@ -110,6 +110,11 @@ def parse_spellings(given: Iterable[str]) -> dict[str, dict[str, str]]:
     return spellings
 
 
+def _pair(name: str, own: str) -> str:
+    """What is typed to rename a column."""
+    return f"--rename {shlex.quote(printable(f'{name}={own}'))}"
+
+
 def with_hint(name: str, names: Sequence[str]) -> str:
     """A column that is missing, and the one of the table that may be meant.
 
@@ -121,5 +126,5 @@ def with_hint(name: str, names: Sequence[str]) -> str:
     hint = ""
     if near:
         meant = lowered[near[0]]
-        hint = f" (is it {meant!r}? then --rename {shlex.quote(printable(f'{name}={meant}'))})"
+        hint = f" (is it {meant!r}? then {_pair(name, meant)})"
     return f"no column {name!r}{hint}"

@@ -293,6 +293,25 @@ def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(
     assert "month/day/year; if that" not in joined.stdout
 
 
+def test_a_column_whose_name_another_one_takes_joins_under_a_third_name(
+    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    table = table_maker(200, seed=1)
+    table["yearly"] = table["column-1"]
+    table["column-1"] /= 12
+    table.to_csv(study.folder / "own.csv", index=False)
+    words = ("--rename", "column-1=yearly")
+    refused = study.join(*words, data="own.csv")
+    one_sentence(refused, "the table has a column of that name already; rename that one, too")
+    advised = shlex.split(re.findall(r"when joining (.*)\)", refused.stderr)[0])
+    joined = study.join(*words, *advised, data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert study.admit("--yes").returncode == 0
+    checked = study.typed("copriv-owner", "check", study.folder / "owner-a" / "owner.toml")
+    assert checked.returncode == 0, checked.stderr
+    assert "fits" not in checked.stderr
+
+
 def test_a_class_that_is_spelt_otherwise_joins_nothing(
     study: SimpleNamespace,
     make_model: Callable[..., Model],

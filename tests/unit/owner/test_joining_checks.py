@@ -13,7 +13,7 @@ from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
-from owner.translation import parse_spellings
+from owner.translation import parse_pairs, parse_spellings
 
 
 def loans(num_records: int = 400) -> pd.DataFrame:
@@ -36,7 +36,8 @@ def study_map() -> FeatureMap:
 
 
 def typed(study_map: FeatureMap, *spellings: str, unit: str = "", rename: str = "") -> None:
-    units, renamed = ([one] if one else [] for one in (unit, rename))
+    units = [unit] if unit else []
+    renamed = parse_pairs("--rename", rename.split())
     check_columns_typed(
         study_map, rename=renamed, units=units, spellings=parse_spellings(spellings)
     )
@@ -85,7 +86,7 @@ def test_a_category_and_a_date_have_no_unit(study_map: FeatureMap) -> None:
 def test_a_column_that_the_study_has_not_is_neither_renamed_nor_measured(
     study_map: FeatureMap,
 ) -> None:
-    for words in ({"rename": "agee"}, {"unit": "agee"}):
+    for words in ({"rename": "agee=years"}, {"unit": "agee"}):
         with pytest.raises(InputError, match="agee: the study has no such column; did you mean"):
             typed(study_map, **words)
 
@@ -103,3 +104,14 @@ def test_a_lifetime_below_the_studys_epsilon_is_refused() -> None:
     check_lifetime(Fraction(5), asked=Fraction(5))
     with pytest.raises(InputError, match=r"--epsilon-lifetime 0.5: the study asks for epsilon 5, "):
         check_lifetime(Fraction(1, 2), asked=Fraction(5))
+
+
+def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way(
+    study_map: FeatureMap,
+) -> None:
+    typed(study_map, rename="age=years monthly=age")
+    typed(study_map, rename="age=job job=age")
+    with pytest.raises(InputError, match="--rename monthly: the study has no such column"):
+        typed(study_map, rename="monthly=age")
+    with pytest.raises(InputError, match="--rename other: the study has no such column"):
+        typed(study_map, rename="age=years other=years")
