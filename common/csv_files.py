@@ -234,16 +234,21 @@ class CsvFile:
 
     def _parsed(self, **options: Any) -> Any:
         """What the parser makes of the file, without a view of its own on what cells mean."""
-        return pd.read_csv(
-            self._path,
-            dtype=str,
-            keep_default_na=False,
-            index_col=False,
-            sep=self.separator,
-            encoding=self._encoding,
-            encoding_errors="replace",
-            **options,
-        )
+        try:
+            return pd.read_csv(
+                self._path,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                sep=self.separator,
+                encoding=self._encoding,
+                encoding_errors="replace",
+                **options,
+            )
+        except pd.errors.EmptyDataError:
+            raise InputError(
+                f"{self._path}: the file is empty; give a table with a header and records"
+            ) from None
 
 
 def _each(column: pd.Series, where: pd.Series, change: Callable[[str], str]) -> pd.Series:

@@ -67,13 +67,16 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
     Args:
-      source: Where the table is; what its user says of decimal points is not doubted.
+      source: Where the table is; what its user says of decimal points is doubted only where some
+        of a column's numbers show that it is not so.
       base: The folder where relative paths start.
       table: Its rows as they were read; only its columns are looked at.
     """
     first = open_source(source, base=base).parts[0].table
-    if source.decimal is not None or not isinstance(first, CsvFile):
+    if source.decimal == "." or not isinstance(first, CsvFile):
         return []
+    if source.decimal == ",":
+        return _regrouped_notes(_texts_of(_as_it_stands(source, base=base, table=table)))
     if not first.has_decimal_comma:
         texts = _texts_of(table)
         # Where every number has three digits behind its point, all were rounded so.
@@ -81,11 +84,14 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
         return [*_comma_notes(texts), *_point_notes(texts, doubted=sure)]
     if not any(_looks_grouped(texts) for texts in _texts_of(table).values()):
         return []
-    # As it stands in the file, without a comma made a point.
-    columns = [str(name) for name in table.columns]
-    raw = read_table(source.model_copy(update={"decimal": "."}), base=base, columns=columns)
-    texts = _texts_of(raw)
+    texts = _texts_of(_as_it_stands(source, base=base, table=table))
     return _point_notes(texts, doubted=texts)
+
+
+def _as_it_stands(source: TableSource, *, base: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """The same columns as they stand in the file, without a comma made a point."""
+    columns = [str(name) for name in table.columns]
+    return read_table(source.model_copy(update={"decimal": "."}), base=base, columns=columns)
 
 
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
@@ -121,6 +127,27 @@ def _point_notes(
         f"{_named(list(grouped))}: cells such as {example} are read as decimals; if the point "
         'groups thousands, say so with decimal = "," (--decimal ,)'
     ]
+
+
+def _regrouped_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Where points are decimal beyond doubt, and some are taken for those between thousands.
+
+    >>> _regrouped_notes({"rate": ["0.6532", "2.881"], "sum": ["48.011", "959"]})[0][:58]
+    'rate: cells such as 0.6532 have a decimal point, but 2.881'
+    >>> _regrouped_notes({"sum": ["48.011", "959"], "share": ["0.5", "0.25"]})
+    []
+    """
+    notes = []
+    for name, texts in columns.items():
+        grouped = next((text for text in texts if _THOUSANDS.fullmatch(text)), "")
+        decimal = (t for t in texts if "." in t and not _THOUSANDS.fullmatch(t))
+        if grouped and _has_decimal_points(texts):
+            notes.append(
+                f"{name}: cells such as {next(decimal)} have a decimal point, but {grouped} is "
+                'read as a whole number, as decimal = "," says; leave that out (--decimal) if '
+                "points are decimal"
+            )
+    return notes
 
 
 def _comma_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:

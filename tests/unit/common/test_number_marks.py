@@ -111,3 +111,14 @@ def test_where_nobody_says_so_points_stay(tmp_path: Path) -> None:
     pd.DataFrame({"a": THOUSANDS, "b": "6,42"}).to_csv(path, index=False, sep=";")
     table = read_table(TableSource(path=path), base=Path())
     assert table["a"].tolist() == THOUSANDS
+
+
+def test_a_decimal_comma_that_was_typed_is_doubted_where_points_are_decimal(tmp_path: Path) -> None:
+    rates = ["0.6532", "2.881", "12.5", "3"]
+    (note,) = noted(tmp_path, ",", {"rate": rates, "sum": [*THOUSANDS, "7"]}, decimal=",")
+    assert note.startswith("rate: cells such as 0.6532 have a decimal point, but 2.881 is read")
+    assert "leave that out (--decimal)" in note
+    assert noted(tmp_path, ",", {"rate": rates}, decimal=".") == []
+    # None of these is read otherwise.
+    fine = {"rate": ["0.6532", "12.5", "3", "4"], "sum": ["48.011,5", "2.756", "959", "0,125"]}
+    assert noted(tmp_path, ";", fine, decimal=",") == []

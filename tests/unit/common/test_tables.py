@@ -11,7 +11,7 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.tables import TablePlace, TableSource, read_table
+from common.tables import TablePlace, TableSource, read_header, read_table
 
 FRAME = pd.DataFrame({"bank": ["a", "b", "a", "b"], "term": [36, 60, 60, 36]})
 
@@ -113,6 +113,15 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\3\4")
     with pytest.raises(InputError, match="no table; save its sheet as CSV"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\ufeff", "\n\n"])
+def test_an_empty_file_is_told_as_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InputError, match="the file is empty; give a table with a header"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="the file is empty"):
+        read_header(TableSource(path=Path("t.csv")), base=tmp_path)
 
 
 def test_a_header_alone_is_an_empty_shard(tmp_path: Path) -> None:
