@@ -23,6 +23,8 @@ MOST_FILLED_TARGETS = 0.1
 # Of the public records about one in a hundred is cut.
 MOST_CUT = 0.2
 MOST_UNKNOWN = 0.1
+# More different ones may be names, such as of persons, and no other spellings.
+MOST_SPELLINGS = 20
 # In deviations of the public records.
 MOST_DRIFT = 1.5
 LEAST_SPREAD = 0.05
@@ -89,12 +91,18 @@ def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:
     if seen.classes is None:
         return (
             f"{unknown:.0%} of the records have categories that the map does not know, such "
-            f"as {spelt}; spell them as the map does"
+            f"as {spelt}; spell them as the map does{_or_leave_out(seen)}"
         )
     return (
         f"{unknown:.0%} of the records have values that no public record has, such as "
         f"{spelt}, and count as not {one_of(seen.classes.positive)}; spell them as the study does"
     )
+
+
+def _or_leave_out(seen: ColumnSeen) -> str:
+    """What else to do where so many different values are unknown that they may be names."""
+    names = ", or have the study leave the column out if it names what no public record has"
+    return names * (seen.num_strange > MOST_SPELLINGS)
 
 
 def _doubts(seen: ColumnSeen, classes: ClassesSeen) -> Iterator[Fault]:
@@ -140,10 +148,13 @@ def _drift_in_words(seen: ColumnSeen, drift: float) -> str:
 
 def _spread_in_words(seen: ColumnSeen, spread: float) -> str:
     """Values that hardly differ: in a larger unit, or one that stands for all."""
+    alike = "look whether one value stands for gaps, or these records may really be alike"
+    if spread <= ALL_ALIKE:
+        return f"its values are all the same; {alike}"
     what = f"its values differ {rounded(spread, 2)} times as much as public ones"
-    if seen.kind == "number" and spread > ALL_ALIKE:
+    if seen.kind == "number":
         return f"{what}; give the column in the map's unit, or these records may really be alike"
-    return f"{what}; look whether one value stands for gaps, or these records may really be alike"
+    return f"{what}; {alike}"
 
 
 def _advice(seen: ColumnSeen) -> str:

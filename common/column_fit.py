@@ -66,6 +66,7 @@ class ColumnSeen:
       unknown: Share of categories that the map does not know, or of classes that no public
         record has; None where the map tells of none.
       strange: The most frequent of those.
+      num_strange: How many different ones there are.
       known: The categories of the map, or the classes that it knows of.
       drift: Mean against the public mean, in public deviations; None where no value can be read,
         and of classes, whose public share no map holds.
@@ -82,6 +83,7 @@ class ColumnSeen:
     cut: float
     unknown: float | None = None
     strange: tuple[str, ...] = ()
+    num_strange: int = 0
     known: tuple[str, ...] = ()
     drift: float | None = None
     spread: float | None = None
@@ -132,6 +134,7 @@ def _seen(rule: ColumnRule, column: pd.Series) -> ColumnSeen:
         cut=0.0 if is_category else _share(are_cut(raw, rule.low, rule.high)),
         unknown=strange.total() / max(1, len(raw)) if is_category else None,
         strange=_most_frequent(strange),
+        num_strange=len(strange),
         known=tuple(rule.codes),
         drift=float(scaled.mean()) if there.size else None,
         spread=float(scaled.std()) if enough else None,

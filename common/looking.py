@@ -274,10 +274,28 @@ def _is_sentinel(value: float) -> bool:
     return _SENTINEL.fullmatch(f"{value:.10g}") is not None
 
 
+def _best_of(group: Sequence[Column]) -> Column:
+    """Of columns that say the same the one to learn from."""
+    first = group[0]
+    measuring = sorted((c for c in group if c.measures), key=lambda column: column.is_whole)
+    best = next(iter(measuring), first)
+    is_named = first.kind != "number" or first.is_code or first.looks_coded
+    return best if is_named or not _rise_together(first, best) else first
+
+
+def _rise_together(one: Column, other: Column) -> bool:
+    """Whether one column of numbers rises, or falls, wherever another one does."""
+    known = np.isfinite(one.numbers)
+    order = np.argsort(one.numbers[known], kind="stable")
+    steps = np.diff(other.numbers[known][order])
+    return bool(np.all(steps >= 0) or np.all(steps <= 0))
+
+
 def same_partition(columns: Sequence[Column]) -> dict[str, str]:
     """Columns that say the same as another one under other names, such as a code's text.
 
-    Of these one is not among them: the first that measures, or else the first.
+    Of these one is not among them: the first with fractions, or that measures, or else the first.
+    One that rises or falls with the first, such as its square or logarithm, is no better than it.
     """
     alike: dict[bytes, list[Column]] = {}
     for column in columns:
@@ -286,7 +304,7 @@ def same_partition(columns: Sequence[Column]) -> dict[str, str]:
             continue
         codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
         alike.setdefault(codes.astype("<i8").tobytes(), []).append(column)
-    best = {id(group): next((c for c in group if c.measures), group[0]) for group in alike.values()}
+    best = {id(group): _best_of(group) for group in alike.values()}
     return {
         column.name: best[id(group)].name
         for group in alike.values()

@@ -81,7 +81,7 @@ CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
     ),
     ("age", lambda t: t["age"] / 365, ("100% of the records are beyond", "0.0027")),
     ("age", lambda t: ["n/a"] * N, ("100% of the records have no readable value",)),
-    ("age", lambda _: 51.0, ("differ 0 times as much",)),
+    ("age", lambda _: 51.0, ("its values are all the same",)),
     ("sex", lambda t: t["sex"].str.lower(), ("100%", "'female' (did you mean 'Female'?)")),
     ("sex", lambda t: t["sex"].str[0], ("categories that the map does not know", "'M'")),
     ("cost", lambda t: t["cost"].mask(t.index < N // 5), ("20% of the records have no readable",)),
@@ -136,6 +136,22 @@ def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit() -> None:
     found = fit_feature_map(table, settings, source="public.parquet")
     (told,) = faults(people(1), found)["age"]
     assert "beyond the public bounds and are cut; look whether the column means the same" in told
+
+
+def test_many_categories_that_no_public_record_has_may_be_names(study_map: FeatureMap) -> None:
+    table = people(1)
+    (told,) = faults(table.assign(ward=[f"N{i}" for i in range(N)]), study_map)["ward"]
+    assert told.endswith(
+        "the map does, or have the study leave the column out if it names what no public record has"
+    )
+    (told,) = faults(table.assign(ward=[f"N{i % 20}" for i in range(N)]), study_map)["ward"]
+    assert told.endswith("; spell them as the map does")
+
+
+def test_values_that_are_all_the_same_are_told_as_such(study_map: FeatureMap) -> None:
+    for cell in (50, 48.123456789):
+        (told,) = faults(people(1).assign(age=cell), study_map)["age"]
+        assert told.startswith("its values are all the same; look whether one value stands for")
 
 
 def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:

@@ -302,6 +302,23 @@ def test_of_columns_that_say_the_same_the_one_that_measures_stays() -> None:
     assert "head: left out: it says the same as mean" in told
 
 
+def test_of_amounts_that_rise_together_the_first_stays() -> None:
+    years = PLACES[:2000] % 19
+    for other in (years**2, np.log1p(years), -years / 7.0):
+        columns, told = inputs_of({"y": SCHOOLS["y"], "years": years, "other": other})
+        assert columns == ("years",)
+        assert "other: left out: it says the same as years" in told
+
+
+def test_of_numbers_that_may_be_codes_and_amounts_with_fractions_these_stay() -> None:
+    state = np.unique(RNG.permutation(56))[PLACES] + PLACES // 4
+    columns, told = inputs_of(
+        {"y": SCHOOLS["y"], "state": state, "mean": SCHOOLS["mean"], "x": SCHOOLS["x"]}
+    )
+    assert columns == ("mean", "x")
+    assert "state: left out: it says the same as mean" in told
+
+
 def test_every_column_that_names_the_owner_is_told() -> None:
     with_gaps = pd.Series(SCHOOLS["head"]).mask(RNG.random(2000) < 0.01)
     columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
