@@ -20,10 +20,13 @@ from common.model import Model, read_model
 from common.number_marks import mark_notes
 from common.tables import TableSource, read_table
 from learner.results.run_folder import parquet_bytes
+from learner.results.unfinished import why_unfinished
 
 __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
 
 ELSEWHERE = "give another path with --out"
+# What a folder has that is or will be of another kind than a finished run.
+OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
 # Forms in which predictions stand beside the inputs.
 BESIDE_INPUTS = ("onnx", "sql")
 
@@ -51,7 +54,7 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
         raise InputError(
             f"{out}: is the table itself, which stays as it is; give another path with --out"
         )
-    model = read_model(run)
+    model = _model_of(run)
     _check_names(model, run)
     table = read_table(source, base=Path())
     columns = model.predictions(table, where=str(data))
@@ -62,6 +65,18 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
     _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
+
+
+def _model_of(run: Path) -> Model:
+    """The model of a run folder, or of a file.
+
+    Raises:
+      InputError: There is none, such as of a run that has not finished, or it is damaged.
+    """
+    has_none = not any((run / name).exists() for name in ("model.json", "summary.json"))
+    if has_none and any((run / name).is_file() for name in OF_OTHERS):
+        raise InputError(why_unfinished(run))
+    return read_model(run)
 
 
 def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
@@ -106,7 +121,7 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
       DoubtWarning: It is no run's model, but one that an owner bent to its own records; or numbers
         or columns of the table may mean something else than is read.
     """
-    model = read_model(run)
+    model = _model_of(run)
     if model.personal:
         warnings.warn(
             f"{run}: what is called the common model here is the one that {model.unprotected} bent "
@@ -133,7 +148,7 @@ def export_model(run: Path, form: str, out: Path) -> None:
     Raises:
       InputError: The model cannot be used, a package is missing, or the file cannot be written.
     """
-    model = read_model(run)
+    model = _model_of(run)
     if form in BESIDE_INPUTS:
         _check_names(model, run)
     try:

@@ -296,6 +296,14 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
         return str(line)
 
     assert "cannot be read" in said("predict", run, "--data", data, "--out", out)
+    for held, told in (("forecast.json", "a forecast and no run"), ("journal.sqlite", "--resume")):
+        folder = tmp_path / held
+        folder.mkdir()
+        for name in (held, "study.toml"):
+            (folder / name).write_text("")
+        assert told in said("predict", folder, "--data", data, "--out", out)
+        assert told in said("evaluate", folder, "--data", data)
+        assert told in said("export", folder, "--to", "json", "--out", out)
     (run / "model.json").write_text(make_model().to_json())
     assert "ending in .csv" in said("predict", run, "--data", data, "--out", tmp_path / "out.txt")
     assert "no such file" in said("predict", run, "--data", tmp_path / "absent.csv", "--out", out)
