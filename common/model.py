@@ -10,6 +10,7 @@ come from a stranger: it is read in bounded time and memory, or refused in one s
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -176,7 +177,8 @@ def read_model(path: Path) -> Model:
     Raises:
       InputError: There is none, or the file is damaged; the sentence says what is wrong.
     """
-    file = path / MODEL_FILE if path.is_dir() else path
+    # Path.is_dir raises where a path is too long.
+    file = path / MODEL_FILE if os.path.isdir(path) else path
     try:
         with open_regular(file) as opened:
             text = opened.read(LARGEST_TEXT + 1)

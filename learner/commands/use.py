@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -73,8 +74,9 @@ def _model_of(run: Path) -> Model:
     Raises:
       InputError: There is none, such as of a run that has not finished, or it is damaged.
     """
-    has_none = not any((run / name).exists() for name in ("model.json", "summary.json"))
-    if has_none and any((run / name).is_file() for name in OF_OTHERS):
+    # os.path says no of a path that is too long, where Path raises.
+    has_none = not any(os.path.exists(run / name) for name in ("model.json", "summary.json"))
+    if has_none and any(os.path.isfile(run / name) for name in OF_OTHERS):
         raise InputError(why_unfinished(run))
     return read_model(run)
 

@@ -296,6 +296,8 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
         return str(line)
 
     assert "cannot be read" in said("predict", run, "--data", data, "--out", out)
+    for way in (("predict", "--out", out), ("evaluate",)):
+        assert "too long" in said(way[0], tmp_path / ("a" * 300), "--data", data, *way[1:])
     for held, told in (("forecast.json", "a forecast and no run"), ("journal.sqlite", "--resume")):
         folder = tmp_path / held
         folder.mkdir()
