@@ -20,6 +20,7 @@ from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
 from common.number_marks import has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
+from common.texts import LONGEST_NAME, printable
 
 __all__ = [
     "FEWEST_RECORDS",
@@ -89,6 +90,11 @@ class Column:
     comma_number: str = ""
     unread_number: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its name as sentences have it."""
+        return printable(self.name, LONGEST_NAME)
 
     @property
     def count(self) -> int:
@@ -244,14 +250,15 @@ def _column(name: str, cells: pd.Series) -> Column:
     if not present.any():
         return Column(name, "empty", 0, missing, coded)
     known = [key for key in keys if key is not None]
-    unsure = unsure_date(known)
+    unsure = printable(unsure_date(known), LONGEST_NAME)
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         return Column(name, read[0], distinct, missing, read[1], unsure)
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
-    worded = unread_number(known)
+    comma = printable(comma, LONGEST_NAME)
+    worded = printable(unread_number(known), LONGEST_NAME)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, alike)
 
 

@@ -16,10 +16,10 @@ from common.columns import is_missing_text
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.tables import TableSource, open_source, read_table
+from common.texts import LONGEST_NAME, named, printable
 
 __all__ = ["has_decimal_commas", "mark_notes", "unread_number"]
 
-NAMED = 5
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
 _BEFORE, _BEHIND = r"[+-]? ?(?:[$€£] ?-?)?", " ?%?"
 _WHOLE = r"[0-9]+"
@@ -122,9 +122,10 @@ def _point_notes(
     others = [texts for name, texts in columns.items() if name not in grouped]
     if not grouped or any(_has_decimal_points(texts) for texts in others):
         return []
-    example = next(t for texts in grouped.values() for t in texts if _THOUSANDS.fullmatch(t))
+    cells = (t for texts in grouped.values() for t in texts if _THOUSANDS.fullmatch(t))
+    example = printable(next(cells), LONGEST_NAME)
     return [
-        f"{_named(list(grouped))}: cells such as {example} are read as decimals; if the point "
+        f"{named(list(grouped))}: cells such as {example} are read as decimals; if the point "
         'groups thousands, say so with decimal = "," (--decimal ,)'
     ]
 
@@ -159,9 +160,10 @@ def _comma_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     sure = {name: texts for name, texts in columns.items() if has_decimal_commas(texts)}
     if not sure:
         return []
-    example = next(t for texts in sure.values() for t in texts if _is_decimal_comma(t))
+    cells = (t for texts in sure.values() for t in texts if _is_decimal_comma(t))
+    example = printable(next(cells), LONGEST_NAME)
     return [
-        f"{_named(list(sure))}: cells such as {example} have a decimal comma; say so with "
+        f"{named(list(sure))}: cells such as {example} have a decimal comma; say so with "
         'decimal = "," (--decimal ,)'
     ]
 
@@ -231,8 +233,3 @@ def _nearly_all(form: re.Pattern[str], texts: Sequence[str]) -> bool:
     """Whether a column is of one form."""
     count = sum(form.fullmatch(text) is not None for text in texts)
     return bool(texts) and count >= READABLE_SHARE * len(texts)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"

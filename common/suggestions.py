@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from common.errors import InputError
-from common.texts import printable
+from common.texts import LONGEST_NAME, named, printable
 
 __all__ = [
     "among_columns",
@@ -22,7 +22,6 @@ __all__ = [
 # Of the letters of two names so many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8
-LONGEST_NAME = 60
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
 _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
@@ -141,9 +140,7 @@ def among_columns(name: str, columns: Iterable[str], *, listed: bool = True) -> 
     near = did_you_mean(name, names)
     if near or not listed:
         return near
-    named = ", ".join(printable(one, LONGEST_NAME) for one in names[:NAMED])
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"; the columns are {named}{more}"
+    return f"; the columns are {named(names, NAMED)}"
 
 
 def check_columns(needed: Iterable[str], columns: Iterable[str], *, where: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "LONGEST_NAME",
     "LONGEST_TEXT",
     "any_of",
     "counted",
+    "named",
     "number_words",
     "printable",
     "rounded",
@@ -18,6 +20,8 @@ __all__ = [
 MOST_WRITTEN_OUT = 1e9
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
+# A column's name leaves room for what is said of it.
+LONGEST_NAME = 60
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -56,6 +60,16 @@ def any_of(words: Sequence[str]) -> str:
     ('a', 'a, b or c')
     """
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def named(names: Sequence[str], most: int = 5) -> str:
+    """Names of columns on one line, each printable and short; those beyond so many are counted.
+
+    >>> named(["age", "a" * 1000, "sex"], most=2)[:10], named(["age", "sex"], most=1)
+    ('age, aaaaa', 'age and 1 more')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(printable(name, LONGEST_NAME) for name in names[:most]) + more
 
 
 def rounded(number: float, digits: int) -> str:

@@ -12,12 +12,11 @@ from common.column_faults import faults_of, one_of
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
-from common.texts import printable
+from common.texts import LONGEST_NAME, printable
 
 __all__ = ["class_shares", "columns_table", "notes_below", "refuse_faults"]
 
 NOTHING = "-"
-LONGEST_NAME = 60
 LEGEND = (
     "filled, cut and unknown are shares of the records; drift 0 and spread 1 are as in the public "
     "records; - is not compared"

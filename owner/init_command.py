@@ -12,7 +12,7 @@ import click
 
 from common.command import as_listed, ask, out_file, reading_options, typed_place
 from common.config import parse_epsilon
-from common.texts import counted, printable
+from common.texts import counted, named, printable
 
 __all__ = ["init"]
 
@@ -105,8 +105,7 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
         check(typed[field])
     answers = Answers(**typed | {"columns": typed["columns"] or usable(look)})
     records, served = write_settings(place, look, answers, out=out)
-    names = ", ".join(map(printable, served[:NAMED]))
-    click.echo(f"{out}: {counted(records, 'record')}; learners may use {names}")
+    click.echo(f"{out}: {counted(records, 'record')}; learners may use {named(served, NAMED)}")
     for field in ("epsilon_per_study", "epsilon_lifetime"):
         value = getattr(answers, field)
         click.echo(f"policy.{field} = {value}: {epsilon_in_words(parse_epsilon(value))}")

@@ -28,7 +28,7 @@ from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import in_short
 from common.tables import read_table
-from common.texts import counted, printable
+from common.texts import LONGEST_NAME, counted, printable
 from common.tls import host_and_port, is_loopback
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
@@ -37,7 +37,6 @@ from owner.translation import stored_names_of, translated, with_hint
 
 __all__ = ["Joining", "asked_in_words", "look", "marks", "write_all"]
 
-LONGEST_NAME = 60
 SHOWN_CATEGORIES = 6
 FILES = ("features.json", "ca.pem", "key.pem", "owner.toml")
 

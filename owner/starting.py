@@ -92,19 +92,19 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
         if column.unread_number:
-            notes.append(f"{column.name}: {_unread(column)}")
+            notes.append(f"{column.shown}: {_unread(column)}")
         elif column.is_identifier:
             what = "has dates" if column.unsure_date else "names records (an identifier)"
-            notes.append(f"{column.name}: {what}; not told to learners")
+            notes.append(f"{column.shown}: {what}; not told to learners")
         elif column.kind in {"text", "empty"}:
             what = "free text" if column.kind == "text" else "empty"
-            notes.append(f"{column.name}: {what}; not told to learners")
+            notes.append(f"{column.shown}: {what}; not told to learners")
         elif column.far_out.size or column.code_for_missing:
-            notes.append(f"{column.name}: {_far_out(column)}")
+            notes.append(f"{column.shown}: {_far_out(column)}")
         if column.unsure_date:
-            notes.append(f"{column.name}: {_date(column)}")
+            notes.append(f"{column.shown}: {_date(column)}")
         if column.missing > column.count > 0:
-            notes.append(f"{column.name}: more than half of the cells are empty")
+            notes.append(f"{column.shown}: more than half of the cells are empty")
     return look, notes
 
 

@@ -82,7 +82,7 @@ def write_study(
         values["data"]["missing_target"] = "drop"
     path = out / "study.toml"
     title = (
-        f"{name}: {target.name} from {len(inputs.columns)} columns of {len(parts)} owners. "
+        f"{name}: {target.shown} from {len(inputs.columns)} columns of {len(parts)} owners. "
         "Written by copriv init; every key that could be set is here. A default holds unless the "
         "profile chooses otherwise, which is then said there."
     )
@@ -145,7 +145,7 @@ class _Draft:
             if not ours.size or not np.ptp(ours) > 0:
                 raise InputError(
                     f"--public: the {len(self.public):,} public rows have no two values of "
-                    f"{target.name}; give more{evenly}, or another --target"
+                    f"{target.shown}; give more{evenly}, or another --target"
                 )
             return
         for sign, name in ((1.0, "+1"), (-1.0, "-1")):
@@ -153,7 +153,7 @@ class _Draft:
             if not np.any(ours == sign):
                 raise InputError(
                     f"--public: none of the {len(self.public):,} public rows is of class {name} of "
-                    f"{target.name}, which {count:,} of all {len(values):,} rows are; give more"
+                    f"{target.shown}, which {count:,} of all {len(values):,} rows are; give more"
                     f"{evenly}, or name other values of class +1 with --positive"
                 )
 

@@ -21,6 +21,7 @@ from common.row_filters import parse_rows
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
+from common.texts import LONGEST_NAME, printable
 from learner.planning.dealing import deal, in_words, shifts
 from learner.planning.drafting import (
     MOST_OWNERS,
@@ -180,8 +181,9 @@ class Session:
         owners = choices.owners or ""
         if owners in self.look.columns and owners == choices.target:
             raise InputError(
-                f"--owners {owners}: this is the target, of which all records of such an owner say "
-                "the same; give another column, or a number of equal parts"
+                f"--owners {printable(owners, LONGEST_NAME)}: this is the target, of which all "
+                "records of such an owner say the same; give another column, or a number of "
+                "equal parts"
             )
         if owners in self.look.columns:
             return parts_by_column(self.table[owners], available, most=choices.most, known=known)
@@ -244,7 +246,9 @@ def open_session(place: Mapping[str, str]) -> Session:
             "init: several columns have no name; name each, or remove what stands above the header"
         )
     if twice:
-        raise InputError(f"init: the column name {twice[0]!r} occurs twice; rename one")
+        raise InputError(
+            f"init: the column name {printable(twice[0], LONGEST_NAME)!r} occurs twice; rename one"
+        )
     table = read_table(source, base=Path())
     notes = mark_notes(source, base=Path(), table=table)
     return Session(source, table, look_at(table), notes)

@@ -14,7 +14,7 @@ from common.command import as_listed, ask, console, out_folder, reading_options,
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
-from common.texts import printable, shortened
+from common.texts import LONGEST_NAME, named, printable, shortened
 
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
@@ -109,7 +109,7 @@ def init(
     checked_folder(folder)
     click.echo(f"{table}: {session.look.num_records:,} rows, {_columns(session)}")
     for line in session.notes:
-        click.echo(f"note: {line}")
+        click.echo(f"note: {printable(line)}")
     chosen = _asked(session, Choices(**typed), yes=yes)
     with whole_folder(folder):
         path = write_study(
@@ -129,7 +129,7 @@ def _name(text: str) -> str:
 
 
 def _columns(session: Session) -> str:
-    names = [f"{printable(c.name)} ({c.kind})" for c in session.look.columns.values()]
+    names = [f"{c.shown} ({c.kind})" for c in session.look.columns.values()]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"columns {', '.join(names[:NAMED])}{more}"
 
@@ -165,7 +165,7 @@ def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
         if yes:
             raise InputError(
                 f"init: the target cannot be chosen for you; give --target COLUMN, one of "
-                f"{printable(', '.join(list(session.look.columns)[:NAMED]))}"
+                f"{named(list(session.look.columns), NAMED)}"
             )
         choices = replace(choices, target=ask("Which column is to be predicted", check=check))
     target = choices.target or ""
@@ -174,7 +174,8 @@ def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
         return choices
     classes = session.classes_to_choose_from(target)
     if classes:
-        click.echo(printable(f"{target} is {', '.join(shortened(classes[:NAMED]))}"))
+        shown = printable(target, LONGEST_NAME)
+        click.echo(printable(f"{shown} is {', '.join(shortened(classes[:NAMED]))}"))
         typed = ask(
             "Which of them are class +1 (with | between several)",
             check=lambda typed: session.check_target(
@@ -203,7 +204,7 @@ def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
         likely = [name for name in session.likely_owners if name != choices.target]
         owners = likely[0] if likely else "3"
         if not yes:
-            names = printable(", ".join(likely)) or "none"
+            names = named(likely) or "none"
             click.echo(f"Columns that may say whose a record is: {names}")
             question = "Whose is a record (a column, or a number)"
             owners = ask(question, check=check, default=owners)

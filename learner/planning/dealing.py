@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Vector
 from common.looking import Column, Look
-from common.texts import printable
+from common.texts import LONGEST_NAME, printable
 
 __all__ = ["Shift", "deal", "in_words", "shifts"]
 
@@ -19,7 +19,6 @@ __all__ = ["Shift", "deal", "in_words", "shifts"]
 SHIFTED = 0.2
 # So many columns are named in a sentence.
 NAMED = 5
-LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)

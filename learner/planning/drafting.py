@@ -17,7 +17,7 @@ from common.errors import InputError
 from common.looking import Column, Look
 from common.suggestions import among_columns, nearest, same_words, spelt_alike
 from common.target_fitting import count_values, counts_in_words
-from common.texts import counted, shortened
+from common.texts import LONGEST_NAME, counted, printable, shortened
 
 __all__ = [
     "Part",
@@ -50,6 +50,11 @@ class Target:
     positive: tuple[str, ...]
     values: Vector
     missing: int
+
+    @property
+    def shown(self) -> str:
+        """Its name as sentences have it."""
+        return printable(self.name, LONGEST_NAME)
 
 
 @dataclass(frozen=True)
@@ -93,25 +98,28 @@ def choose_target(
         if column.unread_number:
             cure = "write numbers plainly, such as -1234, or " + cure
         raise InputError(
-            f"--target {name}: expected numbers or two values, it has {counts_in_words(counts)}; "
-            f"{cure}"
+            f"--target {column.shown}: expected numbers or two values, it has "
+            f"{counts_in_words(counts)}; {cure}"
         )
     chosen = _positive_keys(name, positive, counts) if positive else (_affirmed(counts),)
     if len(chosen) == len(counts):
         raise InputError("--positive: every value is class +1; leave some for class -1")
     positions, keys = category_keys(table[name])
     signs = [*(np.nan if k is None else 2.0 * (k in chosen) - 1.0 for k in keys), np.nan]
+    about = f"target {column.shown}"
     warnings = _about(column, column.missing)
     share = sum(counts[value] for value in chosen) / sum(counts.values())
-    warnings.append(f"target {name}: class +1 is {', '.join(chosen)}, {share:.1%} of the records")
+    warnings.append(
+        f"{about}: class +1 is {', '.join(shortened(chosen))}, {share:.1%} of the records"
+    )
     others = {value: count for value, count in counts.items() if value not in chosen}
     if len(others) > 1:
-        warnings.append(f"target {name}: class -1 is all else: {counts_in_words(others)}")
+        warnings.append(f"{about}: class -1 is all else: {counts_in_words(others)}")
     alike = list(map(repr, shortened(same_words(others, chosen))))
     if alike:
         looks = "looks" if len(alike) == 1 else "look"
         warnings.append(
-            f"target {name}: {' and '.join(alike[:NAMED])} {looks} like class +1 and would be "
+            f"{about}: {' and '.join(alike[:NAMED])} {looks} like class +1 and would be "
             "class -1; name each value of class +1 with --positive, or spell them alike"
         )
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
@@ -153,10 +161,10 @@ def _about(column: Column, missing: int) -> list[str]:
     """What to know of a target."""
     remarks = []
     if column.code_for_missing and not column.far_out.size:
-        remarks.append(f"target {column.name}: {column.code_for_missing}")
+        remarks.append(f"target {column.shown}: {column.code_for_missing}")
     if missing:
         remarks.append(
-            f"target {column.name}: {missing:,} records have none; they are left out "
+            f"target {column.shown}: {missing:,} records have none; they are left out "
             '(missing_target = "drop")'
         )
     return remarks
@@ -192,19 +200,20 @@ def parts_by_column(
     sizes = {key: int(np.count_nonzero(counts[places])) for key, places in rows.items()}
     ranked = sorted(rows, key=lambda key: (-sizes[key], key))
     large = [key for key in ranked if sizes[key] >= FEWEST_OF_AN_OWNER][:most]
+    shown = printable(cells.name, LONGEST_NAME)
     if not large:
         raise InputError(
-            f"--owners {cells.name}: no value has {FEWEST_OF_AN_OWNER} records beside the public "
+            f"--owners {shown}: no value has {FEWEST_OF_AN_OWNER} records beside the public "
             "ones; give another column, or a number of equal parts"
         )
     names = _names(large)
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
     others = len(ranked) - len(large)
     left = sum(sizes.values()) - sum(sizes[key] for key in large)
-    notes = _spelt_twice(str(cells.name), ranked)
+    notes = _spelt_twice(shown, ranked)
     records = counted(left, "record")
     left_out = (
-        f"{cells.name}: {counted(others, 'value')} with {records} beside the public ones: no "
+        f"{shown}: {counted(others, 'value')} with {records} beside the public ones: no "
         f"owner, for fewer than {FEWEST_OF_AN_OWNER} records or not among the {most} "
         "largest (--most)"
     )
@@ -213,7 +222,7 @@ def parts_by_column(
 
 def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
     """That values of the owners' column differ in nothing but how they are spelt."""
-    twice = [" and ".join(map(repr, alike)) for alike in spelt_alike(keys)]
+    twice = [" and ".join(map(repr, shortened(alike))) for alike in spelt_alike(keys)]
     return [
         f"{name}: {'; '.join(twice[:NAMED])} are different owners; spell them alike if they are one"
     ] * bool(twice)

@@ -16,7 +16,7 @@ from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
 from common.target_fitting import count_values
 from common.telling import TELLING, names_of, says_of_names, tells_target
-from common.texts import counted, shortened
+from common.texts import LONGEST_NAME, counted, named, printable, shortened
 from learner.planning.drafting import Target
 
 __all__ = [
@@ -110,8 +110,8 @@ def choose_inputs(
         found = _beside_others(column, target, owner, same)
         why = _why_not(found)
         if why:
-            warnings.append(f"{column.name}: left out: {why}")
-            reasons.append(f"{column.name}: {why.removesuffix(KNOWN_BEFORE)}")
+            warnings.append(f"{column.shown}: left out: {why}")
+            reasons.append(f"{column.shown}: {why.removesuffix(KNOWN_BEFORE)}")
         else:
             kept.append(column)
             warnings += _oddities(found, is_named=column.name in categorical)
@@ -164,9 +164,9 @@ def _beside_others(
     return _Found(
         column,
         explained=tells_target(column, target.values),
-        owners=owner.name if owner is not None and names_owner else "",
+        owners=owner.shown if owner is not None and names_owner else "",
         is_owners=owner is not None and names_owner and says_of_names(column, owner) >= NAMING,
-        same=same.get(column.name, ""),
+        same=printable(same.get(column.name, ""), LONGEST_NAME),
     )
 
 
@@ -212,7 +212,7 @@ def _why_not(found: _Found) -> str:
 
 def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     """What to look at in a column that stays."""
-    column, name = found.column, found.column.name
+    column, name = found.column, found.column.shown
     if found.explained >= DOUBTED:
         yield (
             f"{name}: explains {found.explained:.0%} of the target; is it known before the target "
@@ -240,9 +240,9 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     yield from _odd_dates(column)
     if column.spelt_alike:
         alike = max(column.spelt_alike, key=len)
-        named = " and ".join(map(repr, shortened(alike[:NAMED])))
+        spelt = " and ".join(map(repr, shortened(alike[:NAMED])))
         yield (
-            f"{name}: {named} are different categories"
+            f"{name}: {spelt} are different categories"
             f"{', and more values are so' * (len(column.spelt_alike) > 1)}; spell them alike if "
             "they are one"
         )
@@ -256,15 +256,15 @@ def _odd_dates(column: Column) -> Iterator[str]:
     date = column.unsure_date
     if column.kind == "date":
         as_read = f"; {date} is {reading_in_words(date)}" if date else ""
-        yield f"{column.name}: dates become months since January 2000{as_read}"
+        yield f"{column.shown}: dates become months since January 2000{as_read}"
     elif date and column.kind == "number":
         yield (
-            f"{column.name}: {date} looks like a date, and its numbers are taken for amounts; if "
+            f"{column.shown}: {date} looks like a date, and its numbers are taken for amounts; if "
             "they are dates, write them as YEAR-MONTH-DAY"
         )
     elif date:
         yield (
-            f"{column.name}: {date} is no form of date that is read, so its dates "
+            f"{column.shown}: {date} is no form of date that is read, so its dates "
             "are names; write them as YEAR-MONTH-DAY"
         )
 
@@ -283,11 +283,9 @@ def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
 def _few_numbers(columns: Sequence[Column]) -> list[str]:
     """Which columns have so few whole numbers that these may be kinds: one sentence for all."""
     few = [c.name for c in columns if c.kind == "number" and c.is_whole and c.distinct in FEW]
-    more = len(few) - NAMED_COLUMNS
-    named = f"{', '.join(few[:NAMED_COLUMNS])}{f' and {more} more' if more > 0 else ''}"
     return [
-        f"{named}: few whole numbers, taken for amounts; if they stand for kinds, give "
-        "--categorical"
+        f"{named(few, NAMED_COLUMNS)}: few whole numbers, taken for amounts; if they stand for "
+        "kinds, give --categorical"
     ] * bool(few)
 
 
@@ -305,7 +303,7 @@ def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
         share = unknown / max(1, len(records))
         if share > UNKNOWN:
             notes.append(
-                f"{rule.name}: {share:.0%} of the owners' records have values that no public "
+                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records have values that no public "
                 "record has, and teach nothing there; leave it out with --drop, or give more "
                 "with --public"
             )
@@ -337,4 +335,4 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
     bounds = f"the public bounds ({low:g} to {high:g})"
     told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""
-    return f"{what}{column.name}: numbers far out: {far.size:,}; {told}{code}"
+    return f"{what}{column.shown}: numbers far out: {far.size:,}; {told}{code}"

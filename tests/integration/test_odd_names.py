@@ -117,3 +117,41 @@ def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
         said = typed("copriv", "report", tmp_path)
         assert said.returncode == 2
         assert is_plain(said.stderr)
+
+
+LONG = "a long name " * 10_000
+
+
+def test_a_long_name_hides_nothing_of_what_is_said_of_it(
+    tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    """Neither a line without an end nor one that is cut before it says what is wrong."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.integers(0, 99, 900), LONG: rng.integers(0, 4, 900)})
+    table[f"{LONG}1"], table[f"{LONG}2"] = "same", rng.permutation(900)
+    table[f"{LONG}3\x1b[31m"] = [f"{i % 90 + 1}.{i:03}" if i % 9 else "7" for i in range(900)]
+    table["y"] = rng.integers(0, 30, 900)
+    data, made, owner = tmp_path / "stays.csv", tmp_path / "made", tmp_path / "owner.toml"
+    table.to_csv(data, index=False)
+    arguments = ("--target", "y", "--owners", "3", "--yes", "--out", made)
+    said = typed("copriv", "init", data, *arguments)
+    assert said.returncode == 0, said.stderr
+    for words in (
+        "few whole numbers, taken for amounts",
+        "left out: it says the same of every record",
+        "left out: it names records (an identifier)",
+        "are read as decimals; if the point groups thousands, say so",
+    ):
+        assert words in said.stdout
+    assert max(map(len, said.stdout.splitlines())) < 1000
+    assert said.stdout.replace("\n", " ").isprintable()
+    said = typed("copriv-owner", "init", data, "--name", "a", "--yes", "--out", owner)
+    assert said.returncode == 0, said.stderr
+    assert "not told to learners" in said.stdout
+    assert "are read as decimals; if the point groups thousands, say so" in said.stdout
+    assert max(map(len, said.stdout.splitlines())) < 1000
+    data.write_text(f"{LONG},y,{LONG}\n1,2,3\n")
+    said = typed("copriv", "init", data, *arguments)
+    assert said.returncode == 2
+    assert "occurs twice; rename one" in said.stderr
+    assert len(said.stderr) < 1000
