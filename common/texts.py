@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "LONGEST_NAME",
+    "LONGEST_NOTE",
     "LONGEST_TEXT",
     "any_of",
     "counted",
@@ -22,6 +23,8 @@ MOST_WRITTEN_OUT = 1e9
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
 LONGEST_NAME = 60
+# A sentence of several names and values, each of them short.
+LONGEST_NOTE = 1000
 
 
 def counted(count: int, one: str, many: str = "") -> str:

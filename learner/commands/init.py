@@ -26,7 +26,7 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource
 from common.target_fitting import count_values
 from common.terms import Records
-from common.texts import counted, printable, shortened
+from common.texts import LONGEST_NOTE, counted, printable, shortened
 from learner.commands.raw_tables import Choices, Session, checked_epsilon, checked_folder
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
@@ -73,7 +73,7 @@ def write_study(
         *draft.notes_of_parts(),
     )
     for line in noted:
-        console.print(f"note: {printable(line)}", highlight=False)
+        console.print(f"note: {printable(line, LONGEST_NOTE)}", highlight=False)
     values = draft.values(name, roomy_box(LOSSES[_loss(target)](), records))
     checked_folder(out, make=True)
     values |= draft.split(out) if choices.split else draft.in_place()

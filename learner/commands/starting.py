@@ -14,7 +14,7 @@ from common.command import as_listed, ask, console, out_folder, reading_options,
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
-from common.texts import LONGEST_NAME, named, printable, shortened
+from common.texts import LONGEST_NAME, LONGEST_NOTE, named, printable, shortened
 
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
@@ -23,7 +23,6 @@ __all__ = ["init"]
 
 EPSILON = "1"
 NAMED = 40
-LONGEST_NOTE = 1000
 
 
 def choices(command: Callable[..., Any]) -> Callable[..., Any]:

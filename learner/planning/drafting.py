@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -208,16 +208,40 @@ def parts_by_column(
         )
     names = _names(large)
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
-    others = len(ranked) - len(large)
-    left = sum(sizes.values()) - sum(sizes[key] for key in large)
-    notes = _spelt_twice(shown, ranked)
-    records = counted(left, "record")
-    left_out = (
-        f"{shown}: {counted(others, 'value')} with {records} beside the public ones: no "
-        f"owner, for fewer than {FEWEST_OF_AN_OWNER} records or not among the {most} "
-        "largest (--most)"
-    )
-    return parts, [*notes, left_out] if others else notes
+    left = {key: sizes[key] for key in ranked if sizes[key] and key not in names}
+    gaps = int(np.count_nonzero(counts[available])) - sum(sizes.values())
+    notes = [*_spelt_twice(shown, ranked), *_of_no_owner(shown, left, most=most, gaps=gaps)]
+    return parts, notes
+
+
+def _of_no_owner(name: str, left: Mapping[str, int], *, most: int, gaps: int) -> Iterator[str]:
+    """Which records have no owner, why, and what to do.
+
+    Args:
+      name: The owners' column, as sentences have it.
+      left: Its values that are no owner, and how many records each has.
+      most: How many owners there are at most.
+      gaps: How many records have no value there.
+    """
+    few = {key: count for key, count in left.items() if count < FEWEST_OF_AN_OWNER}
+    many = {key: count for key, count in left.items() if key not in few}
+    if few:
+        yield (
+            f"{name}: of no owner are {counts_in_words(few)}: an owner has at least "
+            f"{FEWEST_OF_AN_OWNER} records beside the public ones; write larger groups into the "
+            "column, or give --owners a number"
+        )
+    if many:
+        yield (
+            f"{name}: of no owner are {counts_in_words(many)}: not among the {most} largest; give "
+            "a larger --most"
+        )
+    if gaps:
+        holds = "has" if gaps == 1 else "have"
+        yield (
+            f"{name}: of no owner {'is' if gaps == 1 else 'are'} {counted(gaps, 'record')} that "
+            f"{holds} no value there; fill these cells in"
+        )
 
 
 def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:

@@ -295,6 +295,29 @@ SCHOOLS = {
 }
 
 
+def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do() -> None:
+    """All records are accounted for."""
+    sizes = {"a": 70, "b": 60, "c": 55, "d": 3, "E" * 90: 2, None: 4, "": 1}
+    names = pd.Series([name for name, size in sizes.items() for _ in range(size)], name="site")
+    parts, notes = parts_by_column(names, np.arange(len(names)), most=2)
+    assert [part.name for part in parts] == ["a", "b"]
+    assert notes == [
+        f"site: of no owner are 'd' (3) and '{'E' * 40}' (2): an owner has at least 50 records "
+        "beside the public ones; write larger groups into the column, or give --owners a number",
+        "site: of no owner are 'c' (55): not among the 2 largest; give a larger --most",
+        "site: of no owner are 5 records that have no value there; fill these cells in",
+    ]
+    _, notes = parts_by_column(names[names == "a"], np.arange(70))
+    assert notes == []
+
+
+def test_records_without_a_target_are_nobodys_in_no_sentence() -> None:
+    names = pd.Series(["a"] * 60 + ["b"] * 3 + [None] * 2, name="site")
+    known = np.arange(65) < 61
+    _, notes = parts_by_column(names, np.arange(65), known=known)
+    assert [note[:30] for note in notes] == ["site: of no owner are 'b' (1):"]
+
+
 def test_of_columns_that_say_the_same_the_one_that_measures_stays() -> None:
     columns, told = inputs_of(SCHOOLS)
     assert columns == ("mean", "x")
