@@ -102,6 +102,13 @@ class Column:
         return len(self.numbers) - self.missing
 
     @property
+    def unread(self) -> int:
+        """How many cells of a column of numbers or dates have another value, which is a gap."""
+        if self.kind not in {"number", "date"}:
+            return 0
+        return int(np.count_nonzero(np.isnan(self.numbers))) - self.missing
+
+    @property
     def is_constant(self) -> bool:
         """Whether it says the same of every record."""
         return self.distinct < 2

@@ -54,13 +54,20 @@ _BESIDE_TEXT = re.compile(
     r"| ?[$\xa2\xa3\xa5\xb0\u2030\u20a0-\u20bf])?)",
     re.ASCII,
 )
+# Days of one month are no numbers beside a unit.
+_MONTHS = "january february march april may june july august september october november december"
+_MONTH_WORDS = frozenset(word for name in _MONTHS.split() for word in (name, name[:3]))
+# Marks and years, unless most of a column's texts are plain numbers.
+_STROKE_BEHIND = re.compile(r"[0-9]{1,4} ?-", re.ASCII)
+MOSTLY = 2.0 / 3.0
 # Numbers in brackets, with the sign behind, with a typographer's minus, or in groups of three.
 _ODD = re.compile(
     rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
     rf"|{_BEFORE}{_SPACED}{_BEHIND}",
     re.ASCII,
 )
-_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_BEFORE}{_DIGITS}{_BEHIND}", re.ASCII)
+_PLAIN = _form(_DIGITS)
+_ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 
 
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
@@ -201,15 +208,21 @@ def unread_number(texts: Sequence[str]) -> str:
 
     >>> unread_number(["17.911 €", "959 €"]), unread_number(["EUR 5,20", "EUR 7"])
     ('17.911 €', 'EUR 5,20')
-    >>> unread_number(["12", "(7)"]), unread_number(["10 890", "7"]), unread_number(["7", "8-"])
-    ('(7)', '10 890', '8-')
+    >>> unread_number(["12", "(7)"]), unread_number(["10 890", "7"]), unread_number(["7", "8.5-"])
+    ('(7)', '10 890', '8.5-')
+    >>> unread_number(["1", "1-", "2", "2-"]), unread_number(["12 June", "13 June"])
+    ('', '')
     >>> unread_number(["871xx", "900xx"]), unread_number(["17.911", "959"])
     ('', '')
     >>> unread_number(["DRG 470", "DRG 392"]), unread_number(["061 234 567", "065 111 222"])
     ('', '')
     """
-    odd = next((text for text in texts if _ODD.fullmatch(text)), "")
-    return odd if odd and _nearly_all(_ODD_OR_PLAIN, texts) else _beside_a_word(texts)
+    odd = [text for text in texts if _ODD.fullmatch(text)]
+    if not odd or not _nearly_all(_ODD_OR_PLAIN, texts):
+        return _beside_a_word(texts)
+    are_kinds = all(map(_STROKE_BEHIND.fullmatch, odd))
+    plain = sum(_PLAIN.fullmatch(text) is not None for text in texts)
+    return "" if are_kinds and plain < MOSTLY * len(texts) else odd[0]
 
 
 def _beside_a_word(texts: Sequence[str]) -> str:
@@ -218,7 +231,8 @@ def _beside_a_word(texts: Sequence[str]) -> str:
     words = Counter((match["before"], match["behind"].strip()) for match in found)
     words.pop(("", ""), None)
     best, count = max(words.items(), key=lambda item: item[1], default=(("", ""), 0))
-    if not count or count < READABLE_SHARE * len(texts):
+    is_month = best[1].lower() in _MONTH_WORDS
+    if not count or is_month or count < READABLE_SHARE * len(texts):
         return ""
     return next(m.string for m in found if (m["before"], m["behind"].strip()) == best)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from common.column_fit import are_cut
+from common.columns import category_keys, parse_months, parse_numbers
 from common.date_marks import reading_in_words
 from common.errors import InputError
 from common.features import FeatureMap
@@ -26,6 +27,7 @@ __all__ = [
     "choose_inputs",
     "far_out_notes",
     "unknown_notes",
+    "unread_notes",
 ]
 
 # A column with values for fewer records is left out.
@@ -58,6 +60,11 @@ class Inputs:
     columns: tuple[str, ...]
     categorical: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns that are not said to be names."""
+        return [name for name in self.columns if name not in self.categorical]
 
 
 @dataclass(frozen=True)
@@ -303,9 +310,9 @@ def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
         share = unknown / max(1, len(records))
         if share > UNKNOWN:
             notes.append(
-                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records have values that no public "
-                "record has, and teach nothing there; leave it out with --drop, or give more "
-                "with --public"
+                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records "
+                "have values that no public record has, and teach nothing there; leave it out "
+                "with --drop, or give more with --public"
             )
     return notes
 
@@ -324,6 +331,39 @@ def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
         more = '; loss = "huber" with delta = "auto" minds far targets less' if note else ""
         notes.insert(0, note + more)
     return [note for note in notes if note]
+
+
+def unread_notes(
+    look: Look, public: pd.DataFrame, columns: Sequence[str], target: Target | None
+) -> list[str]:
+    """Which columns of numbers or dates have cells that say something else.
+
+    Args:
+      look: The table.
+      public: Its public rows, of which an example is.
+      columns: The inputs that are no names.
+      target: What is predicted; None to say nothing of it.
+    """
+    names = "; clean them, or give the column with --categorical if its values are names"
+    odd = [look.columns[name] for name in columns if look.columns[name].unread]
+    notes = [_unread_note(column, public[column.name]) + names for column in odd]
+    if target is not None and not target.positive and look.columns[target.name].unread:
+        note = _unread_note(look.columns[target.name], public[target.name])
+        notes.insert(0, f"target {note}; clean them")
+    return notes
+
+
+def _unread_note(column: Column, public: pd.Series) -> str:
+    """How many cells of a column of numbers or dates are none, and one of the public ones."""
+    parse = parse_numbers if column.kind == "number" else parse_months
+    positions, keys = category_keys(public)
+    odd = positions[np.isnan(parse(public)) & (positions >= 0)]
+    known = [key for place in odd if (key := keys[place]) is not None]
+    example = f", such as {printable(known[0], LONGEST_NAME)!r}" if known else ""
+    return (
+        f"{column.shown}: cells that are no {column.kind}s and count as empty: "
+        f"{column.unread:,}{example}"
+    )
 
 
 def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:

@@ -53,6 +53,13 @@ def test_numbers_in_a_form_that_is_not_read_are_told_of(form: str, is_told: bool
         assert column(["1.5", "2.5", odd] * 30).unread_number == odd
     assert column([f"{i} 250\u00a0€" for i in range(1, NUM)]).unread_number == "1 250 €"
     assert column([f"0{i} 234 567" for i in range(10, NUM)]).unread_number == ""
+    # Whole numbers with a stroke behind are marks and years, unless most are plain numbers.
+    for kinds in (["1", "1-", "2", "2-", "3", "3-", "4"], ["2018-", "2019-", "2020-", "2021"]):
+        assert column(kinds * 20).unread_number == ""
+    assert column(["120", "95-", "340", "1020"] * 20).unread_number == "95-"
+    # Days of one month are no numbers beside a unit.
+    for kinds in (["12 June", "13 June"], ["12 dec", "13 dec"]):
+        assert column(kinds * 20).unread_number == ""
     # A text that differs from cell to cell is no unit.
     assert column([f"{i} {'abcdefgh'[i % 8]}" for i in range(NUM)]).unread_number == ""
 

@@ -17,7 +17,7 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.texts import printable
 from learner.planning.drafting import Target, choose_target, parts_by_column
-from learner.planning.inputs import choose_inputs, far_out_notes, unknown_notes
+from learner.planning.inputs import choose_inputs, far_out_notes, unknown_notes, unread_notes
 
 
 def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
@@ -293,6 +293,30 @@ SCHOOLS = {
     "head": np.array([f"head {i}" for i in range(40)])[PLACES],
     "x": RNG.normal(size=2000),
 }
+
+
+def test_texts_among_numbers_are_told_to_become_gaps_with_an_example_that_is_public() -> None:
+    plain = [str(i % 50) for i in range(400)]
+    table = pd.DataFrame({"a": plain, "b": plain, "c": plain, "y": plain, "day": "2020-01-02"})
+    private, public = [3, 4], [5, 300]
+    table.loc[private, ["a", "b", "y"]] = "secret"
+    table.loc[public, ["a", "y"]] = "n/a?"
+    table.loc[7, ["a", "c", "y"]] = ""
+    table.loc[5, "day"] = "soon"
+    look = look_at(table)
+    found = choose_target(table, look, "y", ())[0]
+    notes = unread_notes(look, table.iloc[200:350], ("a", "b", "c", "day"), found)
+    names = "clean them, or give the column with --categorical if its values are names"
+    assert notes == [
+        "target y: cells that are no numbers and count as empty: 4, such as 'n/a?'; clean them",
+        f"a: cells that are no numbers and count as empty: 4, such as 'n/a?'; {names}",
+        f"b: cells that are no numbers and count as empty: 2; {names}",
+        f"day: cells that are no dates and count as empty: 1; {names}",
+    ]
+    assert "4, such as 'secret'" in unread_notes(look, table.iloc[:6], ("a",), found)[1]
+    table.loc[3, "a"] = "x" * 999
+    (told,) = unread_notes(look_at(table), table.iloc[:4], ("a",), None)
+    assert len(told) < 250
 
 
 def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do() -> None:
