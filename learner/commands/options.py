@@ -138,5 +138,5 @@ def load_study(
     if yes:
         values["guard"] = False
     settings = load_settings(StudySettings, study, overrides=overrides, values=values)
-    check_data_typed(settings, data)
+    check_data_typed(data, settings)
     return settings

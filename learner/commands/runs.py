@@ -146,7 +146,7 @@ def study_settings(
     else:
         typed = tuple(overrides)
     settings = load_settings(StudySettings, Path(study), overrides=typed, values=values)
-    check_data_typed(settings, data)
+    check_data_typed(data, settings)
     return settings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from common.arrays import Matrix, Vector
 from common.errors import InputError
+from common.files import make_folder
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
@@ -30,7 +32,7 @@ from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
 from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
 from learner.simulated.evaluation import union
-from learner.simulated.sweeps import Failure, Sweep, run_sweep
+from learner.simulated.sweeps import Failure, Sweep, holds_results, run_sweep
 from learner.training.points import (
     Deciding,
     Repeating,
@@ -147,7 +149,7 @@ def run_study_sweep(
       InputError: A point is no study, the tables cannot be read, or nothing could be computed.
     """
     points = points_of(grid, study, seeds=seeds, overrides=overrides, values=values)
-    check_data_typed(points[0].settings, (values or {}).get("data.path"))
+    check_data_typed((values or {}).get("data.path"), *(point.settings for point in points))
     base = study.parent
     studies = len(points) * seeds
     console.print(
@@ -155,12 +157,29 @@ def run_study_sweep(
         highlight=False,
     )
     grounds = _grounds(points, base=base)
+    was_there = out is not None and out.is_dir()
     folder = _folder(out, points, grid, base=base)
     how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
-    with kept_in(folder, out):
+    with kept_in(folder, out), _gone_without_results(folder, was_there=was_there):
         rows = _computed(points, grounds, seeds, how)
         _leave(folder, rows, points[0].settings.name, list(grid), console)
     return folder
+
+
+@contextmanager
+def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
+    """A sweep of which nothing could be computed leaves no folder, or the empty one that was there.
+
+    What was computed before, or is worth going on with, stays.
+    """
+    try:
+        yield
+    except InputError:
+        if not holds_results(folder / "points"):
+            shutil.rmtree(folder, ignore_errors=True)
+            if was_there:
+                make_folder(folder)
+        raise
 
 
 def _computed(

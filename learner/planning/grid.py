@@ -107,6 +107,8 @@ def points_of(
             "give fewer values or seeds, or several sweeps"
         )
     whole = load_settings(StudySettings, study, overrides=overrides, values=values or {})
+    if "data.path" in grid and "data.path" in (values or {}):
+        raise InputError("--grid data.path: --data names another table; give one of the two")
     tables = [entry.model_dump(exclude_unset=True) for entry in whole.owners]
     for taking_part in grid.get(OWNERS, ()):
         _check_owners(taking_part, len(tables))

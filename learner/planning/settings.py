@@ -188,24 +188,29 @@ def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
     return entry.data is not None or not is_elsewhere
 
 
-def check_data_typed(settings: StudySettings, data: object | None) -> None:
-    """Refuse a table that is typed for ``[data]`` where nothing of the study would be read from it.
+def check_data_typed(data: object | None, *studies: StudySettings) -> None:
+    """Refuse a table that is typed for ``[data]`` where no study would read anything from it.
 
     Args:
-      settings: The study.
       data: What was typed; None for nothing.
+      studies: The study, or that at each point of a sweep.
 
     Raises:
       InputError: The public records and all owners that are here have tables of their own.
     """
-    here = (entry.data or TableSource() for entry in settings.owners if has_table(settings, entry))
-    read = [source for source in (settings.features.public, *here) if source is not None]
-    if data is None or any(source.path is None and source.database is None for source in read):
+    if data is None or any(map(_reads_data, studies)):
         return
     raise InputError(
         f"--data {data}: nothing would be read from it, since the study names other tables for "
         "its public records and owners; change them there"
     )
+
+
+def _reads_data(settings: StudySettings) -> bool:
+    """Whether the public records, or an owner's that are here, are of the table of ``[data]``."""
+    here = (entry.data or TableSource() for entry in settings.owners if has_table(settings, entry))
+    read = [source for source in (settings.features.public, *here) if source is not None]
+    return any(source.path is None and source.database is None for source in read)
 
 
 def check_roles(settings: StudySettings) -> None:

@@ -25,7 +25,7 @@ from common.errors import CoprivError, InputError
 from common.files import make_folder, write_or_refuse
 from common.texts import printable
 
-__all__ = ["Failure", "Sweep", "run_sweep"]
+__all__ = ["Failure", "Sweep", "holds_results", "run_sweep"]
 
 # To reach a scheduler, and once more for what it says first.
 CONNECT_SECONDS = 10
@@ -186,6 +186,18 @@ def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
             if "result" in kept and kept.get("checksum") == _checksum(kept["result"]):
                 found[name] = kept["result"]
     return found
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a folder of :func:`run_sweep` keeps what a point came to, and not failures alone."""
+    for path in folder.glob("*.json"):
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError, OSError):
+            continue
+        if isinstance(kept, dict) and "result" in kept:
+            return True
+    return False
 
 
 def _checksum(result: Result) -> str:

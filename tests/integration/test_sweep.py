@@ -179,9 +179,56 @@ def test_mistakes_are_one_sentence_and_leave_nothing(study, tmp_path, typed):
         assert said.returncode == 2, arguments
         assert sentence in said.stderr
         assert "Traceback" not in said.stderr
-        # What has begun keeps what failed, and may go on.
-        assert not (out / "sweep.parquet").exists()
-        assert out.exists() == ("privacy.epsilon=1e-40" in arguments)
+        assert not out.exists()
+
+
+def test_where_nothing_can_be_computed_what_was_there_stays(study, tmp_path, typed):
+    """A folder that was made empty stays so, and what is kept of another try is not lost."""
+    path, out = study(), tmp_path / "out"
+    out.mkdir()
+    nothing = (
+        "copriv",
+        "sweep",
+        path,
+        "--out",
+        out,
+        "--jobs",
+        "1",
+        "--grid",
+        "privacy.epsilon=1e-40",
+    )
+    assert typed(*nothing).returncode == 2
+    assert list(out.iterdir()) == []
+    sweep(path, out, "--grid", "privacy.epsilon=10", "--seeds", 2)
+    kept = sorted(file.name for file in (out / "points").iterdir())
+    bad = ("--grid", "privacy.epsilon=10", "--seeds", "3", "--cluster", "nonsense://x")
+    assert typed("copriv", "sweep", path, "--out", out, *bad).returncode == 2
+    assert sorted(file.name for file in (out / "points").iterdir()) == kept
+
+
+def test_a_table_that_is_typed_is_read_at_some_point_or_refused(study, tmp_path, typed):
+    """Whichever point comes first."""
+    table = pd.read_parquet(tmp_path / "records.parquet")
+    table[table["owner"] == "public"].to_parquet(tmp_path / "public.parquet")
+    own = {"path": "records.parquet"}
+    owners = [
+        {"name": "north", "data": own | {"where": {"owner": "north"}}},
+        {"name": "south", "data": {"where": {"owner": "south"}}},
+    ]
+    features = {"public": {"path": "public.parquet"}, "target": "y", "columns": COLUMNS}
+    path, out = study(owners=owners, features=features, data={}), tmp_path / "out"
+    typing = ("copriv", "sweep", path, "--out", out, "--jobs", "1", "--seeds", "2")
+    given = ("--data", tmp_path / "records.parquet")
+    said = typed(*typing, *given, "--grid", "owners=1,2")
+    assert said.returncode == 0, said.stderr
+    for grid, sentence in (
+        ("owners=1", "nothing would be read from it"),
+        ("data.path=a.parquet,b.parquet", "--grid data.path"),
+    ):
+        said = typed(*typing, *given, "--grid", grid, "--out", tmp_path / "other")
+        assert said.returncode == 2, grid
+        assert sentence in said.stderr
+        assert not (tmp_path / "other").exists()
 
 
 def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_path, typed):
