@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,8 @@ __all__ = ["Database", "DuckDbFile", "Postgres", "SqliteFile", "database_file"]
 BYTES_OF_A_CELL = 32
 # Larger whole numbers are not exact as real ones.
 LARGEST_EXACT = 2**53
+# Of SQLite's machine, between two looks for a signal: about a millisecond.
+INSTRUCTIONS = 100_000
 _DUCKDB_SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -154,9 +156,15 @@ class DatabaseFile(Database):
     def tables(self) -> list[str]:
         """The tables and views in it."""
 
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """A connection that only reads; it is closed behind what is asked."""
+        with closing(self._open()) as database:
+            yield database
+
     @cached_property
     def _count(self) -> int:
-        with closing(self._open()) as database:
+        with self._opened() as database:
             return int(database.execute(self._all).fetchone()[0])
 
 
@@ -169,19 +177,19 @@ class DuckDbFile(DatabaseFile):
 
     def tables(self) -> list[str]:
         """The tables and views in it."""
-        with closing(self._open()) as database:
+        with self._opened() as database:
             found = database.execute("select table_name from information_schema.tables order by 1")
             return [str(name) for (name,) in found.fetchall()]
 
     @cached_property
     def _columns(self) -> Sequence[Column]:
-        with closing(self._open()) as database:
+        with self._opened() as database:
             schema = database.sql(self._none).to_arrow_table().schema
             return [Column(field.name, field.type) for field in schema]
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
-        with closing(self._open()) as database:
+        with self._opened() as database:
             gaps = self._gaps(columns, keep, lambda query: database.execute(query).fetchall()[0])
             reader = database.sql(self._ordered(columns, keep)).to_arrow_reader(BATCH_ROWS)
             return rows_of_arrow(_tables_of(reader), columns, keep, with_gaps=gaps)
@@ -196,9 +204,23 @@ class SqliteFile(DatabaseFile):
         opened.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         return opened
 
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """The same; Ctrl-C ends what is asked, which may be a query without an end."""
+        with super()._opened() as database:
+            # SQLite itself lets no signal be seen; what Python does meanwhile does.
+            database.set_progress_handler(lambda: 0, INSTRUCTIONS)
+            try:
+                yield database
+            except sqlite3.OperationalError as error:
+                # It says no more of the exception that the signal raised there.
+                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                    raise
+                raise KeyboardInterrupt from None
+
     def tables(self) -> list[str]:
         """The tables and views in it."""
-        with closing(self._open()) as database:
+        with self._opened() as database:
             found = database.execute(
                 "select name from sqlite_master where type in ('table', 'view') "
                 "and name not like 'sqlite_%' order by 1"
@@ -207,7 +229,7 @@ class SqliteFile(DatabaseFile):
 
     @cached_property
     def _columns(self) -> Sequence[Column]:
-        with closing(self._open()) as database:
+        with self._opened() as database:
             return [Column(str(column[0])) for column in database.execute(self._none).description]
 
     def _clause(self, name: str, condition: Any) -> str:
@@ -215,7 +237,7 @@ class SqliteFile(DatabaseFile):
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
-        with closing(self._open()) as database:
+        with self._opened() as database:
             cursor = database.execute(self._ordered(columns, keep))
             table = rows_of_frames(_frames_of(cursor), columns, keep)
         return table.apply(_as_numbers)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,42 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(name: str, status: int)
         status,
         "copriv: stopped; `copriv train --resume run` goes on\n",
     )
+
+
+ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n"
+READING = """
+import os, signal, sqlite3, threading
+from common.command import run_command
+from learner.cli import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+connect = sqlite3.connect
+def connected(*given, **more):
+    sqlite3.connect = connect
+    threading.Timer(1, os.kill, (os.getpid(), signal.{signal})).start()
+    return connect(*given, **more)
+sqlite3.connect = connected
+run_command(cli, "copriv")
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_query_without_an_end_is_stopped(name: str, status: int, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
+        database.execute("create table t (x)")
+    typed = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
+    said = subprocess.run(
+        [sys.executable, "-c", READING.format(signal=name), *typed],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (said.returncode, said.stderr) == (
+        status,
+        "copriv: stopped; type the same again to start anew\n",
+    )
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("where", ["_write_results", "model_of"])
