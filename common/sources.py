@@ -20,6 +20,7 @@ from common.errors import InputError
 from common.files import read_secret
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
 from common.pushdown import Extent
+from common.texts import named
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -197,19 +198,27 @@ def _part(file: Path, dialect: Dialect, query: str | None) -> Part:
 def _files(path: Path) -> list[Path]:
     """The files of a path, sorted by name."""
     if path.is_dir():
-        found = [file for file in path.iterdir() if _is_table(file)]
+        there = list(path.iterdir())
     elif path.exists() or not glob.has_magic(str(path)):
-        found = [path]
+        return [path]
     else:
-        matching = glob.glob(str(path), recursive=True)
-        found = [Path(name) for name in matching if _is_table(Path(name))]
-    if not found:
-        raise InputError(f"{path}: no CSV or Parquet file there; give {KINDS}")
-    return sorted(found)
+        there = [Path(name) for name in glob.glob(str(path), recursive=True)]
+    found = [file for file in there if _is_one_of(_ENDINGS, file)]
+    if found:
+        return sorted(found)
+    sheets = sorted(file.name for file in there if _is_one_of(_SHEET_ENDINGS, file))
+    if sheets:
+        raise InputError(
+            f"{path}: no CSV or Parquet file there, but spreadsheets ({named(sheets)}); save their "
+            "sheets as CSV, and give those files"
+        )
+    raise InputError(f"{path}: no CSV or Parquet file there; give {KINDS}")
 
 
-def _is_table(path: Path) -> bool:
-    return path.name.lower().endswith(_ENDINGS) and path.is_file() and path.name[0] != "."
+def _is_one_of(endings: tuple[str, ...], path: Path) -> bool:
+    """Whether a file is of a kind, and no hidden one or lock of another."""
+    is_kind = path.name.lower().endswith(endings)
+    return is_kind and path.is_file() and not path.name.startswith((".", "~$"))
 
 
 def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
@@ -229,7 +238,7 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
         example = tables[0] if tables else "TABLE"
         raise InputError(
             f"{path}: a database needs query, such as 'select * from \"{example}\"'; it has the "  # noqa: S608
-            f"tables {', '.join(tables[:10]) or '(none)'}"
+            f"tables {named(tables, 10) or '(none)'}"
         )
     return database
 

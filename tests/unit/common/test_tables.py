@@ -108,6 +108,21 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str, cont
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path: Path) -> None:
+    for name in ("b.xlsx", "a.ODS", "notes.doc", "~$b.xlsx", ".hidden.xlsx", "c\x1b[31m.xls"):
+        (tmp_path / name).write_bytes(b"PK")
+    for place, where in ((tmp_path, tmp_path), (tmp_path / "*", f"{tmp_path}/*")):
+        with pytest.raises(InputError) as refused:
+            read_table(TableSource(path=place), base=Path())
+        assert str(refused.value) == (
+            f"{where}: no CSV or Parquet file there, but spreadsheets (a.ODS, b.xlsx, c [31m.xls); "
+            "save their sheets as CSV, and give those files"
+        )
+    (tmp_path / "deep").mkdir()
+    with pytest.raises(InputError, match="no CSV or Parquet file there"):
+        read_table(TableSource(path=tmp_path / "deep"), base=Path())
+
+
 @pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\3\4")
