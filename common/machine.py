@@ -11,7 +11,7 @@ import re
 import socket
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -162,8 +162,14 @@ def folder_finding(rule: str, folder: Path) -> Finding:
     return passes(rule, f"{folder}: writable, synced, {free / 2**30:.1f} GiB free")
 
 
-def port_finding(rule: str, address: str) -> Finding:
-    """Whether an address of this machine can be listened at."""
+def port_finding(rule: str, address: str, *, serves: Callable[[], bool] = lambda: False) -> Finding:
+    """Whether an address of this machine can be listened at.
+
+    Args:
+      rule: What it is called.
+      address: HOST:PORT.
+      serves: Whether whom it is for serves already, so that it may be taken; asked only then.
+    """
     host, port = host_and_port(address)
     try:
         family, kind, _, _, place = socket.getaddrinfo(
@@ -173,6 +179,8 @@ def port_finding(rule: str, address: str) -> Finding:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(place)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE and serves():
+            return passes(rule, f"{address} is taken: this owner serves already")
         if error.errno == errno.EADDRINUSE:
             return fails(rule, f"{address} is taken; stop what listens there, or give another port")
         reason = error.strerror or error

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from common.column_fit import look_at_columns
@@ -27,7 +28,7 @@ from common.tls import refuse_plain_text
 from owner.access import Access
 from owner.column_report import class_shares, refuse_faults
 from owner.ledger_checks import check_shard
-from owner.ledger_files import ATTRIBUTE
+from owner.ledger_files import ATTRIBUTE, is_held
 from owner.ledger_reading import read_fingerprint, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, stays_far
@@ -81,7 +82,7 @@ def _line(settings: OwnerSettings, base: Path) -> Iterator[Finding]:
     ports = {"listen": None if goes else address, "health": settings.health}
     for rule, taken in (ports | {"metrics": settings.metrics}).items():
         if taken is not None:
-            yield port_finding(rule, taken)
+            yield port_finding(rule, taken, serves=partial(is_held, base / settings.ledger.path))
     yield from proxy_findings([goes] if goes else [])
 
 

@@ -23,7 +23,7 @@ from common.leaks import warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 
-__all__ = ["EMPTIED", "LedgerFiles", "Mark", "read_mark"]
+__all__ = ["EMPTIED", "LedgerFiles", "Mark", "is_held", "read_mark"]
 
 log = logging.getLogger("copriv.owner")
 
@@ -118,6 +118,21 @@ def _read_through(handle: int) -> None:
     buffer, read = bytearray(min(READ_BYTES, os.fstat(handle).st_size + 1)), 0
     while count := os.preadv(handle, [buffer], read):
         read += count
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process serves from a ledger now.
+
+    Where none does, whoever would begin at this moment might be refused: ask only where nobody
+    could begin anyway.
+    """
+    try:
+        os.close(lock_file(Path(f"{path}.lock"), make=False))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class LedgerFiles:

@@ -127,6 +127,22 @@ def test_a_port_that_is_taken_is_found(doctor: Any, owner_folder: Any) -> None:
     assert doctor("copriv-owner", path).status == 0
 
 
+def test_an_owner_that_serves_already_is_told_as_such(
+    doctor: Any, owner_folder: Any, serve_owner: Callable[..., Any]
+) -> None:
+    path = owner_folder()
+    running = serve_owner(path)
+    with_setting(path, "127.0.0.1:0", f"127.0.0.1:{running.port}")
+    said = doctor("copriv-owner", path)
+    assert said.status == 0, said.out
+    assert f"127.0.0.1:{running.port} is taken: this owner serves already" in said.out
+    # Another that has served, and does not now.
+    other = with_setting(owner_folder("owner-b"), "127.0.0.1:0", f"127.0.0.1:{running.port}")
+    lock = load_settings(OwnerSettings, other).ledger.path
+    (other.parent / f"{lock}.lock").touch()
+    fails(doctor("copriv-owner", other), f"{running.port} is taken; stop what listens there")
+
+
 def test_plain_text_to_others_is_found(doctor: Any, owner_folder: Any) -> None:
     path = with_setting(owner_folder(), "127.0.0.1:0", "0.0.0.0:0")
     fails(doctor("copriv-owner", path), "leaves this machine without TLS; give [tls]")
