@@ -230,7 +230,7 @@ class _Draft:
             "profile": "recommended",
             "features": _features(self.target, self.inputs),
             "model": {"loss": _loss(self.target), "theta_max": box},
-            "algorithm": {"name": "auto"},
+            "algorithm": {},
             "privacy": {"epsilon": checked_epsilon(self.choices.epsilon)},
         }
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from common.annotated import annotated
 from common.config import load_settings
+from common.errors import InputError
 from common.setting_keys import keys_of
 from learner.cli import cli
 from learner.planning.public_side import prepare_public_side
@@ -305,6 +306,21 @@ def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder: Path)
         flat = " ".join(said.output.split())
         assert "the public rows differ from the others in admitted (100%" in flat
         assert "dealt evenly over" not in flat
+
+
+def test_a_new_study_takes_another_profile_and_keys_of_ticks(folder: Path) -> None:
+    """The way of learning is left to the profile: what the file says would stand against both."""
+    typed = ["init", "stays.csv", "--target", "days", "--owners", "county", "--yes", "--out", "s"]
+    assert CliRunner().invoke(cli, typed).exit_code == 0
+    path = folder / "s" / "study.toml"
+    assert load_settings(StudySettings, path).algorithm.name == "auto"
+    with pytest.raises(InputError, match=r"algorithm: expected horizon = NUMBER or horizon"):
+        load_settings(StudySettings, path, overrides=["profile=published"])
+    ticks = ["algorithm.horizon=50", "algorithm.rho=100"]
+    for changes in (ticks, ["profile=published", *ticks]):
+        found = load_settings(StudySettings, path, overrides=changes)
+        assert found.algorithm.name == "asynchronous"
+        assert found.algorithm.horizon == 50
 
 
 def test_a_table_in_no_order_stays_where_it_is(folder: Path) -> None:
