@@ -8,6 +8,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from common.judged_text import WORDS
 from common.texts import number_words
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
 from learner.results.privacy_words import as_number
@@ -65,8 +66,7 @@ def verdict(runs: Mapping[str, Summary]) -> str:
         level = [name for name, its in judged.items() if number_words(its.common.value) == reached]
         which = f"Best: {best}" if len(level) == 1 else f"Level: {', '.join(level)}"
         return (
-            f"{which}, with {found.measure.replace('_', ' ')} {reached} on the same "
-            f"{found.records:,} records."
+            f"{which}, with {WORDS[found.measure]} {reached} on the same {found.records:,} records."
         )
     return (
         "These runs were not judged on the same records by the same measure: their qualities do "
@@ -89,7 +89,7 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
     quality, fitness = summary.quality, summary.relative_fitness
     quality_cell: Cell | str = "-"
     if quality is not None:
-        words = f"{quality.measure.replace('_', ' ')} {number_words(quality.common.value)}"
+        words = f"{WORDS[quality.measure]} {number_words(quality.common.value)}"
         quality_cell = Cell(f"{words}, {quality.on}", quality.common.value)
     gaining = sum(bool(owner.gains) for owner in summary.owners)
     return [

@@ -341,10 +341,10 @@ def test_runs_are_compared_only_where_they_were_judged_on_the_same(
         update={"common": one.quality.common.model_copy(update={"value": 6.0})}
     )
     other = one.model_copy(update={"quality": better})
-    assert verdict({"a": one, "b": other}) == "Best: b, with rmse 6 on the same 13,358 records."
+    assert verdict({"a": one, "b": other}) == "Best: b, with RMSE 6 on the same 13,358 records."
     hardly = one.quality.common.model_copy(update={"value": 6.0001})
     third = one.model_copy(update={"quality": better.model_copy(update={"common": hardly})})
-    level = "Level: b, c, with rmse 6 on the same 13,358 records."
+    level = "Level: b, c, with RMSE 6 on the same 13,358 records."
     assert verdict({"a": one, "b": other, "c": third}) == level
     apart = "These runs were not judged on the same"
     assert verdict({"a": one, "b": summary()}).startswith(apart)
