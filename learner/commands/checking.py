@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from learner.network.sites import look_at_sites
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings
+from learner.results.arrivals import Arrivals
 from learner.training.agreement import RULES, UNKNOWN, Asked, findings
 
 __all__ = ["check_study"]
@@ -86,15 +88,22 @@ def _look(
             f"{settings.network.patience:g} s (network.patience)",
             highlight=False,
         )
-    with remote_owners(
-        remote, feature_map, base=base, insecure=insecure, on_listening=listening
-    ) as connections:
+    arrivals = Arrivals(
+        [entry.name for entry in entries], patience=settings.network.patience, on_all=lambda: None
+    )
+    with (
+        closing(arrivals),
+        remote_owners(
+            remote, feature_map, base=base, insecure=insecure, on_listening=listening
+        ) as connections,
+    ):
         seen = look_at_sites(
             connections,
             entries,
             identity=None if comes else identity,
             encrypted=identity is not None,
             deadline=settings.network.deadline,
+            expected=arrivals.expected if comes else nullcontext,
         )
     return {
         entry.name: findings(

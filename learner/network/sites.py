@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from common.diagnosis import identify
@@ -27,6 +28,7 @@ def look_at_sites(
     identity: Identity | None,
     encrypted: bool,
     deadline: float,
+    expected: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> list[Seen]:
     """What is seen of all sites, which are looked at together.
 
@@ -36,6 +38,7 @@ def look_at_sites(
       identity: Our certificate where we go to them; None for plain text, or where they come.
       encrypted: Whether certificates are used.
       deadline: Seconds that one answer may take.
+      expected: Entered while an owner of a name is waited for.
     """
 
     def look(site: tuple[Owner, OwnerEntry]) -> Seen:
@@ -52,7 +55,8 @@ def look_at_sites(
                 seen = replace(seen, peer=peer)
                 if peer.name != entry.name:
                     return seen
-            return _described(owner, seen)
+            with expected(entry.name):
+                return _described(owner, seen)
         except CoprivError as error:
             return replace(seen, failure=error)
         finally:

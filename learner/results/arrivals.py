@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from common.texts import named
+
 __all__ = ["Arrivals"]
 
 log = logging.getLogger("copriv.learner")
@@ -17,7 +19,7 @@ NAMED = 6
 
 
 class Arrivals:
-    """Says once who is waited for at the start, and when all have come.
+    """Says who is waited for at the start, who still is as others come, and when all have come.
 
     Args:
       names: The owners.
@@ -32,21 +34,22 @@ class Arrivals:
         self._patience, self._on_all = patience, on_all
         self._changing = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._is_told = False
+        # Who was told of last; None before anybody was.
+        self._told: list[str] | None = None
 
     @contextmanager
     def expected(self, name: str) -> Iterator[None]:
         """While an owner is asked for the first time; one that does not answer is still missing."""
         with self._changing:
-            if self._timer is None and self._patience > TOLD_AFTER:
-                self._timer = threading.Timer(TOLD_AFTER, self._tell)
-                self._timer.daemon = True
-                self._timer.start()
+            if self._told is None and self._patience > TOLD_AFTER:
+                self._tell_soon()
         yield
         with self._changing:
             was_missing = name in self._missing
             self._missing.pop(name, None)
-            is_last = was_missing and not self._missing and self._is_told
+            is_last = was_missing and not self._missing and bool(self._told)
+            if was_missing and self._missing and self._told:
+                self._tell_soon()
         if is_last:
             self._on_all()
 
@@ -57,11 +60,19 @@ class Arrivals:
             if self._timer is not None:
                 self._timer.cancel()
 
+    def _tell_soon(self) -> None:
+        """Those who come together are told of together."""
+        if self._timer is None:
+            self._timer = threading.Timer(TOLD_AFTER, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+
     def _tell(self) -> None:
         with self._changing:
-            missing = list(self._missing)
-            self._is_told = bool(missing)
-        if missing:
-            more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-            names = ", ".join(missing[:NAMED])
-            log.warning("waiting for %s%s; gives up after %g s", names, more, self._patience)
+            before, self._told, self._timer = self._told, list(self._missing), None
+            names = named(self._told, NAMED)
+        if before:
+            if names:
+                log.warning("still waiting for %s", names)
+        elif names:
+            log.warning("waiting for %s; gives up after %g s", names, self._patience)

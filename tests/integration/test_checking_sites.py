@@ -320,7 +320,7 @@ def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(
         1,
         "--all",
         algorithm={"horizon": 6, "rho": 1e-3, "initiative": "owner"},
-        network={"deadline": 5, "patience": 1, "listen": f"127.0.0.1:{port}"},
+        network={"deadline": 5, "patience": 4, "listen": f"127.0.0.1:{port}"},
         tls=files(site.folder / "lines" / "lab"),
     )
     # It was not told that the study is over: it comes back for it.
@@ -328,6 +328,9 @@ def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(
     stop.set()
     coming.join()
     fails(said, "reached", "owner owner-b is not attached", site="owner-b")
-    assert "waiting for owner-a, owner-b to come, at most 1 s (network.patience)" in said.out
+    assert "waiting for owner-a, owner-b to come, at most 4 s (network.patience)" in said.out
+    # It says who has not come yet.
+    told = [line.split("waiting for ")[1] for line in said.err.splitlines() if "waiting" in line]
+    assert told[-1].split(";")[0] == "owner-b"
     assert "owner-a: certificate passes: of our CA" in said.out
     assert "owner-a: budget passes: 1 asked, 3 left" in said.out

@@ -44,6 +44,25 @@ def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(
     ]
 
 
+def test_who_is_still_waited_for_is_told_as_others_come(caplog: pytest.LogCaptureFixture) -> None:
+    """Those that come together are told of together, and nothing is said twice."""
+    arrivals = Arrivals(list("abcd"), patience=600.0, on_all=lambda: None)
+    with pytest.raises(UnreachableError):
+        ask(arrivals, "d", is_there=False)
+    for came in ("", "ab", "", "c"):
+        for name in came:
+            ask(arrivals, name)
+        with pytest.raises(UnreachableError):
+            ask(arrivals, "d", is_there=False)
+        time.sleep(0.2)
+    arrivals.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "waiting for a, b, c, d; gives up after 600 s",
+        "still waiting for c, d",
+        "still waiting for d",
+    ]
+
+
 def test_owners_that_come_at_once_are_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     came: list[None] = []
     arrivals = Arrivals(["a"], patience=600.0, on_all=lambda: came.append(None))
