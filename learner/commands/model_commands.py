@@ -20,7 +20,8 @@ data_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="TABLE",
-    help="A raw table, CSV, Parquet or a database, with the columns that the model was trained on.",
+    help="A raw table, CSV, Parquet or a database, with the columns that the model was trained on, "
+    "in the study's names and units: those of an OWNER.toml are not applied.",
 )
 out_option = out_file("The file to write.", required=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from common.files import write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
 from common.number_marks import mark_notes
+from common.suggestions import check_columns
 from common.tables import TableSource, read_table
 from learner.results.run_folder import parquet_bytes
 from learner.results.unfinished import why_unfinished
@@ -58,6 +59,7 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
     model = _model_of(run)
     _check_names(model, run)
     table = read_table(source, base=Path())
+    _check_columns(model.feature_map.columns_needed[:-1], table, where=str(data))
     columns = model.predictions(table, where=str(data))
     for name in columns:
         if name in table.columns:
@@ -100,6 +102,21 @@ def _warn_of_marks(source: TableSource, table: pd.DataFrame, feature_map: Featur
         warnings.warn(note, DoubtWarning, stacklevel=2)
 
 
+def _check_columns(needed: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
+    """Refuse a table without a column that the model needs, such as an owner's with other names.
+
+    Raises:
+      InputError: One is not there.
+    """
+    try:
+        check_columns(needed, map(str, table.columns), where=where)
+    except InputError as error:
+        raise InputError(
+            f"{error} (rename of an OWNER.toml is not applied here: give a table with the study's "
+            "own names)"
+        ) from None
+
+
 def _writer(out: Path) -> Callable[[pd.DataFrame], bytes]:
     """What makes the bytes of a table, by the file's name."""
     if out.name.endswith(".csv"):
@@ -133,6 +150,8 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
         )
     source, data = _placed(place)
     table = read_table(source, base=Path())
+    if model.feature_map.target_name in table.columns:
+        _check_columns(model.feature_map.columns_needed, table, where=str(data))
     # First: where nothing of the target is read, this may be why.
     _warn_of_marks(source, table, model.feature_map)
     sample = sample_of(model, table, where=str(data))

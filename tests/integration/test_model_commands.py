@@ -315,7 +315,10 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     strange_table.assign(prediction=1).to_csv(data, index=False)
     assert "'prediction' already" in said("predict", run, "--data", data, "--out", out)
     strange_table.drop(columns="grade").to_csv(data, index=False)
-    assert "no column 'grade'" in said("predict", run, "--data", data, "--out", out)
-    assert "no column 'grade'" in said("evaluate", run, "--data", data)
+    # An owner's table may have names of its own, which its other commands translate.
+    names = "(rename of an OWNER.toml is not applied here: give a table with the study's own names)"
+    for words in ("no column 'grade'", names):
+        assert words in said("predict", run, "--data", data, "--out", out)
+        assert words in said("evaluate", run, "--data", data)
     (run / "model.json").write_text("{}")
     assert "damaged" in said("export", run, "--to", "json", "--out", out)
