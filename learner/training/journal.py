@@ -116,6 +116,7 @@ class Journal:
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
             self._db.executescript(_SCHEMA)
+            self._check_tables()
             self._is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
@@ -265,6 +266,12 @@ class Journal:
     def _take_end(self) -> bool:
         """Whether that was told; it holds for one start."""
         return self._db.execute("DELETE FROM meta WHERE key = 'ended'").rowcount > 0
+
+    def _check_tables(self) -> None:
+        """Refuse a file in which a name of ours stands for a query, which may have no end."""
+        found = {sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master")}
+        if found != set(_SCHEMA.replace("IF NOT EXISTS ", "").strip("\n;").split(";\n")):
+            raise self.damaged("tables")
 
     @contextlib.contextmanager
     def _sound(self, what: str) -> Iterator[None]:

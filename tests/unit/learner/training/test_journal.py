@@ -147,6 +147,37 @@ def test_a_journal_that_lacks_something_is_one_sentence(tmp_path: Path, damage: 
         everything(journal)
 
 
+WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM t)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"DROP TABLE ticks; CREATE VIEW ticks AS {WITHOUT_END} "
+        "SELECT x AS position, 0.5 AS time, 0.5 AS wall_seconds FROM t",
+        f"CREATE TRIGGER more BEFORE DELETE ON meta BEGIN SELECT count(*) FROM ({WITHOUT_END} "
+        "SELECT x FROM t); END",
+        "CREATE TABLE more (x)",
+    ],
+)
+def test_a_journal_of_other_tables_is_refused_before_they_are_read(
+    tmp_path: Path, change: str
+) -> None:
+    path = tmp_path / "journal.sqlite"
+    kept(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(change)
+    began: list[str] = []
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        pytest.raises(InputError, match=r"it is damaged \(tables\)"),
+    ):
+        # What stands there instead may never end.
+        patched.setattr(Journal, "_take_end", lambda journal: began.append("read"))
+        Journal(path)
+    assert not began
+
+
 @pytest.mark.parametrize("text", ["x", "[]", "{}", "null", '"x"', "-1", "1e400", "[" * 5000])
 def test_a_note_that_is_not_what_was_written_is_one_sentence(tmp_path: Path, text: str) -> None:
     meanings = {
