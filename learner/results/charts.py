@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ __all__ = ["Line", "Mark", "curve", "strip", "timeline"]
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # More points than pixels show nothing more.
 MOST_POINTS = 200
-SMALLEST = 1e-16
+SMALLEST, LARGEST = 1e-16, 1e300
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
 
@@ -59,7 +59,7 @@ def curve(
 
     Args:
       title: What the picture shows, for screen readers too.
-      lines: The curves; values of 0 stand at the smallest number shown.
+      lines: The curves; values of 0 stand at the smallest number shown, giants at the largest.
       x_label: What x is, with its unit.
       y_label: What y is.
       marks: Places on the x axis.
@@ -100,10 +100,15 @@ def strip(
       label: What the axis is.
       marks: Values that stand for themselves, such as that of the common model.
     """
-    known = [(name, max(value, SMALLEST), good) for name, value, good in values if value > 0]
+    marks = [replace(mark, at=min(mark.at, LARGEST)) for mark in marks if mark.at > 0]
+    known = [
+        (name, min(max(value, SMALLEST), LARGEST), good)
+        for name, value, good in values
+        if value > 0
+    ]
     if not known:
         return ""
-    ends = [value for _, value, _ in known] + [mark.at for mark in marks if mark.at > 0]
+    ends = [value for _, value, _ in known] + [mark.at for mark in marks]
     low, high = min(ends) / 1.3, max(ends) * 1.3
     to_x = _logarithmic(low, high, 12, WIDTH - RIGHT)
     stacks: dict[int, int] = {}
@@ -115,8 +120,7 @@ def strip(
     height = BOTTOM + 30 + 8 * max(stacks.values())
     parts = [_log_ticks(low, high, to_x, height)]
     # Each name stands to the right of its line, below those of lines farther left: none is crossed.
-    shown = sorted((mark for mark in marks if mark.at > 0), key=lambda mark: mark.at)
-    for k, mark in enumerate(shown):
+    for k, mark in enumerate(sorted(marks, key=lambda mark: mark.at)):
         x = to_x(mark.at)
         parts.append(_rule(x, 14 + 12 * k, height - BOTTOM, mark.color))
         parts.append(_text(min(x + 4, WIDTH - 110), 12 + 12 * k, mark.text, "start"))
@@ -204,13 +208,10 @@ def _figure(title: str, content: str, height: int) -> str:
 
 
 def _thinned(line: Line) -> Line:
-    """The line with few enough points, the last among them."""
-    if line.x.size <= MOST_POINTS:
-        return line
-    kept = np.unique(np.linspace(0, line.x.size - 1, MOST_POINTS).astype(int))
-    return Line(
-        name=line.name, x=line.x[kept], y=line.y[kept], color=line.color, dashed=line.dashed
-    )
+    """The line with few enough points, the last among them, and none beyond the largest number."""
+    count = min(line.x.size, MOST_POINTS)
+    kept = np.unique(np.linspace(0, line.x.size - 1, count).astype(int))
+    return replace(line, x=line.x[kept], y=np.minimum(line.y[kept], LARGEST))
 
 
 def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.arrays import Vector
@@ -82,6 +83,8 @@ def _read_trace(folder: Path) -> _Trace | None:
             if file.metadata.num_rows > LARGEST_TRACE:
                 return None
             names = [name for name in TRACE_COLUMNS if name in file.schema_arrow.names]
+            if not all(_is_small(file.schema_arrow.field(name).type) for name in names):
+                return None
             kept = file.read(columns=names).to_pandas()
         fitness = kept["relative_fitness"] if "relative_fitness" in names else None
         return _Trace(
@@ -91,6 +94,12 @@ def _read_trace(folder: Path) -> _Trace | None:
         )
     except Exception:  # Libraries have many names for a file that is no table.
         return None
+
+
+def _is_small(stored: pa.DataType) -> bool:
+    """Whether a cell of a type takes a few bytes, whatever a file says that it holds."""
+    is_number = pa.types.is_integer(stored) or pa.types.is_floating(stored)
+    return bool(is_number or pa.types.is_dictionary(stored))
 
 
 def _read_model(folder: Path) -> Model | None:
@@ -181,6 +190,8 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
     if trace is None or trace.fitness is None or not trace.k.size:
         return ""
     known = np.isfinite(trace.fitness)  # of a very long run not all is looked at
+    if not known.any():
+        return ""
     k, fitness = trace.k[known], trace.fitness[known]
     line = Line(name="together", x=k, y=fitness)
     marks = []

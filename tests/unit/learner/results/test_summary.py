@@ -281,20 +281,48 @@ def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path: Path) -> Non
         read_summary(tmp_path)
 
 
+def page_and_memory(folder: Path) -> tuple[str, int]:
+    """The page of a run, and how much of a table was held for it at most."""
+    whole = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(whole)
+    pa.set_memory_pool(counted)
+    try:
+        page = write_report(folder, Summary.model_validate(table()))
+    finally:
+        pa.set_memory_pool(whole)
+    return page.read_text(), counted.max_memory()
+
+
 def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path: Path) -> None:
     rows, name = 2_000, "a" * 100_000
     trace = {"k": range(1, rows + 1), "owner": [name] * rows}
     pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
     assert (tmp_path / "trace.parquet").stat().st_size < 1_000_000
-    whole = pa.default_memory_pool()
-    counted = pa.proxy_memory_pool(whole)
-    pa.set_memory_pool(counted)
-    try:
-        page = write_report(tmp_path, Summary.model_validate(table()))
-    finally:
-        pa.set_memory_pool(whole)
-    assert "Who spoke when" in page.read_text()
-    assert counted.max_memory() < rows * len(name) / 10
+    page, most = page_and_memory(tmp_path)
+    assert "Who spoke when" in page
+    assert most < rows * len(name) / 10
+
+
+@pytest.mark.parametrize("column", ["k", "relative_fitness"])
+def test_a_trace_whose_cells_are_long_lists_is_not_read(tmp_path: Path, column: str) -> None:
+    """A file of a few bytes may say that each of its rows has a long one."""
+    rows, cell = 2_000, [0.0] * 10_000
+    trace = {"k": range(1, rows + 1), "owner": ["a"] * rows, "relative_fitness": [0.5] * rows}
+    pq.write_table(pa.table(trace | {column: [cell] * rows}), tmp_path / "trace.parquet")
+    assert (tmp_path / "trace.parquet").stat().st_size < 1_000_000
+    page, most = page_and_memory(tmp_path)
+    assert "Who spoke when" not in page
+    assert most < rows * len(cell)
+
+
+@pytest.mark.parametrize("fitness", [[math.inf] * 3, [math.nan] * 3, [5e-324, 0.5, 1.7e308]])
+def test_a_trace_of_any_fitness_has_a_report(tmp_path: Path, fitness: list[float]) -> None:
+    trace = {"k": [1, 2, 3], "owner": ["a"] * 3, "relative_fitness": fitness}
+    pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
+    largest = replace(EVALUATED, relative_fitness=1.7e308, relative_fitness_alone=(1.7e308, 0.3))
+    summary = Summary.model_validate(table()).with_evaluation(largest)
+    page = write_report(tmp_path, summary).read_text()
+    assert ("central model against communications" in page) == any(map(math.isfinite, fitness))
 
 
 def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
