@@ -278,7 +278,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             text = file.read(LARGEST_TEXT + 1)
         if len(text) > LARGEST_TEXT:
             raise InputError(f"{path}: longer than {LARGEST_TEXT >> 20} MB; give a TOML file")
-        return tomllib.loads(text)
+        return _parsed(text)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
@@ -295,6 +295,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: a whole number has thousands of digits; write a smaller one"
         ) from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The table of a TOML text.
+
+    Raises:
+      ValueError: It is not TOML, or a whole number has more digits than Python writes down.
+      RecursionError: It is nested too deeply.
+    """
+    table = tomllib.loads(text)
+    # Such a number is read without complaint if its digits are of another base.
+    repr(table)
+    return table
 
 
 def load_settings(
@@ -353,7 +366,7 @@ def parse_value(text: str) -> object:
     (0.1, 'auto', ['a'])
     """
     try:
-        return tomllib.loads(f"v = {text}")["v"]
+        return _parsed(f"v = {text}")["v"]
     except (ValueError, RecursionError):
         return text.strip()
 
@@ -365,7 +378,7 @@ def parse_values(text: str) -> list[object]:
     ([0.1, 1, 'auto'], [[1, 2], [3]])
     """
     try:
-        values: list[object] = tomllib.loads(f"v = [{text}]")["v"]
+        values: list[object] = _parsed(f"v = [{text}]")["v"]
     except (ValueError, RecursionError):
         return [parse_value(part) for part in text.split(",")]
     return values

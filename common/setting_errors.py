@@ -18,6 +18,7 @@ __all__ = ["as_toml", "first_fault", "sentences"]
 LONGEST_VALUE = 80
 LONGEST_PART = 40
 PARTS_SHOWN = 4
+MOST_TOLD = 20
 LONGEST_PROBLEM = 1000
 _PLAIN = {
     "string_type": "a text",
@@ -37,7 +38,7 @@ _TABLES = ("model_type", "model_attributes_type", "dict_type")
 
 
 def sentences(error: ValidationError, kind: type[BaseModel], *, where: str) -> list[str]:
-    """One sentence for each wrong key.
+    """One sentence for each wrong key; of very many only the first.
 
     Args:
       error: What the check of the settings raised.
@@ -46,12 +47,16 @@ def sentences(error: ValidationError, kind: type[BaseModel], *, where: str) -> l
     """
     details = error.errors()
     wrong = [tuple(detail["loc"]) for detail in details]
-    meant = {_meant(place, kind) for place, d in zip(wrong, details, strict=True) if _unknown(d)}
-    return [
-        f"{where}: {_sentence(detail, kind)}"
+    unknown = [place for place, d in zip(wrong, details, strict=True) if _unknown(d)]
+    meant = {_meant(place, kind) for place in unknown[:MOST_TOLD]}
+    faults = [
+        detail
         for detail, place in zip(details, wrong, strict=True)
         if not _follows(detail, place, wrong, meant)
     ]
+    told = [f"{where}: {_sentence(detail, kind)}" for detail in faults[:MOST_TOLD]]
+    more = len(faults) - len(told)
+    return [*told, f"{where}: and {more:,} more; correct these first"] if more else told
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

@@ -115,8 +115,7 @@ class Journal:
             self._db.execute("PRAGMA synchronous = FULL")
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
-            self._db.executescript(_SCHEMA)
-            self._check_tables()
+            _make_tables(self._db, self.damaged)
             self._is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
@@ -267,12 +266,6 @@ class Journal:
         """Whether that was told; it holds for one start."""
         return self._db.execute("DELETE FROM meta WHERE key = 'ended'").rowcount > 0
 
-    def _check_tables(self) -> None:
-        """Refuse a file in which a name of ours stands for a query, which may have no end."""
-        found = {sql for (sql,) in self._db.execute("SELECT sql FROM sqlite_master")}
-        if found != set(_SCHEMA.replace("IF NOT EXISTS ", "").strip("\n;").split(";\n")):
-            raise self.damaged("tables")
-
     @contextlib.contextmanager
     def _sound(self, what: str) -> Iterator[None]:
         """Values that are not what was written, as a sentence."""
@@ -374,6 +367,19 @@ class _Tail:
                 del self._entries[: len(written)]
                 self._answers.subtract(owner for entry in written for owner in entry.responses)
                 self._changed.notify_all()
+
+
+def _make_tables(db: sqlite3.Connection, damaged: Callable[[str], InputError]) -> None:
+    """Make what is missing; a name of ours that stands for a query, which may have no end, is none.
+
+    Args:
+      db: The journal.
+      damaged: Makes the error.
+    """
+    db.executescript(_SCHEMA)
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
+    if found != set(_SCHEMA.replace("IF NOT EXISTS ", "").strip("\n;").split(";\n")):
+        raise damaged("tables")
 
 
 def _hold(path: Path) -> int:

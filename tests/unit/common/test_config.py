@@ -70,6 +70,8 @@ class Example(Settings):
     ("text", "sentence"),
     [
         (f"number = {'9' * 5000}", "a whole number has thousands of digits; write"),
+        (f"number = 0x{'f' * 5000}", "a whole number has thousands of digits; write"),
+        (f"a = {{ b = [0o{'7' * 9000}] }}", "a whole number has thousands of digits; write"),
         (f"number = {'[' * 5000}", "nested too deeply"),
         ('path = "a\\u0000b"', r"path: got .*, expected a path without the character NUL"),
         ('secret = "file:a\\u0000b"', r'secret: got .*, expected "file:PATH"'),
@@ -87,7 +89,17 @@ def test_a_hostile_settings_file_is_one_printable_sentence(
     assert len(str(refused.value)) < 500
 
 
-@pytest.mark.parametrize("typed", ["9" * 5000, "[" * 5000, "{a=" * 5000])
+def test_of_many_faults_the_first_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("".join(f"key{i} = 1\n" for i in range(2_000)) + 'number = "x"\n')
+    with pytest.raises(InputError, match=r"a\.toml: number: got 'x'") as refused:
+        load_settings(Example, path)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == f"{path}: and 1,981 more; correct these first"
+
+
+@pytest.mark.parametrize("typed", ["9" * 5000, f"0x{'f' * 5000}", "[" * 5000, "{a=" * 5000])
 def test_what_is_typed_and_no_value_is_one_sentence(typed: str, tmp_path: Path) -> None:
     assert parse_value(typed) == typed
     assert "".join(map(str, parse_values(typed)))

@@ -161,19 +161,16 @@ WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM t)"
     ],
 )
 def test_a_journal_of_other_tables_is_refused_before_they_are_read(
-    tmp_path: Path, change: str
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journal.sqlite"
     kept(path)
     with closing(sqlite3.connect(path)) as db:
         db.executescript(change)
     began: list[str] = []
-    with (
-        pytest.MonkeyPatch.context() as patched,
-        pytest.raises(InputError, match=r"it is damaged \(tables\)"),
-    ):
-        # What stands there instead may never end.
-        patched.setattr(Journal, "_take_end", lambda journal: began.append("read"))
+    # What stands there instead may never end.
+    monkeypatch.setattr(Journal, "_take_end", lambda journal: began.append("read"))
+    with pytest.raises(InputError, match=r"it is damaged \(tables\)"):
         Journal(path)
     assert not began
 
