@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -24,6 +25,8 @@ __all__ = ["AttachmentServer"]
 _Message = pb.OwnerMessage | codec.Unreadable
 
 STOP_SECONDS = 5.0
+# Of one owner at once: those that a broken line left behind, and one that is new.
+MOST_STREAMS = 4
 # In units of virtual time: no clock that takes part in a study is slower.
 LONGEST_GAP = 1e9
 
@@ -67,7 +70,7 @@ class AttachmentServer:
             for name, token in zip(names, tokens or [None] * len(names), strict=True)
         ]
         # A stream holds a thread for as long as it is open; strangers must not take them all.
-        workers = 4 * len(names) + 4
+        workers = MOST_STREAMS * len(names) + 4
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=workers, thread_name_prefix="attached"),
             options=[*SERVER_OPTIONS, *size_options()],
@@ -201,14 +204,24 @@ class _Service:
         self._certified = certified
         self._changed = changed
         self._deadline = deadline
+        # The open streams of each certificate's owner.
+        self._open: Counter[str] = Counter()
 
     def attach(
         self, request_iterator: Iterator[_Message], context: grpc.ServicerContext
     ) -> Iterable[pb.LearnerMessage]:
         """An owner's stream, from its hello to our goodbye."""
+        certified = _certified_name(context) if self._certified else None
+        if certified in self._owners:
+            self._take_place(certified, context)
         name = self._name(request_iterator, context)
-        if self._certified:
-            _check_certificate(context, name)
+        if certified not in (None, name):
+            _turn_away(
+                context,
+                f"the certificate is {printable(certified, 80)}'s, so its owner cannot attach as "
+                f"{printable(name, 80)}; give it the files that were made for that name, or "
+                "set its name right",
+            )
         owner = self._owners.get(name)
         if owner is None:
             _turn_away(
@@ -225,6 +238,24 @@ class _Service:
         owner.attach(stream)
         return stream.messages()
 
+    def _take_place(self, name: str, context: grpc.ServicerContext) -> None:
+        """Count an owner's streams: who opens many must not take the threads of the others."""
+
+        def leave() -> None:
+            with self._changed:
+                self._open[name] -= 1
+
+        with self._changed:
+            self._open[name] += 1
+            are_many = self._open[name] > MOST_STREAMS
+        if not context.add_callback(leave):
+            leave()
+        if are_many:
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                f"{MOST_STREAMS} streams of this owner are open; end one, or come back later",
+            )
+
     def _name(self, request_iterator: Iterator[_Message], context: grpc.ServicerContext) -> str:
         """The name in the hello; a silent stream is cancelled, or it would hold a thread."""
         patience = threading.Timer(self._deadline, context.cancel)
@@ -239,21 +270,15 @@ class _Service:
             patience.cancel()
 
 
-def _check_certificate(context: grpc.ServicerContext, name: str) -> None:
-    """An owner attaches under the name in its certificate, and a learner's is none."""
+def _certified_name(context: grpc.ServicerContext) -> str:
+    """The name in an owner's certificate; a learner's is none."""
     peer = peer_of(context)
     if peer is None or peer.role == "learner":
         _turn_away(
             context,
             "an owner's certificate is needed; copriv admit makes it, or copriv certs --owner NAME",
         )
-    if peer.name != name:
-        _turn_away(
-            context,
-            f"the certificate is {printable(peer.name, 80)}'s, so its owner cannot attach as "
-            f"{printable(name, 80)}; give it the files that were made for that name, or "
-            "set its name right",
-        )
+    return peer.name
 
 
 def _turn_away(context: grpc.ServicerContext, sentence: str) -> NoReturn:

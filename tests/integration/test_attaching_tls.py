@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 import tomli_w
 
 import learner.network.certificates
+from common.channels import open_channel
 from common.config import check_settings, read_toml
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.features import FeatureMap
@@ -218,6 +221,45 @@ def test_an_owner_attaches_under_the_name_in_its_certificate_only(
         with pytest.raises(PolicyError, match="an owner's certificate is needed"):
             attach(settings_file("owner-a", folder / "asker"), f"127.0.0.1:{learner.port}")
         assert not learner.anybody(lambda owner: True)
+
+
+def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
+    settings_file: Callable[..., Path], make_terms: Callable[..., StudyTerms], tmp_path: Path
+) -> None:
+    """More silent ones than the learner has threads for; nothing is read of a stranger's."""
+    folder = certs(tmp_path / "certs")
+    path = settings_file("owner-a", folder / "owner-a", learners=["lab"])
+    over = threading.Event()
+    with ExitStack() as opened, listening(folder / "lab") as learner:
+        calls = []
+        for name in ["owner-b", "asker"] * 20:
+            identity = unchecked(folder / name)
+            channel = opened.enter_context(
+                open_channel(
+                    f"127.0.0.1:{learner.port}", identity, [("grpc.use_local_subchannel_pool", 1)]
+                )
+            )
+            stub = pb_grpc.LearnerStub(channel)  # type: ignore[no-untyped-call]
+            calls.append(stub.Attach(silence(over)))
+        kept = 4
+        while sum(call.is_active() for call in calls) > kept:
+            time.sleep(0.01)
+        ended = Counter(call.code() for call in calls if not call.is_active())
+        assert ended == {
+            grpc.StatusCode.PERMISSION_DENIED: 20,
+            grpc.StatusCode.UNAVAILABLE: 20 - kept,
+        }
+        with attached([path], f"127.0.0.1:{learner.port}") as failures:
+            assert learner.owners[0].enroll(make_terms()).num_records == 200
+            learner.owners[0].disconnect(over=True)
+        over.set()
+    assert not failures
+
+
+def silence(over: threading.Event) -> Iterator[pb.OwnerMessage]:
+    """Nothing, until it is over."""
+    over.wait(30)
+    yield from ()
 
 
 def test_a_learner_for_another_name_is_refused(
