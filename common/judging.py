@@ -28,6 +28,7 @@ from common.quality import (
     estimates,
     measures,
 )
+from common.suggestions import LONGEST_SHOWN
 from common.terms import Records
 
 __all__ = [
@@ -106,8 +107,8 @@ def sample_of(model: Model, table: pd.DataFrame, *, where: str) -> Sample:
     target = model.feature_map.target
     if target.name not in table.columns:
         raise InputError(
-            f"{where}: no column {target.name!r}, the target that quality is measured on; give a "
-            "table with it"
+            f"{where}: no column {target.name[:LONGEST_SHOWN]!r}, the target that quality is "
+            "measured on; give a table with it"
         )
     raw = target.raw(table[target.name])
     kept = np.isfinite(raw)

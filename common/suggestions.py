@@ -10,6 +10,7 @@ from common.errors import InputError
 from common.texts import LONGEST_NAME, named, printable
 
 __all__ = [
+    "LONGEST_SHOWN",
     "among_columns",
     "check_columns",
     "did_you_mean",
@@ -22,6 +23,8 @@ __all__ = [
 # Of the letters of two names so many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8
+# What is missing is named so far: the name may be a stranger's, and of any length.
+LONGEST_SHOWN = 200
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
 _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
@@ -153,6 +156,6 @@ def check_columns(needed: Iterable[str], columns: Iterable[str], *, where: str) 
     for name in needed:
         if name not in names:
             raise InputError(
-                f"{where}: no column {name!r}, which the feature map needs"
+                f"{where}: no column {name[:LONGEST_SHOWN]!r}, which the feature map needs"
                 f"{among_columns(name, list(names))}"
             )

@@ -21,7 +21,7 @@ from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.sources import Source
-from common.suggestions import among_columns
+from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
 from owner.policy import OwnerSettings, PrivateSource
 from owner.raw_rows import FarRows, HeldRows, RawRows
@@ -185,7 +185,8 @@ def _check_columns(
         if settings.data.rename.get(name, name) not in there:
             who = "the feature map needs" if name in needed else "the setting data.columns names"
             raise InputError(
-                f"{where}: no column {name!r}, which {who}{among_columns(name, names)}"
+                f"{where}: no column {name[:LONGEST_SHOWN]!r}, which {who}"
+                f"{among_columns(name, names)}"
             )
 
 

@@ -16,9 +16,12 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap, FeatureSettings, load_feature_map
-from common.fitting import ColumnRule
+from common.fitting import ColumnRule, TargetRule
+from common.judging import sample_of
+from common.losses import Squared
 from common.map_fitting import fit_feature_map
 from common.map_text import file_text
+from common.model import Model
 from common.tables import TablePlace, read_table
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -408,3 +411,30 @@ def test_a_reason_for_leaving_a_column_out_is_short() -> None:
     table["dropped"] = {"x": "z" * 201}
     with pytest.raises(InputError, match="a reason in dropped has more than 200 characters"):
         FeatureMap.from_json(json.dumps(table))
+
+
+@pytest.mark.parametrize("place", ["input", "target"])
+def test_a_strangers_long_name_of_a_column_makes_no_long_sentence(place: str) -> None:
+    """A model's file may come from anywhere; so may the map in it."""
+    long = "y" * 200_000
+    names = {"input": long, "target": "t"} if place == "input" else {"input": "x", "target": long}
+    rule = ColumnRule(
+        name=names["input"], kind="number", fill=0.0, low=0.0, high=1.0, center=0.0, scale=1.0
+    )
+    target = TargetRule(name=names["target"], bound=1.0, fill=0.0)
+    feature_map = FeatureMap(
+        source="s",
+        num_public_records=1,
+        target=target,
+        intercept=True,
+        bounds=(1.0,),
+        columns=(rule,),
+    )
+    table = pd.DataFrame({"x": [0.5], "t": [0.5]})
+    model = Model(feature_map=feature_map, loss=Squared(), theta=np.zeros(2))
+    with pytest.raises(InputError, match="no column 'yyy") as refused:
+        feature_map.apply(table, where="table")
+    assert len(str(refused.value)) < 500
+    with pytest.raises(InputError, match="no column 'yyy") as refused:
+        sample_of(model, table, where="table")
+    assert len(str(refused.value)) < 500

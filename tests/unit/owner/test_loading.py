@@ -201,6 +201,17 @@ def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
         loaded(path)
 
 
+def test_a_long_name_of_a_map_makes_no_long_sentence(
+    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
+) -> None:
+    path = pinned(owner_folder, table_maker(50, seed=3))
+    own = path.parent / "features.json"
+    own.write_text(own.read_text().replace('"column-0"', f'"{"y" * 200_000}"'))
+    with pytest.raises(InputError, match="no column 'yyy") as refused:
+        loaded(path)
+    assert len(str(refused.value)) < 600
+
+
 def test_a_large_table_is_seen_whole_and_held_in_part(
     owner_folder: Callable[..., Path],
     table_maker: Callable[..., pd.DataFrame],
