@@ -278,7 +278,9 @@ def _kept(journal: Journal, key: str, make: Callable[[], str], meaning: Callable
     if journal.noted(key) is None:
         journal.note(key, make())
     value = journal.read(key, meaning)
-    assert value is not None  # noqa: S101 (it was just noted)
+    if value is None:
+        # It was just noted: the file's keys are out of order.
+        raise journal.damaged(key)
     return value
 
 

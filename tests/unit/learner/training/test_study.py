@@ -108,6 +108,23 @@ def test_a_training_that_is_over_says_goodbye(
     assert [owner.let_go for owner in owners] == [[True], [True]]
 
 
+def test_a_note_that_a_damaged_journal_does_not_find_again_is_one_sentence(
+    owners: list[Watched],
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a page's keys are out of order."""
+    public = PublicSide(feature_map=feature_map, records=None)
+    monkeypatch.setattr(Journal, "noted", lambda *_: None)
+    with (
+        closing(Journal(tmp_path / "journal.sqlite")) as journal,
+        pytest.raises(InputError, match=r"journal\.sqlite: it is damaged \(study_id\)"),
+    ):
+        train(settings, public, owners, journal=journal)
+
+
 def test_a_resume_reads_its_journal_once(
     owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
 ) -> None:
