@@ -40,8 +40,15 @@ __all__ = [
 Found = Callable[[str], None]
 
 
-def schema_version(db: sqlite3.Connection) -> str | None:
-    """The version of a ledger's tables; None where there are none yet."""
+def schema_version(db: sqlite3.Connection, path: Path) -> str | None:
+    """The version of a ledger's tables; None where there are none yet.
+
+    Raises:
+      LedgerError: A name stands for a query, which may have no end, or a change sets off others.
+    """
+    kinds = {kind for (kind,) in db.execute("SELECT type FROM sqlite_master")}
+    if not kinds <= {"table", "index"}:
+        raise _other_tables(path)
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     if not tables and pages <= 1:
@@ -53,10 +60,14 @@ def schema_version(db: sqlite3.Connection) -> str | None:
 def check_layout(db: sqlite3.Connection, path: Path, schema: str) -> None:
     """Refuse tables that are not this program's: nothing read from them means anything."""
     if {row[0] for row in db.execute("SELECT sql FROM sqlite_master")} != set(statements(schema)):
-        raise LedgerError(
-            f"{path}: the ledger is damaged (its tables are not those of version "
-            f"{SCHEMA_VERSION}); restore it from a copy"
-        )
+        raise _other_tables(path)
+
+
+def _other_tables(path: Path) -> LedgerError:
+    return LedgerError(
+        f"{path}: the ledger is damaged (its tables are not those of version {SCHEMA_VERSION}); "
+        "restore it from a copy"
+    )
 
 
 def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:

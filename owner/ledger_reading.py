@@ -182,7 +182,7 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
 
 def check_version(db: sqlite3.Connection, path: Path) -> str:
     """The version of a ledger's tables, if this program knows it."""
-    version = schema_version(db)
+    version = schema_version(db, path)
     if version not in {SCHEMA_VERSION, OLD_VERSION}:
         raise LedgerError(
             f"{path}: schema version {version}, this program knows {SCHEMA_VERSION} and "

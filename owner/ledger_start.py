@@ -75,7 +75,7 @@ def _looked_at(path: Path, mark: Mark, fingerprint: str) -> tuple[str | None, Bo
     if path.stat().st_size == 0:
         return None, Books({})
     with snapshot(path) as db:
-        if schema_version(db) is None:
+        if schema_version(db, path) is None:
             if mark:
                 raise LedgerError(f"{path}: {EMPTIED}")
             return None, Books({})

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from common.terms import StudyTerms
 from owner.ledger import Ledger
+from owner.ledger_checks import schema_version
 from owner.ledger_files import ATTRIBUTE, LedgerFiles, Mark, read_mark
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
@@ -244,6 +246,33 @@ def test_verify_finds_a_promise_that_is_not_the_studys(path: Path) -> None:
     assert "300 responses for epsilon 1/3 are noted, its terms say 3 for 1/3" in finding
     with pytest.raises(LedgerError, match="300 responses for epsilon 1/3 are noted"):
         open_ledger(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # A query without an end would not be refused but waited for, by whoever reads it.
+        "ALTER TABLE meta RENAME TO told; CREATE VIEW meta AS SELECT * FROM told",
+        "CREATE TRIGGER more AFTER UPDATE ON accounts BEGIN SELECT 1; END",
+    ],
+)
+def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(
+    path: Path, change: str
+) -> None:
+    ledger = open_ledger(path)
+    enroll(ledger)
+    ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(change)
+    asked: list[str] = []
+    with closing(sqlite3.connect(path)) as db:
+        db.set_trace_callback(asked.append)
+        with pytest.raises(LedgerError, match="its tables are not those of version 3"):
+            schema_version(db, path)
+    assert not any("FROM meta" in one for one in asked)
+    for read in (read_studies, verify_ledger, open_ledger):
+        with pytest.raises(LedgerError, match="its tables are not those of version 3"):
+            read(path)
 
 
 def test_a_ledger_that_is_refused_is_left_as_it_is(path: Path) -> None:
