@@ -83,7 +83,7 @@ def _read_trace(folder: Path) -> _Trace | None:
             if file.metadata.num_rows > LARGEST_TRACE:
                 return None
             names = [name for name in TRACE_COLUMNS if name in file.schema_arrow.names]
-            if not all(_is_small(file.schema_arrow.field(name).type) for name in names):
+            if not all(_is_small(file.schema_arrow.field(name)) for name in names):
                 return None
             kept = file.read(columns=names).to_pandas()
         fitness = kept["relative_fitness"] if "relative_fitness" in names else None
@@ -96,10 +96,11 @@ def _read_trace(folder: Path) -> _Trace | None:
         return None
 
 
-def _is_small(stored: pa.DataType) -> bool:
-    """Whether a cell of a type takes a few bytes, whatever a file says that it holds."""
-    is_number = pa.types.is_integer(stored) or pa.types.is_floating(stored)
-    return bool(is_number or pa.types.is_dictionary(stored))
+def _is_small(column: pa.Field) -> bool:
+    """Whether each cell takes a few bytes, whatever a file says that it holds: all but a name."""
+    if column.name == "owner":
+        return bool(pa.types.is_dictionary(column.type))
+    return bool(pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
 
 
 def _read_model(folder: Path) -> Model | None:
