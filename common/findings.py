@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from common.command import console
 from common.errors import CoprivError, InputError
 
 __all__ = ["STYLES", "Finding", "State", "fails", "found_by", "passes", "show", "unchecked"]
@@ -24,6 +24,8 @@ class State(Enum):
     UNCHECKED = "not checked"
 
 
+# Wider than any finding.
+ONE_LINE = 100_000
 STYLES = {State.PASSES: "green", State.FAILS: "bold red", State.UNCHECKED: "dim"}
 
 
@@ -65,24 +67,24 @@ def found_by(rule: str, look: Callable[[], str]) -> Finding:
         return fails(rule, str(error))
 
 
-def show(found: Sequence[Finding], console: Console) -> None:
-    """Print a table of rules.
+def show(found: Sequence[Finding]) -> None:
+    """Print a table of rules; in a file or a pipe each finding is one line, to search and copy.
 
     Raises:
       InputError: A rule fails; it names those that do.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    out, table = console(width=ONE_LINE), Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rule", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("found", overflow="fold")
     for one in found:
         mark = Text(one.state.value, style=STYLES[one.state])
         table.add_row(Text(one.rule), mark, Text(one.words))
-    console.print(table)
+    out.print(table)
     failed = list(dict.fromkeys(one.rule for one in found if one.state is State.FAILS))
     if failed:
         raise InputError(
             f"not everything here is as it should be ({', '.join(failed)}); fix what the table "
             "says and type the same again; nothing was spent or written"
         )
-    console.print("nothing fails here; nothing was spent or written", highlight=False)
+    out.print("nothing fails here; nothing was spent or written", highlight=False)

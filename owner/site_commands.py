@@ -160,7 +160,7 @@ def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: b
     from owner.doctor import Allowed, owner_findings  # noqa: PLC0415
 
     allowed = Allowed(accepted=accepted, private_bounds=allow_private_bounds)
-    show(tuple(owner_findings(settings, allowed)), console(width=120))
+    show(tuple(owner_findings(settings, allowed)))
 
 
 def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:

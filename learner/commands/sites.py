@@ -137,7 +137,7 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
     from common.findings import show  # noqa: PLC0415 (keeps --help quick)
     from learner.commands.doctor import study_findings  # noqa: PLC0415
 
-    show(tuple(study_findings(study, overrides)), console(width=120))
+    show(tuple(study_findings(study, overrides)))
 
 
 @click.command()

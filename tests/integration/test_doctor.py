@@ -40,8 +40,6 @@ def doctor(
 ) -> Callable[..., Any]:
     """What doctor says on one line, after which every file is what and where it was."""
     monkeypatch.chdir(tmp_path)
-    # The table folds what is longer than a line, also in the middle of a path.
-    monkeypatch.setenv("COLUMNS", "1000")
     for name in (*PROXIES, *EXCEPTIONS):
         monkeypatch.delenv(name, raising=False)
 
