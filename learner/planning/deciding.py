@@ -98,7 +98,8 @@ def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     designs = _designed(settings, ground, _ways(settings, ground))
     found = {way: its for way, (_, its) in designs.items()}
     by_world = {way: its.by_world for way, its in found.items()}
-    best = best_way(by_world, trusts_public_model=ground.trusts_public_model)
+    public = next(iter(found.values())).public
+    best = best_way(by_world, trusts_public_model=ground.trusts_public_model, public=public)
     return _with_forecasts(replace(designs[best][0], way=best), best, found)
 
 

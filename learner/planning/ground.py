@@ -20,7 +20,7 @@ __all__ = ["FORECAST_SEED", "Ground"]
 
 FORECAST_SEED = 0
 # Records of the rarer class for each feature, so that a model of classes is worth something.
-RECORDS_PER_FEATURE = 10
+RECORDS_PER_FEATURE = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,10 +90,11 @@ class Ground:
     def trusts_public_model(self) -> bool:
         """Whether the public records are enough for a model to take one step from.
 
-        A model of classes needs ten records of the rarer class for each feature, or it fits these
+        A model of classes needs five records of the rarer class for each feature, or it fits these
         records and no others, and forecasts from them know it no better.
 
-        References: Peduzzi et al. (1996), on events per variable in logistic regression.
+        References: Vittinghoff and McCulloch (2007), Relaxing the rule of ten events per variable
+        in logistic and Cox regression.
         """
         records = self.public.records
         if records is None or not self.settings.loss_has_classes:

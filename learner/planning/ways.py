@@ -67,17 +67,21 @@ def ways_of(settings: StudySettings) -> list[str]:
     ]
 
 
-def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> str:
+def best_way(
+    forecasts: Mapping[str, Vector], *, trusts_public_model: bool, public: float = np.inf
+) -> str:
     """The way that is best in the worlds; of those that are level, the first of :data:`WAYS`.
 
     Ways are compared world by world, since worlds differ by more than ways do: by how many times a
     way's relative fitness is the best one's there, in the middle one of the worlds. Where public
-    records are too few of a class, ticks from 0 count four times better than they are forecast.
+    records are too few of a class, ticks from 0 count four times better than they are forecast,
+    unless even so they are no better than the public model, which is free.
 
     Args:
       forecasts: The relative fitness that each way is expected to come to in each world, shape
         (W,), in the same worlds; at least one way.
       trusts_public_model: Whether the public records are enough for a model of them.
+      public: The relative fitness that the public model is expected to have.
 
     >>> import numpy as np
     >>> ticks, newton = np.array([0.1, 0.1, 0.1]), np.array([0.05, 0.06, 0.9])
@@ -97,7 +101,9 @@ def best_way(forecasts: Mapping[str, Vector], *, trusts_public_model: bool) -> s
         way: np.maximum(np.nan_to_num(own, nan=1.0), TINY) for way, own in forecasts.items()
     }
     if TICKS_FROM_ZERO in compared and not trusts_public_model:
-        compared[TICKS_FROM_ZERO] /= CLEARLY
+        favoured = compared[TICKS_FROM_ZERO] / CLEARLY
+        if np.median(favoured) < public:
+            compared[TICKS_FROM_ZERO] = favoured
     best = np.min(list(compared.values()), axis=0)
     times = {way: float(np.median(own / best)) for way, own in compared.items()}
     level = min(times.values()) * LEVEL

@@ -190,8 +190,9 @@ def test_the_algorithm_that_is_left_open_is_the_one_forecast_to_be_best(public):
 def test_ways_are_compared_by_what_they_come_to_in_each_world(public, monkeypatch):
     seen = {}
 
-    def last_of(forecasts, *, trusts_public_model):
+    def last_of(forecasts, *, trusts_public_model, public):
         assert trusts_public_model
+        assert 0 < public < np.inf
         seen.update(forecasts)
         return list(forecasts)[-1]
 
