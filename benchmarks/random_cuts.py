@@ -5,7 +5,8 @@
 Each study takes one of the record files of ``families.FILES`` and draws a target, features, owners
 and public records. Its rows are *shuffled*, so that owners are like the public records; or
 *ordered* by a column that is no feature, so that the public records lie at one end and owners have
-drifted away from them. A quarter have classes (the target above its median) and logistic loss.
+drifted away from them. A quarter have classes (the target above its median) and logistic loss. Or
+it has *few* public records of classes, in random order.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from tables import Measured, Run
 from common.errors import InputError
 from learner.reproduction.documents import replace_section
 
-KINDS = ("shuffled", "ordered")
+KINDS = ("shuffled", "ordered", "few")
 ROWS = ("public", *WAYS)
-FEATURES, OWNERS, PUBLIC, RECORDS = (2, 12), (2, 12), (300, 5_000), (4_000, 60_000)
-CLASSES = 0.25
+FEATURES, OWNERS, RECORDS = (2, 12), (2, 12), (4_000, 60_000)
+# Public records from and to, and the share of studies that have classes, of each kind.
+PUBLIC = {"shuffled": (300, 5_000), "ordered": (300, 5_000), "few": (60, 500)}
+CLASSES = {"shuffled": 0.25, "ordered": 0.25, "few": 1.0}
 # What a column needs: few gaps, and values enough for a target or an order, or few for a category.
 FILLED, MANY, CATEGORIES = 0.9, 20, 30
 # Features that are the target in other words make the best fitness next to nothing.
@@ -43,7 +46,8 @@ Printed by `.venv/bin/python benchmarks/random_cuts.py DATA --studies {studies} 
 --out docs/results.md`: {studies} studies of each kind, whose table, target, features, owners and
 public records are drawn at random, at each epsilon. *Shuffled*: owners are like the public records.
 *Ordered* by a column that is no feature: the public records lie at one end, and the owners have
-drifted away from them, often far. The columns are those of the table of all families above.
+drifted away from them, often far. *Few*: shuffled, with classes and 60 to 500 public records. The
+columns are those of the table of all families above.
 """
 
 
@@ -70,7 +74,7 @@ def drawn(data: Path, kind: str, rng: np.random.Generator) -> Case:
     table = whole.dropna(subset=[target, order])
     table = table.iloc[rng.permutation(len(table))]
     owners, count, public = (
-        int(np.exp(rng.uniform(*np.log(limits)))) for limits in (OWNERS, RECORDS, PUBLIC)
+        int(np.exp(rng.uniform(*np.log(limits)))) for limits in (OWNERS, RECORDS, PUBLIC[kind])
     )
     table = table.iloc[:count]
     same = table.select_dtypes("number").corrwith(table[target]).abs()
@@ -85,7 +89,7 @@ def drawn(data: Path, kind: str, rng: np.random.Generator) -> Case:
     if kind == "ordered":
         table = table.sort_values(order, ascending=bool(rng.integers(2)), kind="stable")
     public = min(public, len(table) // 4)
-    is_classes = rng.random() < CLASSES
+    is_classes = rng.random() < CLASSES[kind]
     features = {"target": target, "columns": tuple(sorted(columns))}
     if is_classes:
         table = table.assign(**{target: (table[target] > table[target].median()).astype(int)})
@@ -118,6 +122,7 @@ def measured(asked: argparse.Namespace, kind: str) -> dict[str, Measured]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="the folder of the record files")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--studies", type=int, default=20, help="studies of each kind")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
@@ -125,7 +130,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a document with a section random-cuts")
     asked = parser.parse_args()
     lines = [TEXT.format(studies=asked.studies, seeds=asked.seeds)]
-    for kind in KINDS:
+    for kind in asked.kinds:
         summed = tables.summary(measured(asked, kind), tuple(WAYS), EPSILONS)
         lines += [f"### {kind.capitalize()} studies", "", *summed]
     print("\n".join(lines))
