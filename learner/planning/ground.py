@@ -19,7 +19,7 @@ from learner.simulated.world import World
 __all__ = ["FORECAST_SEED", "Ground"]
 
 FORECAST_SEED = 0
-# Records of the rarer class for each feature, so that a model of classes is worth something.
+# Records of the rarer class for each feature, so that a model of classes is surely worth something.
 RECORDS_PER_FEATURE = 5
 
 
@@ -90,17 +90,22 @@ class Ground:
     def trusts_public_model(self) -> bool:
         """Whether the public records are enough for a model to take one step from.
 
-        A model of classes needs five records of the rarer class for each feature, or it fits these
-        records and no others, and forecasts from them know it no better.
+        A model of classes that fits its own records and no others is worth nothing where owners
+        are, and forecasts from the same records know it no better. Five records of the rarer class
+        for each feature are enough; with fewer, cross-validation tells.
+
+        Raises:
+          InputError: There are no public records, or fewer than features.
 
         References: Vittinghoff and McCulloch (2007), Relaxing the rule of ten events per variable
         in logistic and Cox regression.
         """
-        records = self.public.records
-        if records is None or not self.settings.loss_has_classes:
-            return records is not None
-        rarer = min(int(np.sum(records.targets > 0)), int(np.sum(records.targets <= 0)))
-        return rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features
+        if not self.settings.loss_has_classes:
+            return True
+        targets = self.groups.records.targets
+        rarer = min(int(np.sum(targets > 0)), int(np.sum(targets <= 0)))
+        is_enough = rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features
+        return is_enough or not self.groups.is_overfit
 
     @property
     def can_forecast(self) -> bool:

@@ -38,6 +38,8 @@ SURE = 0.95
 # A model loses this share of its fitness from one end of the public table to the other.
 NOTABLE_DRIFT = 0.02
 FOLDS = 5
+# The calibration slope of a model that is no more than twice too sure of records it has not seen.
+LEAST_CALIBRATION = 0.5
 # The least that a redrawn record weighs, where the mean is 1.
 LEAST_WEIGHT = 1e-9
 # Consecutive parts that play the owners where there are no labels.
@@ -132,6 +134,35 @@ class PublicGroups:
         return np.asarray(weights / weights.mean())
 
     @cached_property
+    def held_out(self) -> list[tuple[Vector, Records]]:
+        """Five-fold cross-validation: the best model of all folds but one, and that one."""
+        folds = np.random.default_rng(0).permutation(len(self.records)) % FOLDS
+        pairs = []
+        for fold in range(min(FOLDS, len(self.records))):
+            others, left = np.nonzero(folds != fold)[0], np.nonzero(folds == fold)[0]
+            model = self.problem.optimum(self.records.at(others))
+            pairs.append((model, self.records.at(left)))
+        return pairs
+
+    @cached_property
+    def is_overfit(self) -> bool:
+        r"""Whether the public records are too few for a model of them.
+
+        Of records that it was not fitted to, their model is more than twice too sure: the
+        calibration slope, the s at which margins times s lose least on records held out, is below
+        a half. The loss is convex, so that its derivative at a half tells.
+
+        References: Cox (1958), Two further applications of a model for binary regression; Copas
+        (1983), Regression, prediction and shrinkage.
+        """
+        derivative = 0.0
+        for model, left in self.held_out:
+            margins = left.features @ model
+            slopes = self.problem.loss.slopes(LEAST_CALIBRATION * margins, left.targets)
+            derivative += float(slopes @ margins)
+        return derivative > 0.0
+
+    @cached_property
     def honest(self) -> tuple[float, float]:
         r"""A factor for relative fitness, and psi of the public model: for unsquared losses.
 
@@ -144,12 +175,10 @@ class PublicGroups:
         References: Efron (1983), on the optimism of a rule's apparent error.
         """
         inside = self.problem.fitness(self.theta_optimal, self.records)
-        folds = np.random.default_rng(0).permutation(len(self.records)) % FOLDS
-        outside = 0.0
-        for fold in range(FOLDS):
-            model = self.problem.optimum(self.records.at(np.nonzero(folds != fold)[0]))
-            left = self.records.at(np.nonzero(folds == fold)[0])
-            outside += self.problem.fitness(model, left) * len(left) / len(self.records)
+        outside = sum(
+            self.problem.fitness(model, left) * len(left) / len(self.records)
+            for model, left in self.held_out
+        )
         best = 0.5 * (inside + max(outside, inside))
         return inside / best, max(outside, inside) / best - 1.0
 

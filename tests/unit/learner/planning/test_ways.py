@@ -1,12 +1,9 @@
 """Which way of learning is taken where none is named."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from learner.planning.decision import Decision, Expected
-from learner.planning.ground import Ground
 from learner.planning.guard import ways_sentence
 from learner.planning.ways import LEVEL, TICKS_FROM_ZERO, WAYS, best_way, why_taken
 
@@ -65,21 +62,6 @@ def test_ticks_from_zero_are_believed_where_public_records_are_few_of_a_class():
     assert best_way(forecasts, trusts_public_model=False, public=0.67) == "ticks"
     forecasts[TICKS_FROM_ZERO] = 5.5 * SHARED
     assert best_way(forecasts, trusts_public_model=False) == "ticks"
-
-
-@pytest.mark.parametrize(("rarer", "is_enough"), [(14, False), (15, True)])
-def test_a_public_model_of_classes_needs_five_records_of_the_rarer_for_each_feature(
-    rarer, is_enough
-):
-    for sign in (-1.0, 1.0):
-        targets = sign * np.where(np.arange(200) < rarer, 1.0, -1.0)
-        public = SimpleNamespace(
-            records=SimpleNamespace(targets=targets), feature_map=SimpleNamespace(num_features=3)
-        )
-        for classes in (True, False):
-            settings = SimpleNamespace(loss_has_classes=classes)
-            ground = Ground(settings=settings, public=public, num_records=(9,), seed=0)
-            assert ground.trusts_public_model == (is_enough or not classes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""Whether the public records are enough for a model to take a step from."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.planning.ground import RECORDS_PER_FEATURE, Ground
+from learner.simulated.groups import PublicGroups
+from learner.simulated.problem import Problem
+
+FEATURES = 10
+
+
+def make_groups(rarer: int, *, num_records: int, box: float, seed: int = 0) -> PublicGroups:
+    """Records of classes that one feature tells with some certainty, so many of the rarer one."""
+    rng = np.random.default_rng(seed)
+    features = np.c_[rng.standard_normal((num_records, FEATURES - 1)), np.ones(num_records)]
+    score = 3.0 * features[:, 0] + rng.logistic(size=num_records)
+    targets = np.where(score >= np.sort(score)[-rarer], 1.0, -1.0)
+    problem = Problem(
+        loss=LOSSES["logistic"].example(),
+        regulariser=Regulariser(coefficient=1e-5),
+        theta_max=box,
+    )
+    return PublicGroups(
+        problem=problem, records=Records(features=features, targets=targets), labels=None
+    )
+
+
+def ground_of(groups: PublicGroups, *, classes: bool = True) -> Ground:
+    public = SimpleNamespace(
+        records=groups.records, feature_map=SimpleNamespace(num_features=FEATURES)
+    )
+    ground = Ground(
+        settings=SimpleNamespace(loss_has_classes=classes), public=public, num_records=(9,), seed=0
+    )
+    ground.__dict__["groups"] = groups
+    return ground
+
+
+def test_a_model_that_is_far_too_sure_of_records_held_out_is_not_trusted():
+    groups = make_groups(20, num_records=60, box=20.0)
+    assert groups.is_overfit
+    assert not ground_of(groups).trusts_public_model
+    assert ground_of(groups, classes=False).trusts_public_model
+
+
+def test_a_model_of_few_records_that_tells_records_held_out_is_trusted():
+    groups = make_groups(30, num_records=300, box=2.0)
+    assert not groups.is_overfit
+    assert ground_of(groups).trusts_public_model
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_five_records_of_the_rarer_class_for_each_feature_are_enough(lacks):
+    groups = make_groups(RECORDS_PER_FEATURE * FEATURES - lacks, num_records=120, box=20.0)
+    groups.__dict__["is_overfit"] = True
+    assert ground_of(groups).trusts_public_model == (not lacks)
+    swapped = Records(features=groups.records.features, targets=-groups.records.targets)
+    other = PublicGroups(problem=groups.problem, records=swapped, labels=None)
+    other.__dict__["is_overfit"] = True
+    assert ground_of(other).trusts_public_model == (not lacks)
+
+
+def test_the_calibration_slope_is_what_it_is_found_to_be():
+    """The derivative at a half tells on which side of it the best factor of the margins lies."""
+    for seed in range(6):
+        groups = make_groups(20, num_records=60, box=(0.5, 5.0)[seed % 2], seed=seed)
+        loss, factors = groups.problem.loss, np.linspace(0.0, 3.0, 601)
+        mean = [
+            sum(
+                loss.values(factor * (left.features @ model), left.targets).sum()
+                for model, left in groups.held_out
+            )
+            for factor in factors
+        ]
+        assert groups.is_overfit == (factors[int(np.argmin(mean))] < 0.5)
+
+
+def test_every_record_is_held_out_once():
+    groups = make_groups(20, num_records=61, box=1.0)
+    held = np.concatenate([left.features for _, left in groups.held_out])
+    assert sorted(map(tuple, held)) == sorted(map(tuple, groups.records.features))
