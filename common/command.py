@@ -37,6 +37,7 @@ __all__ = [
     "ask",
     "console",
     "log_format_option",
+    "noise_seed_option",
     "out_file",
     "out_folder",
     "plain_console",
@@ -67,6 +68,13 @@ log_format_option = click.option(
     default="text",
     show_default=True,
     help="How log lines on standard error look.",
+)
+
+noise_seed_option = click.option(
+    "--insecure-noise-seed",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
 )
 
 

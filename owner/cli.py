@@ -21,6 +21,7 @@ from common.command import (
     address_value,
     console,
     log_format_option,
+    noise_seed_option,
     out_file,
     plain_console,
     run_command,
@@ -72,12 +73,7 @@ def health(address: str) -> None:
     callback=address_value,
     help="Serve here instead of the settings' address.",
 )
-@click.option(
-    "--insecure-noise-seed",
-    type=click.IntRange(min=0),
-    metavar="SEED",
-    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
-)
+@noise_seed_option
 @click.option(
     "--allow-private-bounds",
     is_flag=True,
@@ -139,12 +135,7 @@ def serve(
     is_flag=True,
     help="INSECURE: plain text to another machine; all on the way can read and change it.",
 )
-@click.option(
-    "--insecure-noise-seed",
-    type=click.IntRange(min=0),
-    metavar="SEED",
-    help="INSECURE: repeatable noise that protects nobody; only for experiments on public records.",
-)
+@noise_seed_option
 @click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
 @click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def attach(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import as_listed, out_folder
+from common.command import as_listed, noise_seed_option, out_folder
 from common.config import load_settings
 
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ def simulation_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Also repeat the run without noise, however long it takes.",
         ),
-        click.option(
-            "--insecure-noise-seed",
-            type=int,
-            metavar="SEED",
-            help="INSECURE: repeatable noise that protects nobody; only for experiments on public "
-            "records.",
-        ),
+        noise_seed_option,
         click.option(
             "--allow-private-bounds",
             is_flag=True,
@@ -93,8 +87,19 @@ yes_option = click.option(
 )
 
 
+def _some_jobs(_: click.Context, __: click.Parameter, value: int) -> int:
+    """A number of processes, as joblib counts them: from below, -1 is one on each core."""
+    if value == 0:
+        raise click.BadParameter("0 processes compute nothing; give -1 for one on each core, or 1")
+    return value
+
+
 jobs_option = click.option(
-    "--jobs", type=int, default=-1, help="Processes; -1, the default, uses all cores."
+    "--jobs",
+    type=int,
+    default=-1,
+    callback=_some_jobs,
+    help="Processes; -1, the default, uses all cores.",
 )
 
 

@@ -222,6 +222,23 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
     assert "in_memory" not in seeded_runs[1].told()
 
 
+def test_numbers_that_no_option_can_have_are_refused(
+    study: Callable[..., Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    grid = ("--grid", "privacy.epsilon=1", "--seeds", 2)
+    for words in (
+        ("simulate", study(), "--in-memory", "--insecure-noise-seed", -1),
+        ("sweep", study(), *grid, "--jobs", 0),
+        ("forecast", study(), "--quick", "--jobs", 0),
+    ):
+        said = copriv(*words, "--out", out)
+        assert said.returncode == 2, said.stderr
+        assert "Traceback" not in said.stderr
+        assert f"Invalid value for '{words[-2]}': " in said.stderr
+        assert not out.exists()
+
+
 def test_a_simulation_warns_of_an_owner_whose_columns_do_not_fit(
     study: Callable[..., Path], tmp_path: Path
 ) -> None:
