@@ -46,7 +46,39 @@ class SynchronousState:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SynchronousDescent:
+class _Rounds:
+    """What both algorithms share: where they begin, at what owners are asked, and G_k."""
+
+    weights: Vector
+    num_features: int
+    theta_max: float
+    regulariser: Regulariser
+    horizon: int
+
+    def initial_state(self) -> SynchronousState:
+        """The model and its average are 0."""
+        zero = np.zeros(self.num_features)
+        return SynchronousState(theta=zero, average=zero, k=0)
+
+    def query_point(self, state: SynchronousState, tick: Tick) -> Vector:
+        """The current model, not the average, shape (p,), whoever is asked."""
+        del tick
+        return state.theta
+
+    def query_points(self, state: SynchronousState, ticks: Iterable[Tick]) -> Iterator[Vector]:
+        """That of the first tick alone: every round needs the answers of the one before."""
+        return (state.theta for _ in islice(ticks, 1))
+
+    def _gradient(
+        self, state: SynchronousState, tick: Tick, responses: Mapping[int, Vector]
+    ) -> Vector:
+        """The noisy gradient of the fitness at the current model, shape (p,)."""
+        loss = weighted_gradient(self.weights, tick, responses)
+        return self.regulariser.gradient(state.theta) + loss
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SynchronousDescent(_Rounds):
     r"""Algorithm 1 of the 2020 paper, for smooth and strongly convex fitness.
 
     .. math:: \theta[k+1] = \mathrm{clip}[\theta[k] - \tfrac{\rho}{T^2 k} G_k], \quad \theta[1] = 0
@@ -74,39 +106,19 @@ class SynchronousDescent:
     array([0.75])
     """
 
-    weights: Vector
-    num_features: int
-    theta_max: float
-    regulariser: Regulariser
     rho: float
-    horizon: int
     projection: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what the update is not defined for."""
         check_numbers(self.weights, theta_max=self.theta_max, rho=self.rho, horizon=self.horizon)
 
-    def initial_state(self) -> SynchronousState:
-        """The model is 0."""
-        return _zero_state(self.num_features)
-
-    def query_point(self, state: SynchronousState, tick: Tick) -> Vector:
-        """The current model, shape (p,), whoever is asked."""
-        del tick
-        return state.theta
-
-    def query_points(self, state: SynchronousState, ticks: Iterable[Tick]) -> Iterator[Vector]:
-        """That of the first tick alone: every round needs the answers of the one before."""
-        return (state.theta for _ in islice(ticks, 1))
-
     def apply_responses(
         self, state: SynchronousState, tick: Tick, responses: Mapping[int, Vector]
     ) -> SynchronousState:
         """One step against the gradient of the fitness."""
         k = state.k + 1
-        G = self.regulariser.gradient(state.theta) + weighted_gradient(
-            self.weights, tick, responses
-        )
+        G = self._gradient(state, tick, responses)
         theta = state.theta - self.rho / (self.horizon**2 * k) * G
         if self.projection:
             theta = np.clip(theta, -self.theta_max, self.theta_max)
@@ -118,7 +130,7 @@ class SynchronousDescent:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SynchronousAverage:
+class SynchronousAverage(_Rounds):
     r"""Algorithm 2 of the 2020 paper, for any convex fitness.
 
     .. math::
@@ -147,12 +159,7 @@ class SynchronousAverage:
     (array([0.5]), array([0.]))
     """
 
-    weights: Vector
-    num_features: int
-    theta_max: float
-    regulariser: Regulariser
     initial_step: float
-    horizon: int
 
     def __post_init__(self) -> None:
         """Refuse what the update is not defined for."""
@@ -163,27 +170,12 @@ class SynchronousAverage:
             horizon=self.horizon,
         )
 
-    def initial_state(self) -> SynchronousState:
-        """The model and its average are 0."""
-        return _zero_state(self.num_features)
-
-    def query_point(self, state: SynchronousState, tick: Tick) -> Vector:
-        """The current model, not the average, shape (p,), whoever is asked."""
-        del tick
-        return state.theta
-
-    def query_points(self, state: SynchronousState, ticks: Iterable[Tick]) -> Iterator[Vector]:
-        """That of the first tick alone: every round needs the answers of the one before."""
-        return (state.theta for _ in islice(ticks, 1))
-
     def apply_responses(
         self, state: SynchronousState, tick: Tick, responses: Mapping[int, Vector]
     ) -> SynchronousState:
         """One projected step, and one more model in the average."""
         k = state.k + 1
-        G = self.regulariser.gradient(state.theta) + weighted_gradient(
-            self.weights, tick, responses
-        )
+        G = self._gradient(state, tick, responses)
         theta = np.clip(
             state.theta - self.initial_step / math.sqrt(k) * G, -self.theta_max, self.theta_max
         )
@@ -195,9 +187,3 @@ class SynchronousAverage:
     def central_model(self, state: SynchronousState) -> Vector:
         """The running average, shape (p,)."""
         return state.average
-
-
-def _zero_state(num_features: int) -> SynchronousState:
-    """Both models 0 before the first round."""
-    zero = np.zeros(num_features)
-    return SynchronousState(theta=zero, average=zero, k=0)

@@ -46,23 +46,12 @@ class _Study:
         return seeded_noise(self.plan, rng=self.rng)
 
 
-class MemoryOwner:
-    """One owner in memory. Insecure: its noise comes from a seed and its ledger forgets.
+class _Present:
+    """What owners in this process have in common: they are always here."""
 
-    For equal seeds its responses equal those of ``copriv-owner serve --insecure-noise-seed``
-    bit for bit.
-
-    Args:
-      name: The owner's name.
-      records: Its records after the feature map.
-      seed: Seed of the noise; None adds none at all, to see what noise costs.
-    """
-
-    def __init__(self, name: str, records: Records, *, seed: int | None) -> None:
+    def __init__(self, name: str, records: Records) -> None:
         self._name = name
         self._shard = Shard(records)
-        self._seed = seed
-        self._studies: dict[str, _Study] = {}
 
     @property
     def name(self) -> str:
@@ -76,7 +65,40 @@ class MemoryOwner:
 
     def describe(self) -> OwnerDescription:
         """What the owner is; in memory it agrees to whatever it is asked."""
-        return _agrees_to_all(self._name, self._shard)
+        return OwnerDescription(
+            name=self._name,
+            num_records=len(self._shard.records),
+            columns=(),
+            feature_map_digest="",
+            epsilon_per_study=UNBOUNDED,
+            epsilon_left=UNBOUNDED,
+            losses=tuple(LOSSES),
+            validation="pooled",
+        )
+
+    def send(self, query: Query) -> None:
+        """It answers when it is asked."""
+
+    def disconnect(self, *, over: bool = False) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryOwner(_Present):
+    """One owner in memory. Insecure: its noise comes from a seed and its ledger forgets.
+
+    For equal seeds its responses equal those of ``copriv-owner serve --insecure-noise-seed``
+    bit for bit.
+
+    Args:
+      name: The owner's name.
+      records: Its records after the feature map.
+      seed: Seed of the noise; None adds none at all, to see what noise costs.
+    """
+
+    def __init__(self, name: str, records: Records, *, seed: int | None) -> None:
+        super().__init__(name, records)
+        self._seed = seed
+        self._studies: dict[str, _Study] = {}
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Agree on a study; the same terms again return the same enrolment.
@@ -104,9 +126,6 @@ class MemoryOwner:
             insecure_noise=True,
             repeats=repeats(study.plan.response_bytes),
         )
-
-    def send(self, query: Query) -> None:
-        """It answers when it is asked."""
 
     def answer(self, query: Query) -> Response:
         """One noised mean gradient, by the same rules of order as any owner."""
@@ -142,11 +161,8 @@ class MemoryOwner:
             raise OrderError("no such study was enrolled by this learner; enrol first")
         return self._studies[study_id]
 
-    def disconnect(self, *, over: bool = False) -> None:
-        """Nothing to let go of."""
 
-
-class LocalShard:
+class LocalShard(_Present):
     """The shard of the owner that is the learner: asked exactly, without noise and charge.
 
     Guarantees:
@@ -162,23 +178,8 @@ class LocalShard:
     """
 
     def __init__(self, name: str, records: Records) -> None:
-        self._name = name
-        self._shard = Shard(records)
+        super().__init__(name, records)
         self._terms: StudyTerms | None = None
-
-    @property
-    def name(self) -> str:
-        """The owner's name in the study."""
-        return self._name
-
-    @property
-    def answers_later(self) -> bool:
-        """It does not."""
-        return False
-
-    def describe(self) -> OwnerDescription:
-        """What the owner is; it agrees to its own study."""
-        return _agrees_to_all(self._name, self._shard)
 
     def enroll(self, terms: StudyTerms) -> Enrollment:
         """Its own study, at no cost; answers are not counted."""
@@ -196,9 +197,6 @@ class LocalShard:
             repeats=MOST_KEPT,
         )
 
-    def send(self, query: Query) -> None:
-        """It answers when it is asked."""
-
     def answer(self, query: Query) -> Response:
         """The exact mean gradient, neither clipped nor noised; or the exact other release."""
         if self._terms is None:
@@ -213,19 +211,3 @@ class LocalShard:
 
     def close(self, study_id: str) -> None:
         """Nothing was reserved."""
-
-    def disconnect(self, *, over: bool = False) -> None:
-        """Nothing to let go of."""
-
-
-def _agrees_to_all(name: str, shard: Shard) -> OwnerDescription:
-    return OwnerDescription(
-        name=name,
-        num_records=len(shard.records),
-        columns=(),
-        feature_map_digest="",
-        epsilon_per_study=UNBOUNDED,
-        epsilon_left=UNBOUNDED,
-        losses=tuple(LOSSES),
-        validation="pooled",
-    )
