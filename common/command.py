@@ -35,6 +35,7 @@ __all__ = [
     "address_value",
     "as_listed",
     "ask",
+    "checked_option",
     "console",
     "log_format_option",
     "noise_seed_option",
@@ -49,6 +50,8 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Typed = TypeVar("Typed")
+Meant = TypeVar("Meant")
 
 # The options of :func:`reading_options`.
 READING = ("query", "separator", "decimal", "encoding")
@@ -119,6 +122,21 @@ def reading_options(command: Function) -> Function:
             help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
         ),
     )(command)
+
+
+def checked_option(option: str, typed: Typed, check: Callable[[Typed], Meant]) -> Meant:
+    """What an option means; ``check`` raises a ``ValueError`` where it means nothing.
+
+    Raises:
+      InputError: It means nothing; the sentence names the option.
+
+    >>> checked_option("--parts", "3", int)
+    3
+    """
+    try:
+        return check(typed)
+    except ValueError as error:
+        raise InputError(f"{option}: got {typed!r}, {error}") from None
 
 
 def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:

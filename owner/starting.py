@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common.annotated import annotated
+from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
@@ -150,10 +151,7 @@ def checked_budget(option: str, typed: str) -> Fraction:
     Raises:
       InputError: It is none.
     """
-    try:
-        return parse_epsilon(typed)
-    except ValueError as error:
-        raise InputError(f"{option}: got {typed!r}, {error}") from None
+    return checked_option(option, typed, parse_epsilon)
 
 
 def checked_lifetime(typed: str, per_study: str) -> Fraction:
@@ -177,10 +175,7 @@ def checked_name(typed: str) -> str:
     Raises:
       InputError: It is none.
     """
-    try:
-        return check_name(typed)
-    except ValueError as error:
-        raise InputError(f"--name: got {typed!r}, {error}") from None
+    return checked_option("--name", typed, check_name)
 
 
 def write_settings(

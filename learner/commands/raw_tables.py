@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.errors import InputError
 from common.files import make_folder
@@ -206,10 +207,7 @@ def checked_epsilon(typed: str | None) -> int | str:
     Raises:
       InputError: It is none.
     """
-    try:
-        budget = parse_epsilon(typed)
-    except ValueError as error:
-        raise InputError(f"--epsilon: got {typed!r}, {error}") from None
+    budget = checked_option("--epsilon", typed, parse_epsilon)
     return int(budget) if budget.denominator == 1 else str(Fraction(budget))
 
 

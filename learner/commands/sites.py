@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from common.command import address_value, console, out_folder
-from common.errors import InputError
+from common.command import address_value, checked_option, console, out_folder
 from common.names import check_name
 from learner.commands.options import days_option, load_study, overrides_option, study_argument
 
@@ -59,7 +58,7 @@ def invite(
         base=study.parent,
         certs=certs,
         out=out,
-        learner=checked_name(learner),
+        learner=checked_option("--learner", learner, check_name),
         reached_at=address,
         console=console(width=120),
     )
@@ -155,11 +154,3 @@ def close(run: Path, *, abandon: bool, insecure: bool) -> None:
     from learner.commands.closing import close_run  # noqa: PLC0415 (keeps --help quick)
 
     close_run(run, abandon=abandon, insecure=insecure, console=console(width=120))
-
-
-def checked_name(name: str) -> str:
-    """The name of ``--learner``."""
-    try:
-        return check_name(name)
-    except ValueError as error:
-        raise InputError(f"--learner {name}: {error}") from None

@@ -573,7 +573,7 @@ def test_invite_says_what_is_missing(study: SimpleNamespace) -> None:
     one_sentence(study.invite(**nowhere), "owner-a has no address")
     del study.table["tls"]
     one_sentence(study.invite(), "[tls] is missing", "certs/learner/key.pem")
-    one_sentence(study.invite("--learner", "a b"), "--learner a b: expected a name")
+    one_sentence(study.invite("--learner", "a b"), "--learner: got 'a b', expected a name")
 
 
 def test_owners_that_come_join_too_and_are_closed_on_their_own_line(
