@@ -13,7 +13,7 @@ from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
 from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.suggestions import nearest_spelling
-from common.texts import any_of, counted, printable, rounded
+from common.texts import any_of, counted, number_words, printable
 
 __all__ = ["Fault", "faults_of", "one_of", "warn_of_misfits"]
 
@@ -151,7 +151,7 @@ def _spread_in_words(seen: ColumnSeen, spread: float) -> str:
     alike = "look whether one value stands for gaps, or these records may really be alike"
     if spread <= ALL_ALIKE:
         return f"its values are all the same; {alike}"
-    what = f"its values differ {rounded(spread, 2)} times as much as public ones"
+    what = f"its values differ {number_words(spread, 2)} times as much as public ones"
     if seen.kind == "number":
         return f"{what}; give the column in the map's unit, or these records may really be alike"
     return f"{what}; {alike}"
@@ -173,10 +173,10 @@ def _unit_in_words(seen: ColumnSeen) -> str:
     """What hints at another unit, and what to do then; nothing where nothing does."""
     cure = "give the column in the map's unit"
     if seen.ratio is not None and not 1 / HINTS_AT_A_UNIT < seen.ratio < HINTS_AT_A_UNIT:
-        return f" (the middle value is {rounded(seen.ratio, 3)} times the public one); {cure}"
+        return f" (the middle value is {number_words(seen.ratio)} times the public one); {cure}"
     width = seen.width or 1.0
     if not 1 / HINTS_BY_WIDTH < width < HINTS_BY_WIDTH:
-        return f" (they differ {rounded(width, 3)} times as much as public ones); {cure}"
+        return f" (they differ {number_words(width)} times as much as public ones); {cure}"
     return ""
 
 

@@ -13,12 +13,11 @@ __all__ = [
     "named",
     "number_words",
     "printable",
-    "rounded",
     "shortened",
 ]
 
 # Larger numbers are written with an exponent.
-MOST_WRITTEN_OUT = 1e9
+MOST_WRITTEN_OUT = 1e15
 # A status has room for some thousand bytes.
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
@@ -75,25 +74,17 @@ def named(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(printable(name, LONGEST_NAME) for name in names[:most]) + more
 
 
-def rounded(number: float, digits: int) -> str:
-    """A number of so many digits that count, as people write it: without an exponent up to 1e9.
-
-    >>> rounded(148.41, 2), rounded(22026.5, 2), rounded(2.718, 2), rounded(1e12, 2)
-    ('150', '22,000', '2.7', '1e+12')
-    """
-    short = f"{number:.{digits}g}"
-    value = float(short)
-    return f"{value:,.0f}" if 10.0 ** (digits - 1) <= abs(value) < MOST_WRITTEN_OUT else short
-
-
-def number_words(value: float) -> str:
-    """A number for people: three digits, thousands apart.
+def number_words(value: float, digits: int = 3) -> str:
+    """A number for people: so many digits, and from there on whole numbers, thousands apart.
 
     >>> number_words(8.0453), number_words(21345.6), number_words(0.00123), number_words(999.96)
     ('8.05', '21,346', '0.00123', '1,000')
+    >>> number_words(2.718, 2), number_words(148.41, 2), number_words(1e18)
+    ('2.7', '148', '1e+18')
     """
-    short = f"{value:.3g}"
-    return f"{value:,.0f}" if abs(float(short)) >= 1000 else short
+    short = f"{value:.{digits}g}"
+    is_whole = 10.0**digits <= abs(float(short)) < MOST_WRITTEN_OUT
+    return f"{value:,.0f}" if is_whole else short
 
 
 def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:

@@ -23,7 +23,7 @@ from common.privacy import exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
-from common.texts import counted, printable, rounded
+from common.texts import counted, number_words, printable
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
@@ -162,9 +162,9 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
 
 
 def _noise_in_words(ratio: float, typical: str, m: int) -> str:
-    of_mean = rounded(ratio / math.sqrt(m), 3)
+    of_mean = number_words(ratio / math.sqrt(m))
     mean = f", the mean of all {m:,} responses' noise about {of_mean} times" if m > 1 else ""
-    return f"  one response's noise is {rounded(ratio, 3)} times {typical}{mean}"
+    return f"  one response's noise is {number_words(ratio)} times {typical}{mean}"
 
 
 def _validation(settings: OwnerSettings, trial: TrialStudy) -> str:

@@ -20,7 +20,7 @@ from common.names import check_name
 from common.number_marks import mark_notes
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
-from common.texts import rounded
+from common.texts import number_words
 from owner.loading import check_header, load_records
 from owner.policy import OwnerSettings
 
@@ -67,16 +67,17 @@ def epsilon_in_words(epsilon: Fraction) -> str:
     >>> epsilon_in_words(Fraction(1))
     'anyone who sees all answers can raise the odds of a guess about one record 2.7 times at most'
     >>> epsilon_in_words(Fraction(10))
-    'no protection to speak of: the odds of a guess may rise 22,000 times'
+    'no protection to speak of: the odds of a guess may rise 22,026 times'
     """
     times = math.exp(min(float(epsilon), 700.0))
+    often = number_words(times, 2)
     if times >= MILLION:
         return "no protection to speak of: the odds of a guess may rise more than a million times"
     return (
         "anyone who sees all answers can raise the odds of a guess about one record "
-        f"{rounded(times, 2)} times at most"
+        f"{often} times at most"
         if times < THOUSAND
-        else f"no protection to speak of: the odds of a guess may rise {rounded(times, 2)} times"
+        else f"no protection to speak of: the odds of a guess may rise {often} times"
     )
 
 

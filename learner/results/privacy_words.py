@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from common.texts import number_words
+
 __all__ = ["as_number", "meaning", "strength"]
 
 # Beyond this a factor says no more than that it is beyond all use.
@@ -41,7 +43,7 @@ def meaning(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "nothing is promised: these records were asked without noise"
     factor = math.exp(min(epsilon, 700.0))
-    times = f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
+    times = number_words(factor, 2)
     if factor > LARGEST_FACTOR:
         return "the odds may change by a factor of more than a million: as good as no promise"
     return (

@@ -13,7 +13,7 @@ import pytest
 from rich.table import Table
 
 from common.command import TOO_LARGE, console, plain_console
-from common.texts import rounded, shortened
+from common.texts import number_words, shortened
 from learner.cli import cli
 from owner.cli import cli as owner_cli
 
@@ -97,10 +97,11 @@ def test_long_texts_stay_different_however_they_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "written"), [(148.4, "150"), (999.6, "1,000"), (9.96, "10"), (0.0312, "0.031")]
+    ("number", "written"),
+    [(148.4, "148"), (999.6, "1,000"), (99.6, "100"), (9.96, "10"), (0.0312, "0.031")],
 )
 def test_numbers_of_times_are_written_out(number: float, written: str) -> None:
-    assert rounded(number, 2) == written
+    assert number_words(number, 2) == written
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
