@@ -304,6 +304,7 @@ def _go_round(
 ) -> Matrix:
     scales = proposal.unit_scales * algorithm.horizon
     p = algorithm.num_features
+    present = None
     if not proposal.attendance.complete:
         present = draw_presence(
             proposal.num_owners,
@@ -312,20 +313,13 @@ def _go_round(
             attendance=proposal.attendance,
             rng=rng,
         )
+    if present is not None or world.moments is None or proposal.clip is not None:
         return run_rounds(
             algorithm,
             replicates=runs,
             gradients=world.gradients(proposal.clip),
             noise=laplace_noise(scales, num_features=p, rng=rng),
             present=present,
-            on_round=keep,
-        )
-    if world.moments is None or proposal.clip is not None:
-        return run_rounds(
-            algorithm,
-            replicates=runs,
-            gradients=world.gradients(proposal.clip),
-            noise=laplace_noise(scales, num_features=p, rng=rng),
             on_round=keep,
         )
     # A round's weighted sum is the answer of one owner that has all records.
