@@ -13,13 +13,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import tick as bench  # isort: skip (gRPC takes its settings when it is imported)
 import numpy as np
 from in_flight import LINE, TICK, ahead
 
-from learner.algorithms.clocks import PoissonClocks, draw_ticks, each_alone
+from learner.algorithms.clocks import PoissonClocks, each_alone
 
 READ_BYTES = 65_536
 TICKS = 300
@@ -65,7 +66,7 @@ def main() -> None:
     line = parser.parse_args().line / 1e3
     count = len(bench.NAMES)
     clocks = PoissonClocks(each_alone(count), np.ones(count), rng=np.random.default_rng(1))
-    owners = np.array([tick.owners[0] for tick in draw_ticks(clocks, TICKS)])
+    owners = np.array([tick.owners[0] for tick in islice(clocks, TICKS)])
     print(f"{count} owners, a line of {1e3 * line:.0f} ms, ms for a tick")
     for in_flight in (1, 16):
         with (

@@ -170,7 +170,7 @@ class GivenLog:
         # Bytes of responses that were begun and not given yet.
         self._reserved = 0
 
-    def has_room(self, count: int = 0, size: int = 0) -> bool:
+    def has_room(self, count: int, size: int) -> bool:
         """Whether so many more responses of so many bytes have room, and two changes."""
         return self._end_after(count, size) + HEAD_BYTES + BEGIN_BYTES <= LARGEST_BYTES
 

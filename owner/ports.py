@@ -18,6 +18,9 @@ __all__ = ["Port", "on_loop"]
 
 T = TypeVar("T")
 
+# After the grace that callers get, so many seconds for what does not end by itself.
+CUT_OFF_SECONDS = 5.0
+
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
@@ -72,7 +75,7 @@ class Port:
         on_loop(self._server.start())
         self._started = True
 
-    def stop(self, grace: float | None, *, cut_off: float = 5.0) -> None:
+    def stop(self, grace: float | None) -> None:
         """Take no new call, and let those under way finish for so many seconds.
 
         What does not end when it is cut off does not keep us.
@@ -81,6 +84,6 @@ class Port:
             # gRPC lets go of the port of a server only if it was started.
             self.start()
         try:
-            on_loop(self._server.stop(grace), timeout=(grace or 0.0) + cut_off)
+            on_loop(self._server.stop(grace), timeout=(grace or 0.0) + CUT_OFF_SECONDS)
         except TimeoutError:
             return

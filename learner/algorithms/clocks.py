@@ -28,7 +28,6 @@ __all__ = [
     "asking_everyone",
     "count_per_owner",
     "draw_slots",
-    "draw_ticks",
     "each_alone",
     "first_slots",
     "first_ticks",
@@ -86,7 +85,7 @@ class PoissonClocks(Iterator[Tick]):
       InputError: A rate is not positive and finite, or a group is empty or named twice.
 
     >>> clocks = PoissonClocks(each_alone(3), np.ones(3), rng=np.random.default_rng(1))
-    >>> [tick.owners for tick in draw_ticks(clocks, 4)]
+    >>> [tick.owners for tick in itertools.islice(clocks, 4)]
     [(2,), (2,), (1,), (1,)]
 
     References: section III of Farokhi et al. (2021).
@@ -132,7 +131,7 @@ class PoissonClocks(Iterator[Tick]):
 def synchronous_rounds(num_owners: int) -> Iterator[Tick]:
     """Endless rounds at times 1, 2, 3, ... that ask every owner.
 
-    >>> draw_ticks(synchronous_rounds(2), 2)
+    >>> list(itertools.islice(synchronous_rounds(2), 2))
     [Tick(time=1.0, owners=(0, 1)), Tick(time=2.0, owners=(0, 1))]
     """
     everyone = tuple(range(num_owners))
@@ -153,16 +152,6 @@ def first_ticks(clocks: Iterable[Tick], num_owners: int) -> Iterator[Tick]:
             yield tick
         if len(seen) == num_owners:
             return
-
-
-def draw_ticks(ticks: Iterable[Tick], horizon: int) -> list[Tick]:
-    """The first ``horizon`` ticks of a study, drawn ahead.
-
-    >>> clocks = PoissonClocks(((0, 1),), np.ones(1), rng=np.random.default_rng(1))
-    >>> [tick.owners for tick in draw_ticks(clocks, 2)]
-    [(0, 1), (0, 1)]
-    """
-    return list(itertools.islice(ticks, horizon))
 
 
 def count_per_owner(ticks: Iterable[Tick], num_owners: int) -> NDArray[np.int64]:

@@ -60,7 +60,7 @@ def run_each_learns(
     insecure_noise_seed: int | None,
     allow_private_bounds: bool,
     console: Console,
-    noiseless: bool = False,
+    noiseless: bool,
 ) -> Path:
     """Run the N studies with owners as processes here; returns the folder of all of them.
 

@@ -37,7 +37,7 @@ def evaluate_with(
     public: PublicSide,
     shards: Sequence[Records],
     *,
-    noiseless: bool = False,
+    noiseless: bool,
 ) -> Evaluate:
     """What a simulation compares a run with.
 

@@ -236,7 +236,7 @@ def ask(question: Question) -> Answer:
 
 
 def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:
-    low, high = forecasted.interval()
+    low, high = forecasted.interval
     settings = resolved(settings, decision)
     return Answer(
         relative_fitness=forecasted.expected,

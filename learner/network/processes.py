@@ -96,7 +96,7 @@ def owner_processes(
     run_folder: Path,
     parent: WarmParent,
     insecure_noise_seed: int | None,
-    allow_private_bounds: bool = False,
+    allow_private_bounds: bool,
     learner: str | None = None,
     studies: int = 1,
 ) -> Iterator[Sequence[OwnerProcess]]:

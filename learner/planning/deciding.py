@@ -129,7 +129,7 @@ def _with_forecasts(decision: Decision, own: str, found: Mapping[str, Forecast])
     """The decision with what each way is expected to come to, and what is free."""
     forecasts = {}
     for way, its in found.items():
-        low, high = its.interval()
+        low, high = its.interval
         forecasts[way] = Expected(relative_fitness=its.expected, low=low, high=high)
     return replace(
         decision,

@@ -61,6 +61,9 @@ ALGORITHMS: tuple[AlgorithmKind, ...] = (
 )
 BAND = 0.2
 ROUNDS = 100
+FORECAST_RUNS, MEASURED_RUNS = 96, 32
+# The fewest records of an owner; one that has fewer takes part with all of them.
+SMALLEST = 300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,14 +154,13 @@ class Case:
 
 
 def draw_cases(
-    families: Sequence[Family], *, per_family: int, smallest: int = 300, rng: np.random.Generator
+    families: Sequence[Family], *, per_family: int, rng: np.random.Generator
 ) -> Iterator[Case]:
     """Studies of 2 to 11 owners, epsilon 0.1 to 100, every other one with unequal owners.
 
     Args:
       families: Where the owners come from; of one with fewer owners, all take part.
       per_family: Studies of each.
-      smallest: The fewest records of an owner; one that has fewer takes part with all of them.
       rng: Source of the randomness.
     """
     for family in families:
@@ -169,13 +171,13 @@ def draw_cases(
             if family.is_one_table:
                 owners = names * N
                 shares = np.ones(N) if equal else np.exp(rng.uniform(-1.5, 1.5, N))
-                least = np.full(N, smallest)
+                least = np.full(N, SMALLEST)
                 sizes = np.floor(len(family.shards[names[0]]) * shares / shares.sum())
             else:
                 N = min(N, len(names))
                 owners = rng.permutation(names)[:N].tolist()
                 available = np.array([len(family.shards[name]) for name in owners])
-                least = np.minimum(available, smallest)
+                least = np.minimum(available, SMALLEST)
                 # One size for all when they are equal, else a fraction of each one's records.
                 least = np.full(N, least.min()) if equal else least
                 kept = np.exp(np.log(least / available) * rng.random(1 if equal else N))
@@ -225,9 +227,7 @@ def settings_of(family: Family, case: Case) -> StudySettings:
     )
 
 
-def compare(
-    family: Family, case: Case, *, forecast_runs: int = 96, measured_runs: int = 32
-) -> pd.DataFrame:
+def compare(family: Family, case: Case) -> pd.DataFrame:
     """One row for each owner of the case: what was predicted, and what was measured."""
     settings = settings_of(family, case)
     known = [family.labels[name] for name in case.owners]
@@ -242,11 +242,11 @@ def compare(
     rng = np.random.default_rng(case.seed)
     sizes = np.array(case.num_records, dtype=np.float64)
     worlds = deal(family.groups, sizes, known=known, rng=rng)
-    predicted = forecast(proposal, family.groups, worlds, runs=forecast_runs, rng=rng)
+    predicted = forecast(proposal, family.groups, worlds, runs=FORECAST_RUNS, rng=rng)
     world = World.of(family.records_of(case), family.problem)
 
     def measured(which: Proposal) -> Vector:
-        models = run_study(which, world, runs=measured_runs, rng=rng)
+        models = run_study(which, world, runs=MEASURED_RUNS, rng=rng)
         psi: Vector = np.maximum(world.evaluation.relative_fitness(models), 0.0)
         return psi
 
@@ -306,7 +306,7 @@ def overall(rows: pd.DataFrame) -> str:
 def _rows(
     case: Case, proposal: Proposal, predicted: Forecast, measured: float, world: World
 ) -> pd.DataFrame:
-    low, high = predicted.interval()
+    low, high = predicted.interval
     alone = world.relative_fitness_alone
     theta = predicted.theta_public[None, :]
     public = float(world.evaluation.relative_fitness(theta)[0])

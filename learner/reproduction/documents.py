@@ -12,8 +12,8 @@ from common.files import make_folder, write_or_refuse
 __all__ = ["markdown_table", "replace_section"]
 
 
-def markdown_table(table: pd.DataFrame, *, digits: int = 3) -> str:
-    """A table in Markdown.
+def markdown_table(table: pd.DataFrame) -> str:
+    """A table in Markdown, numbers of three digits.
 
     >>> print(markdown_table(pd.DataFrame({"name": ["a"], "x": [0.12345]})))
     | name | x |
@@ -22,7 +22,7 @@ def markdown_table(table: pd.DataFrame, *, digits: int = 3) -> str:
     """
 
     def text(value: object) -> str:
-        return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
 
     rows = [" | ".join(map(str, table.columns)), "|".join(["---"] * table.shape[1])]
     lines = [f"| {rows[0]} |", f"|{rows[1]}|"]

@@ -50,7 +50,7 @@ def draw(figure: Figure, numbers: pd.DataFrame, path: Path) -> None:
     canvas.savefig(path, metadata=metadata, dpi=110)
 
 
-def _canvas(columns: int, *, wide: float = 3.3, high: float = 2.9) -> tuple[Canvas, list[Axes]]:
+def _canvas(columns: int, *, wide: float, high: float) -> tuple[Canvas, list[Axes]]:
     canvas = Canvas(figsize=(wide * columns, high), layout="constrained")
     return canvas, list(np.ravel(canvas.subplots(1, columns, squeeze=False)))
 

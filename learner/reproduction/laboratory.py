@@ -143,13 +143,12 @@ class Lab:
         constant: float,
         runs: int = MEAN_RUNS,
         checkpoints: Sequence[int] = (),
-        seed: int = SEED,
     ) -> tuple[Vector, list[Vector]]:
         """Relative fitness of each run at the end and at the checkpoints."""
         decision = Decision(
             num_records=tuple(sizes), horizon=self.figure.horizon, clip=None, constant=constant
         )
-        proposal = propose(self.settings(epsilon), self.feature_map, decision, seed=seed)
+        proposal = propose(self.settings(epsilon), self.feature_map, decision, seed=SEED)
         trace: list[NDArray[np.float64]] = []
         models = run_study(
             proposal,
@@ -157,7 +156,7 @@ class Lab:
             runs=runs,
             checkpoints=checkpoints,
             trace=trace,
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(SEED),
         )
         psi = [_fitness(world, models) for models in (models, *trace)]
         return psi[0], psi[1:]

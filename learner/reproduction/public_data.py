@@ -44,6 +44,8 @@ HOSPITAL_DROPPED = (
     "Health Service Area",
 )  # fmt: skip
 LARGEST_OWNERS = 14
+# How many rows of each are public.
+PUBLIC_LOANS, PUBLIC_CARDS = 10_000, 4_000
 
 
 # What to bring for each, and from where: no copy of copriv holds these files.
@@ -104,19 +106,18 @@ def _first(folder: Path, pattern: str) -> Path | None:
     return found[0] if found else None
 
 
-def loan_family(path: Path, *, public_rows: int = 10_000, dated: bool = True) -> Family:
+def loan_family(path: Path, *, dated: bool = True) -> Family:
     """Loans: one ordered table whose last rows are public, ten principal components.
 
     Args:
       path: The table.
-      public_rows: How many of the last rows are public.
       dated: Whether the issue date is a feature. Owners are consecutive rows, so it names them:
         a model of one of them sees next to nothing of how it counts.
     """
-    public = _rows(path, f"-{public_rows}:")
+    public = _rows(path, f"-{PUBLIC_LOANS}:")
     columns = tuple(name for name in LOAN_COLUMNS if dated or name != ISSUE_DATE)
     feature_map = _fit(public, path, target="int_rate", columns=columns, components=10)
-    private = _rows(path, f":-{public_rows}")
+    private = _rows(path, f":-{PUBLIC_LOANS}")
     return Family(
         name="dated-loans" if dated else "loans",
         feature_map=feature_map,
@@ -127,22 +128,18 @@ def loan_family(path: Path, *, public_rows: int = 10_000, dated: bool = True) ->
     )
 
 
-def hospital_family(
-    path: Path, *, every: int = 16, largest: int = LARGEST_OWNERS, components: int | None = None
-) -> Family:
+def hospital_family(path: Path, *, largest: int = LARGEST_OWNERS) -> Family:
     """Stays: every 16th is public, the odd ones belong to the owners, who are counties.
 
     Args:
       path: The table.
-      every: An even number; every so many-th row is public.
       largest: How many of the largest owners take part.
-      components: Principal components, or None for the columns themselves.
     """
-    public, private = _rows(path, f"::{every}"), _rows(path, "1::2")
+    public, private = _rows(path, "::16"), _rows(path, "1::2")
     target = _present(public, HOSPITAL_TARGETS, path)
     owner = _present(public, OWNER_COLUMNS, path)
     dropped = tuple(name for name in HOSPITAL_DROPPED if name in public.columns)
-    feature_map = _fit(public, path, target=target, drop=dropped, components=components)
+    feature_map = _fit(public, path, target=target, drop=dropped)
     codes, names = category_keys(public[owner])
     owner_codes, owner_names = category_keys(private[owner])
     counts = np.bincount(owner_codes[owner_codes >= 0], minlength=len(owner_names))
@@ -161,14 +158,12 @@ def hospital_family(
     )
 
 
-def read_cards(
-    path: Path, *, public_rows: int = 4_000, seed: int = 0
-) -> tuple[Records, Records, FeatureMap]:
+def read_cards(path: Path) -> tuple[Records, Records, FeatureMap]:
     """Card transactions in a random order: (public, private, feature map)."""
     table = _rows(path, None)
-    order = np.random.default_rng(seed).permutation(len(table))
+    order = np.random.default_rng(0).permutation(len(table))
     table = table.iloc[order].reset_index(drop=True)
-    public, private = table.iloc[:public_rows], table.iloc[public_rows:]
+    public, private = table.iloc[:PUBLIC_CARDS], table.iloc[PUBLIC_CARDS:]
     feature_map = fit_feature_map(
         public.reset_index(drop=True),
         FeatureSettings(public=TableSource(), target="Class", positive=1, drop=("Time",)),

@@ -22,12 +22,12 @@ LONGEST_SUM = 500
 LARGEST_MARGIN = 700.0
 
 
-def sql_query(model: Model, *, table: str = "records") -> str:
+def sql_query(model: Model) -> str:
     """The query; replace ``records`` by the name of the table.
 
     The columns that it adds are those of :meth:`common.model.Model.predictions`.
     """
-    source, steps = table, []
+    source, steps = "records", []
     for stage, columns in _stages(model):
         added = ",\n    ".join(f"{value} AS {name}" for name, value in columns)
         # A text for people to run; names and texts in it are quoted.

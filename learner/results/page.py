@@ -67,10 +67,10 @@ def escaped(text: str) -> str:
     return html.escape(printable(text, max(len(text), 3)))
 
 
-def term(word: str, shown: str = "") -> str:
+def term(word: str) -> str:
     """A word with its meaning on hover."""
     meaning = escaped(GLOSSARY[word])
-    return f'<abbr title="{meaning}">{escaped(shown or word)}</abbr>'
+    return f'<abbr title="{meaning}">{escaped(word)}</abbr>'
 
 
 def glossary() -> str:

@@ -25,6 +25,8 @@ __all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
 
 
 RUNS, WORLDS = 96, 12
+# The share of the runs between the ends of an interval.
+COVERAGE = 0.9
 # Relative fitness that is no different from 0.
 TINY = 1e-12
 
@@ -60,9 +62,10 @@ class Forecast:
         """
         return float(np.median(self.by_world))
 
-    def interval(self, coverage: float = 0.9) -> tuple[float, float]:
-        """The central interval that a run falls into with this probability."""
-        edge = (1.0 - coverage) / 2.0
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The central interval into which nine runs in ten fall."""
+        edge = (1.0 - COVERAGE) / 2.0
         low, high = np.quantile(self.relative_fitness, [edge, 1.0 - edge])
         return float(low), float(high)
 

@@ -99,7 +99,7 @@ class Federation:
         self.learner: subprocess.Popen[bytes] | None = None
         stack.callback(self.stop)
 
-    def start_owner(self, index: int, *, wait: bool = True) -> subprocess.Popen[bytes]:
+    def start_owner(self, index: int) -> subprocess.Popen[bytes]:
         settings = self.folder / NAMES[index] / "owner.toml"
         with (self.folder / NAMES[index] / "owner.log").open("ab") as log:
             process = subprocess.Popen(
@@ -111,8 +111,7 @@ class Federation:
                 stderr=log,
             )
         assert process.stdout is not None
-        if wait:
-            assert b"serving" in process.stdout.readline()
+        assert b"serving" in process.stdout.readline()
         return process
 
     @property

@@ -402,7 +402,7 @@ def test_a_hostile_text_of_a_csv_enrols_as_an_ordinary_one(cell: str, tmp_path: 
 
 
 def slowest_against_ordinary(
-    measure: Callable[[int], float], count: int, *, allowed: float, rounds: int = 30
+    measure: Callable[[int], float], count: int, *, allowed: float
 ) -> float:
     """The least time of each of many things against that of the first, measured in turns.
 
@@ -410,7 +410,7 @@ def slowest_against_ordinary(
     """
     least = [float("inf")] * count
     ratio = float("inf")
-    for done in range(rounds):
+    for done in range(30):
         least = [min(before, measure(i)) for i, before in enumerate(least)]
         ratio = max(least) / least[0]
         if ratio <= allowed or (done > 5 and ratio > 10 * allowed):

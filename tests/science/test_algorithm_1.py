@@ -9,7 +9,7 @@ import pytest
 from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import PoissonClocks, draw_ticks, each_alone, synchronous_rounds
+from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousDescent
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
@@ -65,7 +65,7 @@ def poisson_ticks(num_owners, count, seed):
     clocks = PoissonClocks(
         each_alone(num_owners), np.ones(num_owners), rng=np.random.default_rng(seed)
     )
-    return draw_ticks(clocks, count)
+    return list(itertools.islice(clocks, count))
 
 
 def plain_loop(shards, owners_in_turn, noise, *, T, rho, c, theta_max, eta_n):
@@ -175,7 +175,7 @@ def test_a_group_of_all_owners_is_the_synchronous_algorithm_with_constant_steps(
         shards, groups=((0, 1, 2),), rule="corrected", theta_max=9.0, horizon=T
     )
     everyone = with_step(everyone, 0.2)
-    rounds = draw_ticks(synchronous_rounds(3), T)
+    rounds = list(itertools.islice(synchronous_rounds(3), T))
     queries, states = play(everyone, rounds, shards)
     assert states[-1].theta_i.shape == (1, 3)
     synchronous = SynchronousDescent(
@@ -227,7 +227,7 @@ def test_remark_4_takes_a_fast_owners_extra_weight_away(group_first):
     problem = Problem(loss=SQUARED, regulariser=regulariser, theta_max=1.0)
     evaluation = Evaluation(shards=shards, problem=problem)
     rates = np.array([1.0, 5.0])
-    ticks = draw_ticks(PoissonClocks(groups, rates, rng=np.random.default_rng(12)), T)
+    ticks = list(itertools.islice(PoissonClocks(groups, rates, rng=np.random.default_rng(12)), T))
     psi = {}
     for name, correction in (
         ("rates", {"frequency": rates}),

@@ -196,12 +196,12 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def counties(path: Path, size: int = 10) -> pd.DataFrame:
-    """A table sorted by its counties, a group for each."""
-    table = pd.DataFrame({"county": np.repeat([f"county {i:02}" for i in range(20)], size)})
+def counties(path: Path) -> pd.DataFrame:
+    """A table sorted by its counties, a group of ten rows for each."""
+    table = pd.DataFrame({"county": np.repeat([f"county {i:02}" for i in range(20)], 10)})
     table["x"] = np.arange(float(len(table)))
     table["n"] = np.arange(len(table))
-    table.to_parquet(path, index=False, row_group_size=size)
+    table.to_parquet(path, index=False, row_group_size=10)
     return table
 
 

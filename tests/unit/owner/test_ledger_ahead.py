@@ -53,9 +53,9 @@ def charge(ledger: Ledger, *numbers: int, study: str = "s") -> None:
 
 
 @contextmanager
-def killed_with(path: Path, numbers: range, *, block: int = 64) -> Iterator[Path]:
+def killed_with(path: Path, numbers: range) -> Iterator[Path]:
     """A ledger as a process leaves it that is killed after these charges."""
-    with closing(opened(path, block=block)) as ledger:
+    with closing(opened(path)) as ledger:
         if not ledger.responses:
             enroll(ledger)
         charge(ledger, *numbers)

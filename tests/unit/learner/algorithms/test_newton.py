@@ -34,13 +34,13 @@ def records_of(seed, *, scale=1.0, tilt=0.0, name="squared"):
     return Records(features=x, targets=y)
 
 
-def newton_of(problem, public, *, rounds, scales=0.0):
+def newton_of(problem, public, *, rounds):
     groups = PublicGroups(problem=problem, records=public, labels=None)
     return NewtonStep(
         weights=WEIGHTS,
         around=around_public(groups, None),
         curvature_scale=0.2,
-        scales=np.full(N, scales),
+        scales=np.zeros(N),
         theta_max=problem.theta_max,
         regulariser=problem.regulariser,
         rounds=rounds,

@@ -30,9 +30,9 @@ def records_of(n, seed, *, move=0.0, classes=False):
     return Records(features=x, targets=np.where(y > 0, 1.0, -1.0) if classes else y)
 
 
-def public_of(name="squared", theta_max=5.0, regulariser=G):
+def public_of(name="squared", theta_max=5.0):
     loss = LOSSES[name].example()
-    problem = Problem(loss=loss, regulariser=regulariser, theta_max=theta_max)
+    problem = Problem(loss=loss, regulariser=G, theta_max=theta_max)
     records = records_of(400, 1, classes=loss.has_classes())
     return PublicGroups(problem=problem, records=records, labels=None)
 
@@ -247,7 +247,8 @@ def test_the_noise_of_moments_around_a_model_is_what_it_is_told_to_be(monkeypatc
     assert np.max(np.abs(noise.gradient / sizes - np.eye(P))) > 0.2
 
 
-def owners_of(public, sizes=(300, 500, 100)):
+def owners_of():
+    sizes = (300, 500, 100)
     shards = [records_of(n, 10 + n, move=0.1) for n in sizes]
     shares = np.array(sizes) / np.sum(sizes)
     return shards, shares
@@ -257,7 +258,7 @@ def owners_of(public, sizes=(300, 500, 100)):
 def test_answers_are_averaged_by_their_owners_shares_and_so_is_their_noise(kind):
     public = public_of()
     around = around_public(public, None)
-    shards, shares = owners_of(public)
+    shards, shares = owners_of()
     scales = np.array([0.02, 0.01, 0.05])
     if kind == "newton":
         algorithm = NewtonStep(
@@ -359,13 +360,13 @@ def owners_curvature():
     return curvature
 
 
-def losses_of(around, true, *, entry, studies=100):
+def losses_of(around, true, *, entry):
     """What one step of many studies loses, whose curvature is loud and whose gradient is not."""
     rng, truth = np.random.default_rng(8), 0.3 * np.ones(WIDE)
-    drawn = np.triu(rng.laplace(0, np.sqrt(entry / 2), (studies, WIDE, WIDE)))
+    drawn = np.triu(rng.laplace(0, np.sqrt(entry / 2), (100, WIDE, WIDE)))
     loud = true + drawn + np.triu(drawn, 1).swapaxes(1, 2)
     noise = StepNoise(entry=entry, gradient=1e-8 * np.eye(WIDE))
-    gradient = np.broadcast_to(-true @ truth, (studies, WIDE))
+    gradient = np.broadcast_to(-true @ truth, (100, WIDE))
     g = Regulariser(coefficient=0)
     models = shrunken_model(around, loud, gradient, noise, regulariser=g, theta_max=1e6)
     off = models - truth

@@ -1,13 +1,14 @@
 """The synchronous algorithms against plain loops written from the paper's update rules."""
 
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from common.errors import InputError
 from common.losses import Regulariser
-from learner.algorithms.clocks import draw_ticks, synchronous_rounds
+from learner.algorithms.clocks import synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
 
 P, N, T = 3, 4, 25
@@ -34,7 +35,7 @@ def responses_at(theta, k):
 
 def play(algorithm):
     state, queries = algorithm.initial_state(), []
-    for k, tick in enumerate(draw_ticks(synchronous_rounds(N), T), start=1):
+    for k, tick in enumerate(islice(synchronous_rounds(N), T), start=1):
         theta = algorithm.query_point(state, tick)
         queries.append(theta)
         state = algorithm.apply_responses(state, tick, responses_at(theta, k))

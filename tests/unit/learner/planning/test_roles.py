@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
 from learner.algorithms.asynchronous import Asynchronous
-from learner.algorithms.clocks import count_per_owner, draw_ticks
+from learner.algorithms.clocks import count_per_owner
 from learner.commands.each_learns import with_learner
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
@@ -130,7 +131,7 @@ def test_owners_without_a_group_are_alone() -> None:
 
 def test_a_group_ticks_together_at_the_rate_of_its_clock() -> None:
     settings = study(owners=rates(4, 1, 1, 4), groups=[["a", "d"]])
-    ticks = draw_ticks(plan(settings).ticks(), 6000)
+    ticks = list(islice(plan(settings).ticks(), 6000))
     assert {tick.owners for tick in ticks} == {(0, 3), (1,), (2,)}
     counts = count_per_owner(ticks, 4) / 6000
     # Four standard errors of a share of 2/3.

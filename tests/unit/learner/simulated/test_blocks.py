@@ -15,7 +15,7 @@ P = 3
 SIZES = np.array([900.0, 300.0, 600.0])
 
 
-def worlds_of(name, *, count=2):
+def worlds_of(name):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(800, P))
     y = x @ [0.5, -0.2, 0.1] + rng.normal(size=800)
@@ -28,7 +28,7 @@ def worlds_of(name, *, count=2):
         ),
         labels=np.arange(800) % 4,
     )
-    return [surrogate_world(public, SIZES, played=60, rng=rng) for _ in range(count)]
+    return [surrogate_world(public, SIZES, played=60, rng=rng) for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -72,7 +72,7 @@ def test_the_forecast_is_what_real_records_give(kind):
     world = World.of(SHARDS, PROBLEM)
     psi = world.evaluation.relative_fitness(run_study(study, world, runs=240, rng=rng))
     assert told.expected == pytest.approx(psi.mean(), rel=0.3)
-    low, high = told.interval(0.9)
+    low, high = told.interval
     assert 0.8 <= np.mean((psi > low) & (psi < high)) <= 0.98
     loud = replace(study, unit_scales=3 * study.unit_scales)
     louder = forecast(loud, PUBLIC, worlds, runs=240, rng=rng)
