@@ -22,8 +22,8 @@ from functools import partial
 import numpy as np
 
 from common.blas import one_blas_thread
+from common.files import compiled_code_folder
 from common.losses import LOSSES
-from common.own_folders import compiled_code_folder
 from common.terms import Records
 from owner.core import Shard, mean_gradient
 from owner.gradients import by_compiled_code
@@ -140,7 +140,7 @@ def rows(*, turns: int = TURNS) -> list[tuple[str, float, float]]:
 
 def import_cost() -> tuple[float, float]:
     """Seconds and megabytes of a process that loads compiled code, beyond one that does not."""
-    common = "import numpy, owner.core, common.own_folders as o, time; t = time.process_time();"
+    common = "import numpy, owner.core, common.files as o, time; t = time.process_time();"
     load = "from owner import fused; fused.kernel('logistic', clipped=False,"
     load += "kept_in=o.compiled_code_folder)(numpy.ones((2, 2)), numpy.ones(2), numpy.ones(2),"
     load += "0.0, 1.0);"

@@ -1,10 +1,11 @@
-"""Files that others rely on: written whole or not at all, and held by one process alone."""
+"""Files that others rely on: written whole or not at all, held by one process, kept from others."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import stat
@@ -15,16 +16,21 @@ from typing import BinaryIO
 from common.errors import InputError
 
 __all__ = [
+    "compiled_code_folder",
     "lock_file",
     "make_folder",
     "open_regular",
+    "own_folder",
     "read_secret",
     "real_path",
     "refused",
+    "warn_of_readers",
     "whole_folder",
     "write_or_refuse",
     "write_whole",
 ]
+
+log = logging.getLogger("copriv.files")
 
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
@@ -205,3 +211,47 @@ def read_secret(
     if not secret or not secret.isprintable():
         raise InputError(f"{setting} = {where!r}: nothing is there; write one line of text there")
     return secret
+
+
+def warn_of_readers(path: Path) -> None:
+    """Log a warning if others on this machine may read a file that only its owner should."""
+    if path.stat().st_mode & 0o077:
+        log.warning("%s can be read by others on this machine; chmod 600 it", path)
+
+
+def own_folder(path: Path) -> Path | None:
+    """A folder of this user alone, made if it is missing; None if it is or could become another's.
+
+    It is refused if it is a link or another user's, if others may enter it, or if they may replace
+    it because a folder above is everybody's to write.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        above = [parent.stat().st_mode for parent in path.absolute().parents]
+    except OSError:
+        return None
+    replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return path if mine and not found.st_mode & 0o077 and not replaceable else None
+
+
+def compiled_code_folder(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Where compiled code is kept from one process to the next: the user's own cache.
+
+    What lies there is run. So nothing is kept, and each process compiles for itself, where there
+    is no such folder or others may write to it.
+    """
+    try:
+        base = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    folder = own_folder(base / "copriv" / "compiled") if base.is_absolute() else None
+    if folder is None:
+        log.warning(
+            "compiled code is not kept: %s is not a folder of this user alone; chmod 700 it, or "
+            "set XDG_CACHE_HOME",
+            base / "copriv" / "compiled",
+        )
+    return None if folder is None else str(folder)

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from common.config import Place, Settings
 from common.errors import InputError
-from common.leaks import warn_of_readers
+from common.files import warn_of_readers
 
 __all__ = [
     "MAKERS",

@@ -39,9 +39,8 @@ from learner.commands.options import (
     table_options,
     yes_option,
 )
-from learner.commands.settings import settings
 from learner.commands.sites import admit, check, close, doctor, invite
-from learner.commands.starting import init
+from learner.commands.starting import init, settings
 from learner.commands.sweep_command import sweep
 from learner.network.warm_parent import warm_parent
 

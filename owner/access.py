@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
-from common.leaks import warn_of_readers
+from common.files import warn_of_readers
 from owner.policy import ANONYMOUS, Policy, check_learner
 
 __all__ = ["Access", "RateLimit", "new_token_line", "read_token"]

@@ -31,8 +31,8 @@ from common.logs import start_logging
 from common.stopping import Stop
 from owner.home_commands import evaluate, personalise
 from owner.init_command import init
+from owner.init_command import settings as settings_command
 from owner.ledger_commands import ledger
-from owner.settings_command import settings as settings_command
 from owner.site_commands import check, doctor, join, settings_argument
 
 __all__ = ["main"]

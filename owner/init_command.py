@@ -1,4 +1,4 @@
-"""The command ``copriv-owner init``: its options, and its questions."""
+"""The commands ``copriv-owner init``, with its questions, and ``copriv-owner settings``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from common.command import as_listed, ask, out_file, reading_options, typed_plac
 from common.config import parse_epsilon
 from common.texts import counted, named, printable
 
-__all__ = ["init"]
+__all__ = ["init", "settings"]
 
 NAMED = 20
 QUESTIONS = {
@@ -112,3 +112,17 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
     if not answers.learners:
         click.echo("any learner with a certificate of the study's CA is served; see --learner")
     click.echo(f"next: copriv-owner check {shlex.quote(str(out))}")
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.option("--json-schema", is_flag=True, help="Print a JSON schema, for editors.")
+def settings(key: str | None, json_schema: bool) -> None:
+    """Explain a KEY of OWNER.toml, or list all of them.
+
+    Example: copriv-owner settings policy.epsilon_lifetime
+    """
+    from common.settings_reference import show  # noqa: PLC0415 (keeps --help quick)
+    from owner.policy import OwnerSettings  # noqa: PLC0415
+
+    click.echo(show(OwnerSettings, key, as_schema=json_schema))

@@ -18,8 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import lock_file, open_regular
-from common.leaks import warn_of_readers
+from common.files import lock_file, open_regular, warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from common.errors import InputError, MalformedError, OrderError
 from common.features import FeatureMap
+from common.files import compiled_code_folder
 from common.losses import loss_of
-from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.terms import StudyTerms
 from owner.account import Account

@@ -24,8 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import InputError
-from common.files import write_whole
-from common.own_folders import own_folder
+from common.files import own_folder, write_whole
 from common.terms import Records
 from owner.stored import Storage
 

@@ -28,7 +28,7 @@ from common.tables import TableSource
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
-from learner.results.made_model import model_of
+from learner.results.coefficients import model_of
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train

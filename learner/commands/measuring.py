@@ -7,11 +7,14 @@ where it would be long, unless it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from common.arrays import Vector
 from common.blas import one_blas_thread
+from common.features import FeatureMap
 from common.terms import Records
+from learner.algorithms.clocks import Tick
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide
@@ -20,7 +23,9 @@ from learner.planning.validation import public_theta
 from learner.results.run_folder import Trace
 from learner.results.summary import Evaluated
 from learner.simulated.evaluation import Evaluation
-from learner.training.noiseless import noiseless_model
+from learner.training.line import OwnerLine
+from learner.training.memory_owner import MemoryOwner
+from learner.training.runner import Pace, run
 from learner.training.study import Outcome
 
 __all__ = ["Evaluate", "evaluate_with"]
@@ -54,7 +59,7 @@ def evaluate_with(
         psi = evaluation.relative_fitness_along(trace.central_models(outcome.theta.size))
         silent = None
         if noiseless or _is_cheap(outcome.plan, shards):
-            theta = noiseless_model(
+            theta = _noiseless_model(
                 settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
             )
             silent = float(evaluation.relative_fitness(theta[None, :])[0])
@@ -80,3 +85,39 @@ def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
     from_moments = plan.loss.is_quadratic and plan.decision.clip is None
     asked = sum(m * len(shard) for m, shard in zip(plan.responses, shards, strict=True))
     return from_moments or asked <= NOISELESS_RECORDS
+
+
+def _noiseless_model(
+    settings: StudySettings,
+    feature_map: FeatureMap,
+    shards: Sequence[Records],
+    *,
+    plan: Plan,
+    past: Iterable[Tick],
+) -> Vector:
+    """The model of the same ticks without noise: the cost of privacy is counted from it.
+
+    Only a simulation has the shards. Ticks that owners had a say in are taken from the run.
+    """
+    ticks = plan.ticks() if settings.algorithm.initiative == "learner" else past
+    names = [entry.name for entry in settings.owners]
+    owners = [
+        MemoryOwner(name, shard, seed=None) for name, shard in zip(names, shards, strict=True)
+    ]
+    if plan.decision.scales:
+        # There is no noise that could be taken back.
+        silent = replace(plan.decision, scales=(0.0,) * len(owners))
+        plan = replace(plan, decision=silent)
+    terms = plan.terms(feature_map, study_id="noiseless")
+    lines = [OwnerLine(owner, its) for owner, its in zip(owners, terms, strict=True)]
+    for line, responses in zip(lines, plan.responses, strict=True):
+        if responses:
+            line.enroll()
+    return run(
+        plan.algorithm,
+        ticks,
+        lines,
+        journal=None,
+        horizon=plan.horizon,
+        pace=Pace(time_scale=0.0, patience=settings.network.patience),
+    )

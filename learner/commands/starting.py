@@ -1,4 +1,4 @@
-"""The command ``copriv init``: its options, and its questions."""
+"""The commands ``copriv init``, with its options and questions, and ``copriv settings``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from common.texts import LONGEST_NAME, LONGEST_NOTE, named, printable, shortened
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
 
-__all__ = ["init"]
+__all__ = ["init", "settings"]
 
 EPSILON = "1"
 NAMED = 40
@@ -247,3 +247,17 @@ def _asked_split(session: Session, choices: Choices, *, yes: bool) -> Choices:
         )
     question = "Write each owner's records into a file of its own"
     return replace(choices, split=bool(why) if yes else click.confirm(question, bool(why)))
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.option("--json-schema", is_flag=True, help="Print a JSON schema, for editors.")
+def settings(key: str | None, json_schema: bool) -> None:
+    """Explain a KEY of STUDY.toml, or list all of them.
+
+    Example: copriv settings privacy.epsilon
+    """
+    from common.settings_reference import show  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning.settings import StudySettings  # noqa: PLC0415
+
+    click.echo(show(StudySettings, key, as_schema=json_schema))

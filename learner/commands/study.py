@@ -27,8 +27,8 @@ from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.arrivals import Arrivals
 from learner.results.card import write_card
+from learner.results.coefficients import model_of
 from learner.results.compare import comparison_table, verdict, write_comparison
-from learner.results.made_model import model_of
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.results.progress import Stages
 from learner.results.report import owners_table, sentences

@@ -21,8 +21,7 @@ from common.model import Model, read_model
 from common.number_marks import mark_notes
 from common.suggestions import check_columns
 from common.tables import TableSource, read_table
-from learner.results.run_folder import parquet_bytes
-from learner.results.unfinished import why_unfinished
+from learner.results.run_folder import parquet_bytes, why_unfinished
 
 __all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
 

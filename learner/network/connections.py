@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import InputError
 from common.features import FeatureMap
+from common.files import read_secret
 from common.terms import Records
-from common.tls import Identity, Side, load_identity, refuse_plain_text
+from common.tls import Identity, Side, is_loopback, load_identity, refuse_plain_text
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes, read_owner
 from learner.network.starting import StartingOwner
-from learner.network.tokens import check_token_route, load_token
 from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -25,7 +26,13 @@ from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.study import Facts
 
-__all__ = ["Connections", "remote_owners", "simulated_owners"]
+__all__ = [
+    "Connections",
+    "check_token_route",
+    "load_token",
+    "remote_owners",
+    "simulated_owners",
+]
 
 
 @dataclass(frozen=True)
@@ -242,3 +249,44 @@ def _token(
     setting = f"owners.{entry.name}.token" if has_own else "network.token"
     check_token_route(address, encrypted=encrypted, setting=setting)
     return load_token(where, base=base, setting=setting)
+
+
+def load_token(
+    where: str, *, base: Path, setting: str, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The token that "file:PATH" or "env:NAME" names.
+
+    Args:
+      where: Where it is; the settings check its form.
+      base: The folder of the study's file; relative paths start there.
+      setting: The setting's name, for an error.
+      environment: The environment's variables.
+
+    Raises:
+      InputError: There is no such file or variable, or it is empty or no token.
+
+    >>> load_token("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
+    's3cret'
+    """
+    token = read_secret(where, base=base, setting=setting, environment=environment)
+    if not token.isascii():
+        raise InputError(
+            f"{setting} = {where!r}: expected one line of letters, digits and signs there; "
+            "ask the owner for your token"
+        )
+    return token
+
+
+def check_token_route(address: str, *, encrypted: bool, setting: str) -> None:
+    """Refuse to send a token unencrypted to another machine.
+
+    Raises:
+      InputError: The address is another machine's and the connection is plain text.
+
+    >>> check_token_route("127.0.0.1:50051", encrypted=False, setting="token")
+    """
+    if not encrypted and not is_loopback(address):
+        raise InputError(
+            f"{setting}: {address} is another machine and the connection is not encrypted; a "
+            "token would be readable on the way, use TLS"
+        )

@@ -22,11 +22,13 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.planning.plan import Plan
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide, known_groups, public_groups
+from learner.planning.validation import public_theta
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import run_study, shortened
 from learner.simulated.surrogates import surrogate_world
+from learner.training.study import Outcome
 
-__all__ = ["Coefficient", "coefficient_noise", "coefficients", "in_raw_units"]
+__all__ = ["Coefficient", "coefficient_noise", "coefficients", "in_raw_units", "model_of"]
 
 INTERCEPT = "(intercept)"
 # The standard error is itself known to a tenth of it.
@@ -125,3 +127,16 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
     thetas = run_study(proposal, world, runs=RUNS, rng=rng)
     noise: Vector = np.std(in_raw_units(public.feature_map, thetas), axis=0, ddof=1)
     return noise if np.all(np.isfinite(noise)) else None
+
+
+def model_of(outcome: Outcome, public: PublicSide) -> Model:
+    """What ``model.json`` holds of a training that has just ended."""
+    plan = outcome.plan
+    return Model(
+        feature_map=public.feature_map,
+        loss=plan.loss,
+        theta=outcome.theta,
+        public_theta=public_theta(plan, public),
+        coefficient_noise=coefficient_noise(plan, public),
+        unprotected=plan.settings.learner.own,
+    )

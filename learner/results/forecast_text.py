@@ -11,7 +11,7 @@ from common.texts import counted
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
-from learner.results.gains import gains_in_words
+from learner.results.verdict_words import gains_in_words
 
 __all__ = ["print_verdict", "sentences", "smallest_words"]
 

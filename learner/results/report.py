@@ -11,10 +11,10 @@ from rich.table import Table
 from common.losses import PARAMETERS
 from common.texts import counted, printable
 from learner.planning.ways import why_taken
-from learner.results.gains import gains_in_words, gains_of_own
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
+from learner.results.verdict_words import gains_in_words, gains_of_own
 
 __all__ = [
     "WARNINGS",

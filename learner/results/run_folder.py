@@ -36,6 +36,7 @@ __all__ = [
     "new_run_folder",
     "parquet_bytes",
     "run_of",
+    "why_unfinished",
     "write_features",
     "write_json",
     "write_settings",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 SETTINGS = "study.toml"
+OTHER = "give the folder of a finished run"
 # Where a simulation keeps what its owners left.
 OWNERS = "owners"
 # The columns of ``trace.parquet``, which are there even if nobody answered.
@@ -235,3 +237,30 @@ def parquet_bytes(table: pd.DataFrame) -> bytes:
 def write_json(path: Path, value: object) -> None:
     """Write JSON whole or not at all."""
     write_or_refuse(path, json.dumps(value, indent=2) + "\n")
+
+
+def why_unfinished(folder: Path) -> str:
+    """Why there is no summary of a run in a folder, and what to do, as a sentence.
+
+    >>> why_unfinished(Path("nowhere"))
+    'nowhere: there is no such folder; give the folder of a finished run'
+    """
+    if not folder.exists():
+        return f"{folder}: there is no such folder; {OTHER}"
+    if not folder.is_dir():
+        return f"{folder}: is a file; {OTHER}"
+    for kind, its_file in (("forecast", "forecast.json"), ("sweep", "sweep.parquet")):
+        if (folder / its_file).is_file():
+            return (
+                f"{folder}: this folder holds a {kind} and no run; give the folder of a run, or "
+                f"open {kind}.html there"
+            )
+    # A study that was not run yet is a folder with its settings, too.
+    if not (is_begun(folder) and (folder / "journal.sqlite").is_file()):
+        return f"{folder}: holds no summary.json that can be read; {OTHER}"
+    if (folder / OWNERS).is_dir():
+        return f"{folder}: the simulation has not finished, and does not go on; {OTHER}"
+    return (
+        f"{folder}: the run has not finished; continue it with copriv train --resume "
+        f"{shlex.quote(str(folder))}"
+    )

@@ -17,9 +17,8 @@ from common.setting_errors import first_fault
 from learner.planning.plan import Plan, kind_of
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
-from learner.results.record import Record
-from learner.results.unfinished import why_unfinished
-from learner.results.validated import ValidationSummary
+from learner.results.run_folder import why_unfinished
+from learner.results.validated import Part, ValidationSummary
 from learner.training.study import Outcome
 
 __all__ = [
@@ -68,7 +67,7 @@ class Evaluated:
     models_alone: Matrix | None = None
 
 
-class StepSummary(Record):
+class StepSummary(Part):
     """The step: what was given or chosen, and what the choice was expected to reach."""
 
     chosen: Chosen
@@ -78,7 +77,7 @@ class StepSummary(Record):
     forecast_relative_fitness: float | None = None
 
 
-class WaySummary(Record):
+class WaySummary(Part):
     """A way of learning: what it was forecast to come to, nine runs in ten between two numbers."""
 
     forecast_relative_fitness: float
@@ -86,7 +85,7 @@ class WaySummary(Record):
     high: float
 
 
-class Interval(Record):
+class Interval(Part):
     """A number and the interval that it is known to; without one where there is one record."""
 
     value: float
@@ -94,7 +93,7 @@ class Interval(Record):
     high: float | None = None
 
 
-class QualitySummary(Record):
+class QualitySummary(Part):
     """How good the model is in the target's raw units.
 
     ``on`` says on whose records: all owners' after a simulation, else the public ones, on which the
@@ -114,7 +113,7 @@ class QualitySummary(Record):
     intervals: str
 
 
-class OwnerSummary(Record):
+class OwnerSummary(Part):
     """One owner: what it promised, gave and spent, and what a simulation compares it with.
 
     ``responses`` were charged; ``responses_lost`` of them never arrived.
@@ -142,7 +141,7 @@ class OwnerSummary(Record):
         return self.responses + self.responses_left == 0
 
 
-class Summary(Record):
+class Summary(Part):
     """A finished run.
 
     ``fitness`` and what follows, and the same of the owners, are there only after a simulation:

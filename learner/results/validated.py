@@ -22,19 +22,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from common.arrays import Matrix, Vector
 from common.names import Name
 from common.validation import Factors, ValidationMeans, factors_of, unpack_validation
 from learner.planning.noise_width import COVERAGE, half_width
 from learner.planning.validation import Questions
-from learner.results.record import Record
 from learner.training.validation import Validated
 
 __all__ = [
     "BinSummary",
     "Measured",
     "OwnerMeasured",
+    "Part",
     "ValidationSummary",
     "missing_from",
     "summarise_validation",
@@ -44,7 +45,13 @@ __all__ = [
 SHARE = (0.0, 1.0)
 
 
-class Measured(Record):
+class Part(BaseModel):
+    """A part of ``summary.json``: of finite numbers; keys that a later version adds are ignored."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+
+class Measured(Part):
     """A number that was released with noise.
 
     ``noise`` is the half-width of the noise alone, ``low`` to ``high`` the interval of noise and
@@ -59,7 +66,7 @@ class Measured(Record):
     exact: float | None = None
 
 
-class BinSummary(Record):
+class BinSummary(Part):
     """Records whose margins lie between two edges: their share, and how many are positive."""
 
     above: float | None = None
@@ -68,7 +75,7 @@ class BinSummary(Record):
     positive: Measured | None = None
 
 
-class OwnerMeasured(Record):
+class OwnerMeasured(Part):
     """One owner that agrees to be shown."""
 
     name: Name
@@ -77,7 +84,7 @@ class OwnerMeasured(Record):
     accuracy: Measured | None = None
 
 
-class ValidationSummary(Record):
+class ValidationSummary(Part):
     """How good the model is, by the owners who answered.
 
     ``loss`` is the mean loss, of which a record counts for ``loss_bound`` at most; ``difference``

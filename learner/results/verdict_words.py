@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from common.texts import number_words, printable
-from learner.results.gains import gains_of_own
 from learner.results.privacy_words import as_number, strength
 from learner.results.quality_words import (
     MEASURES,
@@ -14,7 +15,7 @@ from learner.results.quality_words import (
 )
 from learner.results.summary import Summary
 
-__all__ = ["notes", "verdict_lines"]
+__all__ = ["gains_in_words", "gains_of_own", "notes", "verdict_lines"]
 
 NAMED = 6
 
@@ -80,6 +81,39 @@ def _spent(summary: Summary) -> str:
         return "Budgets were counted, but the noise protected nobody."
     words = " to ".join(f"{value:g}" for value in dict.fromkeys((spent[0], spent[-1])))
     return f"Each owner spent epsilon {words}: {strength(spent[-1])} protection of its records."
+
+
+def gains_in_words(gaining: Sequence[str], others: Sequence[str]) -> str:
+    """How many gain, and the names of the fewer: those that do, or those that do not.
+
+    >>> gains_in_words(["a", "b"], ["c"]), gains_in_words(["a"], ["b", "c"])
+    ('2 of 3 owners gain; the one that does not: c', '1 owner of 3 gains: a')
+    >>> gains_in_words([], ["a"]), gains_in_words(["a", "b"], [])
+    ('no owner gains', 'every owner gains')
+    """
+    if not gaining or not others:
+        return "every owner gains" if gaining else "no owner gains"
+    total = len(gaining) + len(others)
+    count = f"{len(gaining)} of {total} owners gain"
+    if len(gaining) == 1:
+        count = f"1 owner of {total} gains"
+    if len(gaining) <= len(others):
+        return f"{count}: {_named(gaining)}"
+    few = "the one that does not" if len(others) == 1 else f"the {len(others)} that do not"
+    return f"{count}; {few}: {_named(others)}"
+
+
+def gains_of_own(name: str, *, gains: bool) -> str:
+    """Whether the owner that is the learner gains; nobody else gets the model.
+
+    >>> gains_of_own("a", gains=False)
+    'a, which alone has the model, does not gain'
+    """
+    return f"{name}, which alone has the model, {'gains' if gains else 'does not gain'}"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def notes(summary: Summary) -> list[str]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from common.errors import MalformedError, OrderError
 from common.features import FeatureMap
+from common.files import compiled_code_folder
 from common.losses import LOSSES
-from common.own_folders import compiled_code_folder
 from common.privacy import NoisePlan, plan_noise
 from common.releases import GRADIENT
 from common.terms import Enrollment, OwnerDescription, Query, Records, Response, StudyTerms

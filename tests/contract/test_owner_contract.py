@@ -28,8 +28,6 @@ from owner.server import RunningOwner
 
 SEED = 11
 
-MakeOwner = Callable[[], Owner]
-
 
 @pytest.fixture(params=["memory", "tcp", "tls", "attached"])
 def owner(

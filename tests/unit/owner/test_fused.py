@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.files import compiled_code_folder, own_folder
 from common.losses import LOSSES
-from common.own_folders import compiled_code_folder, own_folder
 from common.terms import Records, StudyTerms
 from owner import core, fused, gradients
 from owner.core import COMPILED_CELLS, Shard, exact_answer, is_worth_compiling, mean_gradient

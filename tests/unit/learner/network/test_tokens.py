@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import InputError
-from learner.network.tokens import check_token_route, load_token
+from learner.network.connections import check_token_route, load_token
 
 
 def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:

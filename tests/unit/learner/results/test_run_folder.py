@@ -13,8 +13,7 @@ import tomli_w
 from common.config import load_settings
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
-from learner.results.run_folder import Trace, run_of, write_settings
-from learner.results.unfinished import why_unfinished
+from learner.results.run_folder import Trace, run_of, why_unfinished, write_settings
 
 
 def write_study(folder: Path, **changes: Any) -> Path:
