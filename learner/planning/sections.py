@@ -163,8 +163,8 @@ class AlgorithmSettings(Settings):
         recommended profile begins at the public model, but with classes at zero.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
-      rounds: How often newton asks each owner, for as many parts of its epsilon; "auto" takes it
-        from the public records.
+      rounds: How often newton asks each owner, 1 to 20 times, each for an equal part of its
+        epsilon; "auto" takes one to three, by the public records.
       correction: Remark 4 for owners that answer more or less often: "none", by the known
         "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
         while the run goes. The recommended profile takes "counted" with a schedule.
