@@ -224,7 +224,7 @@ class FederatedRegressor(RegressorMixin, _Federated):
       public: Public records (X, y), which the feature map and all that is chosen come from.
       public_share: Without ``public``: the share of the records that is given away as public. It
         is not trained on, and nothing protects it.
-      settings: Sections of a study (docs/design.md), such as
+      settings: Sections of a study (docs/settings.md), such as
         ``{"algorithm": {"name": "moments"}, "model": {"loss": "huber", "delta": "auto"}}``. Where
         they have no ``model.theta_max`` it is 1 for numbers, 5 for classes.
       study: A STUDY.toml to run in place of records in memory.
