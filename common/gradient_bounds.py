@@ -7,7 +7,7 @@ import math
 from common.domain import Domain
 from common.losses import Loss
 
-__all__ = ["domain_gradient_bound", "rounded_gradient"]
+__all__ = ["domain_gradient_bound", "largest_target", "rounded_gradient"]
 
 
 def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> float:
@@ -45,14 +45,34 @@ def domain_gradient_bound(loss: Loss, domain: Domain, *, theta_max: float) -> fl
     if not 0 < theta_max < math.inf:
         raise ValueError(f"theta_max: got {theta_max}, expected a finite value > 0")
     b = domain.feature_l1_bound
-    return loss.slope_bound(theta_max * b, _target_bound(loss, domain)) * b
+    return loss.slope_bound(theta_max * b, largest_target(loss, domain)) * b
 
 
 def rounded_gradient(loss: Loss, domain: Domain, *, theta_max: float) -> float:
-    """Size of the numbers whose rounding one record's computed gradient carries, L1 norm."""
+    """Size of the numbers whose rounding one record's computed gradient carries, L1 norm.
+
+    It is never below :func:`domain_gradient_bound`, and above it where a slope is bounded more
+    closely than the residual that it is computed from:
+
+    >>> import numpy as np
+    >>> from common.losses import Huber
+    >>> d = Domain(feature_bound=np.array([1.0, 2.0]), target_bound=4.0)
+    >>> rounded_gradient(Huber(delta=1.0), d, theta_max=0.5)
+    16.5
+    >>> domain_gradient_bound(Huber(delta=1.0), d, theta_max=0.5)
+    3.0
+    """
     b = domain.feature_l1_bound
-    return loss.rounded_size(theta_max * b, _target_bound(loss, domain)) * b
+    return loss.rounded_size(theta_max * b, largest_target(loss, domain)) * b
 
 
-def _target_bound(loss: Loss, domain: Domain) -> float:
+def largest_target(loss: Loss, domain: Domain) -> float:
+    """The largest size of a target: of a class it is 1, else what the domain says.
+
+    >>> import numpy as np
+    >>> from common.losses import Hinge, Squared
+    >>> d = Domain(feature_bound=np.ones(1), target_bound=4.0)
+    >>> largest_target(Squared(), d), largest_target(Hinge(), d)
+    (4.0, 1.0)
+    """
     return domain.target_bound if loss.targets is None else max(map(abs, loss.targets))

@@ -65,7 +65,11 @@ class Loss(ABC):
         """Its derivative in z, a sub-gradient where there is a kink, shape of z."""
 
     def curvatures(self, z: Matrix, y: Vector) -> Matrix:
-        """Its second derivative in z, from 0 to ``curvature``, shape of z; none for kinks."""
+        """Its second derivative in z, from 0 to ``curvature``, shape of z.
+
+        Raises:
+          ValueError: The loss has kinks, and no curvature.
+        """
         raise ValueError(f"{self.name} loss has no curvature")
 
     @abstractmethod
@@ -322,6 +326,10 @@ def loss_of(terms: NamesLoss) -> Loss:
 
     Raises:
       ValueError: There is no such loss, or a parameter is missing, wrong, or another loss's.
+
+    >>> from types import SimpleNamespace
+    >>> loss_of(SimpleNamespace(loss="huber", delta=2.0))
+    Huber(delta=2.0)
     """
     if terms.loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}")

@@ -289,7 +289,12 @@ def release_of(terms: StudyTerms) -> Release:
     """The release that terms name.
 
     Raises:
-      ValueError: There is none of this name.
+      ValueError: There is none of this name, or the terms carry numbers of another one.
+
+    >>> from fractions import Fraction
+    >>> release_of(StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="",
+    ...     horizon=1, responses=1, epsilon=Fraction(1), release="moments")).name
+    'moments'
     """
     if terms.release not in RELEASES:
         raise ValueError(f"release must be one of {', '.join(RELEASES)}")
@@ -313,6 +318,18 @@ def gradient_bound(terms: StudyTerms, domain: Domain) -> float:
     """The bound Xi on one record's gradient under these terms: the clip, or the domain's bound.
 
     A clip larger than the domain's bound changes nothing, so the smaller one counts.
+
+    Returns:
+      The bound, in gradient units, L1 norm.
+
+    >>> from fractions import Fraction
+    >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=1.0, feature_map="", horizon=1,
+    ...     responses=1, epsilon=Fraction(1), clip=5.0)
+    >>> domains = [Domain(feature_bound=np.ones(1), target_bound=y) for y in (1.0, 9.0)]
+    >>> [gradient_bound(terms, domain) for domain in domains]
+    [4.0, 5.0]
+
+    References: Assumption 2 of Farokhi et al. (2021).
     """
     bound = domain_gradient_bound(loss_of(terms), domain, theta_max=terms.theta_max)
     return bound if terms.clip is None else min(bound, terms.clip)
@@ -331,6 +348,14 @@ def curvature_scale(loss: Loss, domain: Domain, *, bound: float, share: float) -
       domain: The public bounds that every record keeps.
       bound: The bound Xi on the L1 norm of one record's gradient.
       share: The share q, between 0 and 1.
+
+    Returns:
+      The factor k, in gradient units for each unit of curvature.
+
+    >>> from common.losses import Squared
+    >>> domain = Domain(feature_bound=np.ones(2), target_bound=1.0, l1_radius=1.0)
+    >>> curvature_scale(Squared(), domain, bound=4.0, share=0.5)
+    2.0
     """
     return 2.0 * bound / _curvature_change(loss, domain) * share / (1.0 - share)
 

@@ -88,7 +88,15 @@ def factors_of(terms: StudyTerms) -> Factors:
 
 
 def num_told(terms: StudyTerms) -> int:
-    """The number of coordinates of a response: loss, difference, two for each bin."""
+    """The number of coordinates of a response: loss, difference, two for each bin.
+
+    >>> from fractions import Fraction
+    >>> terms = StudyTerms(study_id="s", loss="hinge", theta_max=1.0, feature_map="", horizon=1,
+    ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0,
+    ...     edges=(-1.0, 0.0, 1.0))
+    >>> num_told(terms)
+    9
+    """
     cells = 2 * (len(terms.edges) + 1) if terms.edges else 0
     return 1 + (terms.difference_bound is not None) + cells
 

@@ -19,7 +19,11 @@ KEPT_BYTES, MOST_KEPT = 2**18, 16
 
 
 def theta_digest(theta: Vector) -> str:
-    """SHA-256 of a query's bytes: tells a retry from a new question."""
+    """SHA-256 of a query's bytes: tells a retry from a new question, to the last bit.
+
+    >>> theta_digest(np.array([0.0])) == theta_digest(np.array([-0.0]))
+    False
+    """
     return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").data).hexdigest()
 
 

@@ -246,8 +246,13 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
       noise: Integer Laplace noise in grid units, shape (p,), used for no other response.
       plan: The study's noise.
 
+    Returns:
+      Shape (p,), whole multiples of 2 to the plan's ``grid_exponent``.
+
     Raises:
       MalformedError: A shape is wrong, or the gradient is not finite.
+
+    References: (4) of Farokhi et al. (2021).
     """
     if gradient.shape != (plan.dimension,) or noise.shape != (plan.dimension,):
         raise MalformedError(f"the query has not the {plan.dimension} coordinates agreed on")
@@ -260,7 +265,7 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
 
 
 def seeded_noise(plan: NoisePlan, *, rng: np.random.Generator) -> Units:
-    """Laplace noise from a seed, on the plan's grid: for experiments, it protects nobody."""
+    """Laplace noise from a seed, in grid units, shape (p,): for experiments, it protects nobody."""
     draws = rng.laplace(scale=plan.scale_units, size=plan.dimension)
     return np.rint(np.clip(draws, -LARGEST_VALUE_UNITS, LARGEST_VALUE_UNITS)).astype(np.int64)
 
@@ -268,8 +273,15 @@ def seeded_noise(plan: NoisePlan, *, rng: np.random.Generator) -> Units:
 def check_theta(theta: Vector, *, dimension: int, theta_max: float) -> None:
     """Refuse a query whose answer the sensitivity does not cover.
 
+    Args:
+      theta: The query's model.
+      dimension: The number p of coordinates that the study agreed on.
+      theta_max: Half the side of its box, L-infinity norm.
+
     Raises:
       MalformedError: A wrong length, a coordinate that is not finite, or outside the box.
+
+    >>> check_theta(np.array([0.5, -0.5]), dimension=2, theta_max=0.5)
     """
     if theta.shape != (dimension,):
         raise MalformedError(

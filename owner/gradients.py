@@ -26,7 +26,7 @@ Part = Callable[[int, int], tuple[Vector]]
 def in_blocks(
     records: Records, norms: Vector, theta: Vector, *, loss: Loss, clip: float | None
 ) -> Part:
-    """The sums by products of blocks.
+    """The sums of the records' gradients, clipped each, by products of blocks.
 
     Args:
       records: The records.
@@ -81,7 +81,10 @@ def largest_slopes(norms: Vector, clip: float) -> Vector:
 
     Args:
       norms: The L1 norms of features, at least ``LEAST_NORM``.
-      clip: The longest gradient.
+      clip: The longest gradient, L1 norm.
+
+    >>> largest_slopes(np.array([2.0, 4.0]), 1.0)
+    array([0.5 , 0.25])
     """
     largest: Vector = min(clip, LARGEST_CLIP) / norms
     return largest

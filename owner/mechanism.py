@@ -150,7 +150,11 @@ class DrawnAhead:
         self._thread.start()
 
     def draw(self) -> Units:
-        """The next response's noise, shape (p,); waits only when none is ready."""
+        """The next response's noise, shape (p,); waits only when none is ready.
+
+        Raises:
+          RuntimeError: The study has stopped. What the source raised is raised here, too.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
             if self._failure is not None:

@@ -209,7 +209,11 @@ class MomentStream:
                 self._add_block()
 
     def sums(self) -> tuple[Matrix, Vector]:
-        """X'X and X'y of all records, once they have come."""
+        """X'X (p, p) and X'y (p,) of all records, once they have come.
+
+        Raises:
+          RuntimeError: Some have not.
+        """
         if self._total is None or self._added != self._num_records:
             raise RuntimeError(f"{self.num_seen} of {self._num_records} records came")
         return self._total

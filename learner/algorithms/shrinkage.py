@@ -346,7 +346,16 @@ def _whitened(around: Around, regulariser: Regulariser) -> tuple[Matrix, Matrix]
 
 
 def whitening(curvature: Matrix) -> Matrix:
-    """A matrix B with B' H B = I in the directions that H says something of, shape (p, d)."""
+    """A matrix B with B' H B = I in the directions that H says something of, shape (p, d).
+
+    Args:
+      curvature: H >= 0, shape (p, p); directions of less than 1e-9 of its largest eigenvalue are
+        left out.
+
+    >>> whitening(np.diag([0.0, 4.0]))
+    array([[0. ],
+           [0.5]])
+    """
     values, vectors = np.linalg.eigh(curvature)
     kept = values > values[-1] * SMALLEST_CURVATURE
     basis: Matrix = vectors[:, kept] / np.sqrt(values[kept])

@@ -99,7 +99,11 @@ class Variants:
         return inverse_frequency(rates)
 
     def slot(self, tick: Tick) -> int:
-        """The index of the copy that belongs to the tick's owners."""
+        """The index of the copy that belongs to the tick's owners.
+
+        Raises:
+          InputError: No group of the algorithm's is made of these owners.
+        """
         first = tick.owners[0]
         # Looked up only in groups: a table of a million owners is in no cache.
         alone = not self.groups and len(tick.owners) == 1 and 0 <= first < len(self.weights)

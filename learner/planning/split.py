@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.domain import Domain
+from common.gradient_bounds import largest_target
 from common.moments import packed_length
 from common.releases import curvature_scale
 from learner.algorithms.newton import NewtonStep
@@ -95,7 +96,12 @@ def around_drifting(public: PublicGroups, clip: float | None, *, doubts: bool) -
 
 
 def around_public(public: PublicGroups, clip: float | None) -> Around:
-    """What the public records say of the loss around their model, under a clip."""
+    """What the public records say of the loss around their model, under a clip.
+
+    Args:
+      public: The public records and their model.
+      clip: The L1 norm that gradients are scaled down to; None for no clipping.
+    """
     problem, records, theta = public.problem, public.records, public.theta_optimal
     x, n = records.features, len(records)
     each = problem.curvatures(theta, records, clip)
@@ -121,11 +127,16 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
 
 
 def largest_gradient(public: PublicGroups, domain: Domain) -> float:
-    """The largest L1 norm of an admissible record's gradient at the public model."""
+    r"""The largest L1 norm of an admissible record's gradient at the public model.
+
+    .. math:: |\theta_0^\top x| \le \min(\sum_j |\theta_{0j}|\beta_j, \|\theta_0\|_\infty B)
+
+    so it is at most what the whole box allows
+    (:func:`common.gradient_bounds.domain_gradient_bound`).
+    """
     loss, theta, B = public.problem.loss, np.abs(public.theta_optimal), domain.feature_l1_bound
     margin = min(float(theta @ domain.feature_bound), float(theta.max()) * B)
-    target = domain.target_bound if loss.targets is None else max(map(abs, loss.targets))
-    return loss.slope_bound(margin, target) * B
+    return loss.slope_bound(margin, largest_target(loss, domain)) * B
 
 
 def choose_split(

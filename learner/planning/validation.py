@@ -119,7 +119,10 @@ def validation_study(study_id: str) -> str:
 
 
 def public_theta(plan: Plan, public: PublicSide) -> Vector | None:
-    """The best model of the public records, which anybody has without a study; None for none."""
+    """The best model of the public records, shape (p,), which anybody has without a study.
+
+    None where there are none, or fewer than features.
+    """
     if public.records is None or len(public.records) < plan.num_features:
         return None
     return problem_of(plan.settings, plan.loss).optimum(public.records)

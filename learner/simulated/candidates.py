@@ -73,6 +73,9 @@ def relative_fitness_of(
       worlds: The worlds.
       runs: Runs in each world.
       rng: Where the randomness comes from.
+
+    Raises:
+      TypeError: The algorithm has no horizon, clip or step.
     """
     algorithm = proposal.algorithm
     if isinstance(algorithm, Asynchronous):

@@ -87,12 +87,12 @@ class Drift:
 
     @cached_property
     def lengths(self) -> Vector:
-        """The grid of lengths, in records."""
+        """The grid of lengths, in records, shape (number of lengths,)."""
         return np.geomspace(SHORTEST, LONGEST * len(self.means), LENGTHS) * self.rows
 
     @cached_property
     def levels(self) -> Vector:
-        """The grid of what parts differ by, in the variance of a single record; the first is 0."""
+        """What parts may differ by, in a record's variance, shape (levels,), the first 0."""
         n = self.rows * len(self.means)
         return np.append(0.0, np.geomspace(LOWEST / n, HIGHEST, LEVELS))
 

@@ -73,7 +73,7 @@ class PublicGroups:
 
     @cached_property
     def groups(self) -> list[NDArray[np.intp]]:
-        """The rows of each group that has two at least."""
+        """The rows of each group, shape (size,); none of a group that has only one."""
         n = len(self.records)
         labels = consecutive_parts(n, PARTS) if self.labels is None else self.labels
         rows = [np.nonzero(labels == g)[0] for g in range(int(labels.max()) + 1)]
@@ -282,7 +282,12 @@ def _tell_of_change(*drifts: Drift | None) -> bool:
 
 
 def second_moments(records: Records) -> Matrix:
-    """Second moments of features and target, shape (p + 1, p + 1)."""
+    """Second moments of features and target, shape (p + 1, p + 1).
+
+    >>> second_moments(Records(features=np.ones((2, 1)), targets=np.array([1.0, 3.0])))
+    array([[1., 2.],
+           [2., 5.]])
+    """
     rows = np.column_stack([records.features, records.targets])
     second: Matrix = rows.T @ rows / len(records)
     return second

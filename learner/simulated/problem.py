@@ -113,7 +113,12 @@ class Problem:
         return flags
 
     def optimum_of(self, gram: Matrix, cross: Vector) -> Vector:
-        """The same for squared loss, from the records' mean xx' and yx: in the box to rounding."""
+        """The same for squared loss, from the records' mean xx' and yx: in the box to rounding.
+
+        Args:
+          gram: X'X/n, shape (p, p).
+          cross: X'y/n, shape (p,).
+        """
         ridge = self.regulariser.coefficient * np.eye(len(gram))
         return box_least_squares(gram + ridge, cross, theta_max=self.theta_max)
 
@@ -123,7 +128,12 @@ class Problem:
 
 
 def squared_moments(records: Records, regulariser: Regulariser) -> tuple[Matrix, Vector]:
-    """A and b of f = theta'A theta - 2 b'theta + constant."""
+    """A (p, p) and b (p,) of f = theta'A theta - 2 b'theta + constant, for squared loss.
+
+    >>> records = Records(features=np.ones((2, 1)), targets=np.array([1.0, 2.0]))
+    >>> squared_moments(records, Regulariser(coefficient=0.5))
+    (array([[1.5]]), array([1.5]))
+    """
     x, y = records.features, records.targets
     ridge = regulariser.coefficient * np.eye(x.shape[1])
     return x.T @ x / len(records) + ridge, y @ x / len(records)

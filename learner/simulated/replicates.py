@@ -375,7 +375,14 @@ class _Runs:
 
 
 def slot_weights(algorithm: Asynchronous, frequency: Matrix | None) -> Matrix:
-    """The factor of each slot's mean gradient in (5) beside alpha, shape (N, 1) or (N, R)."""
+    """The factor of each slot's mean gradient in (5) beside alpha, shape (N, 1) or (N, R).
+
+    It is the slot's share of the records times Remark 4's factor.
+
+    Args:
+      algorithm: What runs.
+      frequency: Remark 4's frequencies in each run, shape (N, R); None for the algorithm's own.
+    """
     groups = algorithm.groups or each_alone(len(algorithm.weights))
     shares = np.array([algorithm.weights[list(group)].sum() for group in groups])[:, None]
     if frequency is None:

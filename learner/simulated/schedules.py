@@ -64,7 +64,11 @@ class Attendance:
         return self.availability is None or bool(np.all(self.availability == 1.0))
 
     def shares(self, num_owners: int) -> Vector:
-        """The availability of each owner, shape (N,)."""
+        """The availability of each owner, shape (N,).
+
+        Raises:
+          InputError: It is known for another number of owners.
+        """
         if self.availability is None:
             return np.ones(num_owners)
         if self.availability.shape != (num_owners,):

@@ -280,7 +280,15 @@ def _sequences(runs: int, worlds: int) -> int:
 
 
 def group_units(proposal: Proposal, weights: Vector) -> Vector:
-    """Scales of one response's noise: a group's mean has one Laplace draw of its variance."""
+    """Scales of one response's noise: a group's mean has one Laplace draw of its variance.
+
+    Args:
+      proposal: The study.
+      weights: Each owner's share of the records, shape (N,).
+
+    Returns:
+      Shape (N,), or (number of groups,) where owners are asked in groups.
+    """
     units = proposal.unit_scales
     if not proposal.groups:
         return units
@@ -337,7 +345,17 @@ def _go_round(
 
 
 def summed_noise(scales: Vector, num_features: int, *, rng: np.random.Generator) -> NoiseFunction:
-    """The sum of all owners' weighted noise; ``scales`` are the weighted scales, shape (N,)."""
+    r"""The sum of all owners' weighted noise, of variance :math:`2 \sum_i b_i^2`.
+
+    Args:
+      scales: The scales b_i times the owners' weights, shape (N,).
+      num_features: The number p of coordinates.
+      rng: Where the randomness comes from.
+
+    >>> draw = summed_noise(np.array([3.0, 4.0]), 1, rng=np.random.default_rng(1))
+    >>> bool(abs(draw(np.zeros(100_000, dtype=np.intp)).var() - 50.0) < 1.0)
+    True
+    """
 
     def draw(slots: Slots) -> Matrix:
         drawn = rng.laplace(size=(scales.size, len(slots), num_features))
