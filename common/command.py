@@ -30,7 +30,6 @@ from common.texts import printable
 __all__ = [
     "ANEW",
     "SAME",
-    "STOPPED",
     "Commands",
     "address_value",
     "as_listed",

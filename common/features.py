@@ -38,7 +38,6 @@ from common.tables import TableSource
 from common.terms import Records
 
 __all__ = [
-    "CONSTANT",
     "FeatureMap",
     "FeatureSettings",
     "load_feature_map",

@@ -29,7 +29,7 @@ from common.names import Name
 from common.setting_errors import first_fault
 from common.texts import printable
 
-__all__ = ["FORMAT", "Model", "model_from_json", "read_model"]
+__all__ = ["Model", "model_from_json", "read_model"]
 
 FORMAT = "copriv-model/1"
 MODEL_FILE = "model.json"

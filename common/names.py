@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["NAME_RULE", "Name", "check_name", "learner_words", "repeated"]
+__all__ = ["Name", "check_name", "learner_words", "repeated"]
 
 NAME_RULE = "letters, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 __all__ = [
     "LONGEST_NAME",
     "LONGEST_NOTE",
-    "LONGEST_TEXT",
     "any_of",
     "counted",
     "named",

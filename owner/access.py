@@ -15,7 +15,7 @@ from common.errors import BusyError, IdentityError, InputError
 from common.files import warn_of_readers
 from owner.policy import ANONYMOUS, Policy, check_learner
 
-__all__ = ["Access", "RateLimit", "new_token_line", "read_token"]
+__all__ = ["Access", "RateLimit", "new_token_line"]
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 # Any other name TOML wants in quotes; learners' names have none in them.

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from common.config import Settings
 
-__all__ = ["OfferSettings", "Offers", "is_within"]
+__all__ = ["OfferSettings", "Offers"]
 
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 

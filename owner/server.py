@@ -34,7 +34,7 @@ from owner.probes import Probes
 from owner.provenance import check_provenance
 from owner.service import OwnerService
 
-__all__ = ["RunningOwner", "create_server", "open_owner", "pinned_map", "start_owner"]
+__all__ = ["RunningOwner", "create_server", "open_owner", "start_owner"]
 
 log = logging.getLogger("copriv.owner")
 

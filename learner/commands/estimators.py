@@ -30,7 +30,7 @@ from learner.commands.in_memory import TARGET, dealt, train_in_memory
 from learner.commands.runs import Run, is_elsewhere, simulate, study_settings, train
 from learner.results.coefficients import coefficients
 
-__all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes", "estimator_of"]
+__all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]
 
 # More public records than this do not make a better map of a few columns.
 SPARE_PUBLIC_RECORDS = 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from common.command import ANEW, SAME, stoppable
 from learner.results.run_folder import is_begun
 
-__all__ = ["SAME", "Simulating", "Training", "close_command", "kept_in", "stoppable_run"]
+__all__ = ["Simulating", "Training", "close_command", "kept_in", "stoppable_run"]
 
 
 def close_command(folder: Path, *, insecure: bool, abandon: bool = False) -> str:

@@ -23,7 +23,7 @@ from common.suggestions import check_columns
 from common.tables import TableSource, read_table
 from learner.results.run_folder import parquet_bytes, why_unfinished
 
-__all__ = ["EXPORTS", "evaluate_model", "export_model", "predict_table"]
+__all__ = ["evaluate_model", "export_model", "predict_table"]
 
 ELSEWHERE = "give another path with --out"
 # What a folder has that is or will be of another kind than a finished run.

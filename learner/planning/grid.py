@@ -14,7 +14,7 @@ from common.errors import InputError
 from learner.planning.sections import is_owner_requested
 from learner.planning.settings import StudySettings
 
-__all__ = ["MOST_POINTS", "MOST_STUDIES", "OWNERS", "Grid", "Point", "parse_grid", "points_of"]
+__all__ = ["Grid", "Point", "parse_grid", "points_of"]
 
 OWNERS = "owners"
 # More are a mistake, or several sweeps.

@@ -39,14 +39,11 @@ from learner.simulated.twin import Forecast, deal, forecast
 from learner.simulated.world import World
 
 __all__ = [
-    "ALGORITHMS",
     "Case",
     "Family",
-    "compare",
     "compare_case",
     "draw_cases",
     "overall",
-    "settings_of",
     "summarise",
 ]
 
@@ -61,7 +58,7 @@ ALGORITHMS: tuple[AlgorithmKind, ...] = (
 )
 BAND = 0.2
 ROUNDS = 100
-FORECAST_RUNS, MEASURED_RUNS = 96, 32
+MEASURED_RUNS = 32
 # The fewest records of an owner; one that has fewer takes part with all of them.
 SMALLEST = 300
 
@@ -242,7 +239,7 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
     rng = np.random.default_rng(case.seed)
     sizes = np.array(case.num_records, dtype=np.float64)
     worlds = deal(family.groups, sizes, known=known, rng=rng)
-    predicted = forecast(proposal, family.groups, worlds, runs=FORECAST_RUNS, rng=rng)
+    predicted = forecast(proposal, family.groups, worlds, rng=rng)
     world = World.of(family.records_of(case), family.problem)
 
     def measured(which: Proposal) -> Vector:

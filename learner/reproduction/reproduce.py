@@ -23,7 +23,7 @@ from learner.results.progress import progress
 from learner.results.run_folder import write_table
 from learner.simulated.sweeps import run_sweep
 
-__all__ = ["chosen_figures", "finding", "run_reproduction"]
+__all__ = ["finding", "run_reproduction"]
 
 SLOPE_TOLERANCE = 0.25
 INTRODUCTION = """\

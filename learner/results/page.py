@@ -14,13 +14,11 @@ __all__ = [
     "Cell",
     "behind",
     "escaped",
-    "glossary",
     "listed",
     "page",
     "paragraphs",
     "section",
     "table",
-    "term",
     "write_page",
 ]
 

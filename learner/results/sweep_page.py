@@ -15,7 +15,7 @@ from common.texts import counted
 from learner.results.charts import Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
 
-__all__ = ["half_interval", "interval", "sweep_summary", "sweep_table", "write_sweep_page"]
+__all__ = ["interval", "sweep_summary", "sweep_table", "write_sweep_page"]
 
 FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")

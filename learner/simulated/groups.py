@@ -29,7 +29,6 @@ __all__ = [
     "consecutive_parts",
     "drift",
     "drifts_within",
-    "second_moments",
 ]
 
 

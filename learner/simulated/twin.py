@@ -21,7 +21,7 @@ from learner.simulated.studies import Proposal, run_in_worlds, shortened
 from learner.simulated.surrogates import surrogate_world
 from learner.simulated.world import World
 
-__all__ = ["RUNS", "WORLDS", "Forecast", "deal", "forecast"]
+__all__ = ["Forecast", "deal", "forecast"]
 
 
 RUNS, WORLDS = 96, 12
