@@ -57,6 +57,8 @@ _TOO_LARGE = re.compile(
     r"\(([0-9]{1,20}) vs\. ([0-9]{1,20})\)",
     re.ASCII,
 )
+# It stops unpacking one there, and does not say how large it would have been.
+_UNPACKED = "Decompressed message larger than max"
 
 AUTHORIZATION = "authorization"
 BEARER = "Bearer "
@@ -159,10 +161,19 @@ def too_large(status: grpc.StatusCode, details: str | None) -> str | None:
     >>> words = "SERVER: Received message larger than max (3000 vs. 1000)"
     >>> too_large(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
     'our message of 3000 bytes is larger than the 1000 that are taken'
+    >>> too_large(grpc.StatusCode.RESOURCE_EXHAUSTED, "Decompressed message larger than max")
+    'its message is compressed, and larger than the 100663296 bytes that are taken'
     >>> too_large(grpc.StatusCode.RESOURCE_EXHAUSTED, "the budget is spent")
     """
+    if status is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    if _UNPACKED in (details or ""):
+        # Nothing here compresses, so it is never ours.
+        return (
+            f"its message is compressed, and larger than the {LARGEST_MESSAGE} bytes that are taken"
+        )
     found = _TOO_LARGE.search(details or "")
-    if status is not grpc.StatusCode.RESOURCE_EXHAUSTED or found is None:
+    if found is None:
         return None
     whose = "its" if found[1] else "our"
     return f"{whose} message of {found[2]} bytes is larger than the {found[3]} that are taken"

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,34 @@ def test_a_message_that_is_too_large_is_not_a_budget_that_is_spent(
     with pytest.raises(BudgetSpentError, match="all 1 promised responses were given"):
         owner.answer(Query(study_id="study-1", sequence=2, theta=np.zeros(4)))
     owner.disconnect()
+
+
+def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(
+    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
+) -> None:
+    """Of either side: 100 MB of zeros take 100 kB on the line."""
+    bomb = bytes(110_000_000)
+    options = [("grpc.max_send_message_length", -1)]
+    running = serve_owner(owner_folder())
+    address, packed = f"127.0.0.1:{running.port}", grpc.Compression.Gzip
+    with grpc.insecure_channel(address, options=options, compression=packed) as channel:
+        enroll = channel.unary_unary("/copriv.v1.DataOwner/Enroll")
+        status, _ = status_of(lambda: enroll(bomb, timeout=60))
+        assert status is Code.RESOURCE_EXHAUSTED
+
+    describe = grpc.unary_unary_rpc_method_handler(lambda request, context: bomb)
+    handlers = grpc.method_handlers_generic_handler("copriv.v1.DataOwner", {"Describe": describe})
+    server = grpc.server(ThreadPoolExecutor(1), options=options, compression=packed)
+    server.add_generic_rpc_handlers((handlers,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    owner = GrpcOwner("owner-a", f"127.0.0.1:{port}", deadline=60)
+    try:
+        with pytest.raises(MalformedError, match="its message is compressed, and larger than the"):
+            owner.describe()
+    finally:
+        owner.disconnect()
+        server.stop(None)
 
 
 def test_an_unexpected_failure_says_one_fixed_sentence(

@@ -73,7 +73,8 @@ class Mode:
     initiative: str = "learner"
     # Honest until so many answers were given.
     honest_answers: int = HONEST_ANSWERS
-    words: str = ""
+    # What it sends takes a thousandth of its size on the line.
+    compressed: bool = False
 
 
 # Tells no lie.
@@ -232,6 +233,16 @@ def too_much(message: Any, context: grpc.ServicerContext) -> Reply:
     return bytes(100_663_297)
 
 
+def bomb(message: Any, context: grpc.ServicerContext) -> Reply:
+    return bytes(110_000_000)
+
+
+def long_trailers(message: Any, context: grpc.ServicerContext) -> Reply:
+    """The honest message, and more behind it than is read."""
+    context.set_trailing_metadata(tuple((f"k{k}", "v" * 1000) for k in range(100)))
+    return message
+
+
 def rational(above: str, below: str = "1") -> pb.Rational:
     return pb.Rational(numerator=above, denominator=below)
 
@@ -259,6 +270,7 @@ def modes() -> list[Mode]:
         "an empty message": replies(b""),
         "100 MB": too_much,
         "silence": silent,
+        "100 kB of trailers": long_trailers,
         "retry-after of 400 nines": aborts(UNAVAILABLE, retry_after="9" * 400),
         "a refusal that moves the cursor": aborts(DENIED, ESCAPES),
     }
@@ -359,6 +371,14 @@ def modes() -> list[Mode]:
         *(Mode(f"answers: {n}", "Answer", lie, "left") for n, lie in left.items()),
         # On a slow machine the deadline comes before the size is known.
         Mode("answers: 100 MB", "Answer", too_much, "left or away"),
+        *(
+            Mode(f"{does}: 110 MB in 110 kB", method, bomb, ends, compressed=True)
+            for does, method, ends in (
+                ("describes", "Describe", "error"),
+                ("enrols", "Enroll", "error"),
+                ("answers", "Answer", "left or away"),
+            )
+        ),
         Mode("answers twice", "Answer", lambda m, c: [m, m], "left", honest_answers=0),
         Mode("answers without end", "Answer", flood, "left", honest_answers=0),
         Mode("answers before it is asked", "Answer", silent, "left", honest_answers=0),
@@ -427,7 +447,9 @@ def attack(world: World, mode: Mode, *, alone: bool, folder: Path) -> Outcome:
 def served(stack: ExitStack, mode: Mode, owner: MemoryOwner) -> GrpcOwner:
     """An owner behind a port, who lies in one way."""
     server = grpc.server(
-        ThreadPoolExecutor(max_workers=8), options=[("grpc.max_send_message_length", -1)]
+        ThreadPoolExecutor(max_workers=8),
+        options=[("grpc.max_send_message_length", -1)],
+        compression=grpc.Compression.Gzip if mode.compressed else None,
     )
     server.add_generic_rpc_handlers((Liar(mode, owner),))
     port = server.add_insecure_port("127.0.0.1:0")
