@@ -36,7 +36,7 @@ from learner.training.claims import Promise, check_enrollment, check_response
 from learner.training.line_state import LineAction, LineEvent, LineState, Numbers, after
 from learner.training.owners import Owner
 
-__all__ = ["LocalLine", "OwnerLine"]
+__all__ = ["LocalLine", "OwnerLine", "hears"]
 
 log = logging.getLogger("copriv.learner")
 
@@ -372,6 +372,11 @@ class LocalLine(OwnerLine):
 
     def _check(self, query: Query, response: Response) -> None:
         """It is computed in this process."""
+
+
+def hears(line: OwnerLine) -> bool:
+    """Whether a question reaches the owner now: it is there, and owes a response."""
+    return line.state.can_be_asked and line.answered < line.promised
 
 
 def _jitter() -> float:

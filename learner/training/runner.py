@@ -21,7 +21,7 @@ from common.terms import Response
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
 from learner.training.journal import Journal, TickEntry
-from learner.training.line import OwnerLine
+from learner.training.line import OwnerLine, hears
 from learner.training.line_state import LineState
 from learner.training.questions import Questions
 
@@ -75,6 +75,8 @@ class Pace:
     began: float = field(default_factory=time.monotonic)
     wall_before: float = 0.0
     quiet_since: float | None = None
+    # When the last tick's owners were asked; None where none of them hears.
+    asked: float | None = None
     # Ticks that nobody answered since somebody did, and when the first of them was asked.
     missed: int = 0
     missed_since: float = 0.0
@@ -95,7 +97,7 @@ class Pace:
         """Seconds since the run began, those of earlier starts included."""
         return self.wall_before + time.monotonic() - self.began
 
-    def wait_for_owners(self, lines: Sequence[OwnerLine], *, asked: float) -> bool:
+    def wait_for_owners(self, lines: Sequence[OwnerLine]) -> bool:
         """After a tick that nobody answered: wait while all are away, and stop after too long.
 
         Returns:
@@ -106,8 +108,6 @@ class Pace:
           UnreachableError: All others were away for ``patience`` seconds, or came back and did
             not answer for as long.
         """
-        if self.quiet_since is None:
-            self.quiet_since = asked
         raise_if_all_left(lines)
         # Those that have given all they promised are not waited for.
         missing = [
@@ -115,9 +115,14 @@ class Pace:
             for line in lines
             if line.answered < line.promised and line.state is not LineState.LEFT
         ]
-        self._miss(missing, asked=asked)
+        # A tick of owners that are gone tells nothing of the others, who may have theirs later.
+        if self.asked is not None:
+            self.quiet_since = self.asked if self.quiet_since is None else self.quiet_since
+            self._miss(missing, asked=self.asked)
         # A schedule's ticks are counted: none is used up while no owner can answer.
         while missing and all(line.state is LineState.AWAY for line in missing):
+            if self.quiet_since is None:
+                self.quiet_since = time.monotonic()
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
@@ -205,7 +210,7 @@ def run(
                 questions.answered(was=bool(entry.responses), waited=time.monotonic() - asked)
                 if not replay.keep(entry, tick):
                     on_missed()
-                    if not pace.wait_for_owners(lines, asked=asked):
+                    if not pace.wait_for_owners(lines):
                         break
                     continue
             state = algorithm.apply_responses(state, tick, entry.gradients)
@@ -243,6 +248,7 @@ def _ask(
 ) -> TickEntry:
     """Ask the tick's owners, at the same time if they are several."""
     asked = [lines[owner] for owner in tick.owners]
+    pace.asked = time.monotonic() if any(map(hears, asked)) else None
     if len(asked) == 1:
         answers = [ask(asked[0], theta)]
     else:

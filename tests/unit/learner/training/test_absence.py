@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.errors import OrderError, UnreachableError
+from common.errors import OrderError, RefusedError, UnreachableError
 from common.losses import Regulariser
 from common.terms import Query
 from learner.algorithms.clocks import Tick
@@ -81,6 +81,54 @@ def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
         r"waiting for north away since \d\d:\d\d:\d\d; gives up after 20 s", waits[0]
     )
     assert said.index(waits[0]) < said.index(backs[0])
+
+
+@pytest.mark.parametrize("error", [RefusedError, UnreachableError])
+def test_ticks_of_owners_that_are_gone_do_not_count_as_silence_of_the_others(
+    error, feature_map, table_maker, make_terms
+):
+    """Whoever says that it has many records gets nearly all ticks, and may then fall silent."""
+
+    class Gone(MemoryOwner):
+        def answer(self, query):
+            raise error("no")
+
+        enroll_again = False
+
+        def enroll(self, terms):
+            if self.enroll_again:
+                raise error("no")
+            self.enroll_again = True
+            return super().enroll(terms)
+
+    shard = feature_map.apply(table_maker(50, seed=1), where="test")
+    lines = [
+        OwnerLine(kind(name, shard, seed=1), make_terms(responses=20, horizon=26))
+        for kind, name in ((Gone, "north"), (MemoryOwner, "south"))
+    ]
+    for line in lines:
+        line.enroll()
+    algorithm = SynchronousAverage(
+        weights=np.array([0.9, 0.1]),
+        num_features=4,
+        theta_max=2.0,
+        regulariser=Regulariser(coefficient=1e-5),
+        initial_step=0.1,
+        horizon=26,
+    )
+    seen = []
+    run(
+        algorithm,
+        [Tick(float(k), (0,) if k < 20 else (1,)) for k in range(26)],
+        lines,
+        journal=None,
+        horizon=26,
+        pace=Pace(time_scale=0.02, patience=0.1),
+        on_applied=lambda now: seen.append(now.entry.position),
+    )
+    for line in lines:
+        line.stop()
+    assert seen == [20, 21, 22, 23, 24, 25]
 
 
 def test_those_that_answer_stand_for_those_that_are_away():
