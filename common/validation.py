@@ -107,7 +107,8 @@ def tally(
     """The exact response for records of these margins, shape (:func:`num_told`,).
 
     Whatever a record is, it counts for no more than the bounds: a loss that overflows, or is no
-    number, counts as L, and a difference of two such losses as 0. No step branches on a record, so
+    number, counts as L, one that rounding took below 0 as 0, and a difference of two that overflow
+    as 0. No step branches on a record, so
     the time that it takes tells nothing of them.
 
     Args:
@@ -128,7 +129,8 @@ def tally(
     factors, L = factors_of(terms), terms.loss_bound
     with np.errstate(over="ignore", invalid="ignore"):
         values = _finite(loss.values(margins, targets))
-        parts = [np.array([factors.loss * np.minimum(values, L).mean()])]
+        # Both ends: beside a bound of 1e-100 the rounding of a library's logarithm is not small.
+        parts = [np.array([factors.loss * np.minimum(np.maximum(values, 0.0), L).mean()])]
         if reference is not None and terms.difference_bound is not None:
             # Not of the bounded losses: what L cuts off is more of one model than of the other.
             differences = values - _finite(loss.values(reference, targets))

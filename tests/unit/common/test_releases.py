@@ -254,6 +254,20 @@ def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number
     assert 0.8 < largest <= VALIDATION.change(terms, DOMAIN) * (1 + 1e-12)
 
 
+def test_a_loss_that_rounding_took_below_0_counts_as_0(
+    make_terms: Callable[..., StudyTerms], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks may choose a bound that is as small as the rounding, or much smaller."""
+    terms = replace(terms_of(make_terms, "validation"), loss="logistic", loss_bound=1e-100)
+    terms = replace(terms, edges=(), difference_bound=None, reference=())
+    # Another library's logarithm of 2 may be off by its last bit.
+    monkeypatch.setattr("common.losses.math.log", lambda x: np.nextafter(np.log(x), 1.0))
+    told = tally(
+        np.array([800.0]), np.ones(1), None, loss=LOSSES["logistic"].example(), terms=terms
+    )
+    assert 0.0 <= told[0] <= 1.0
+
+
 def test_a_difference_is_of_losses_as_they_are_and_of_none_where_both_overflow(
     make_terms: Callable[..., StudyTerms],
 ) -> None:
