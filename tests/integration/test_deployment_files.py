@@ -135,6 +135,20 @@ def test_compose_confines_everybody_and_publishes_no_owner() -> None:
     assert "version" not in COMPOSE
 
 
+def test_who_watches_gains_nothing_and_nobody_logs_in() -> None:
+    services = COMPOSE["services"]
+    for name in ("prometheus", "grafana"):
+        assert services[name]["profiles"] == ["watch"]
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["security_opt"] == ["no-new-privileges:true"]
+    assert services["grafana"]["ports"] == ["127.0.0.1:3000:3000"]
+    environment = services["grafana"]["environment"]
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+
+
 def test_the_settings_of_the_stack_are_valid_and_fit_each_other() -> None:
     study = load_settings(StudySettings, ROOT / "deploy/compose/study.toml")
     for entry in study.owners:
