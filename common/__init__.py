@@ -8,6 +8,10 @@ from importlib import metadata
 if metadata.version("grpcio").startswith("1.85."):
     os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
+# gRPC writes the other side's words for the end of a connection as they came, past our own log and
+# into whatever terminal or notebook this is. It looks when it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 # Arrow's own allocator asks for huge pages, which the system clears whole when they are first
 # touched: of a table that is read once that is most of the work, and memory that nobody uses.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import gc
 import logging
-import os
 import signal
 import sys
 import warnings
@@ -299,9 +298,7 @@ def run_command(command: click.Command, name: str) -> None:
       command: What is run.
       name: The command's name, which begins the sentence.
     """
-    # gRPC's own log lines would stand beside our one sentence,
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # and it would log a traceback for every malformed message.
+    # gRPC would log a traceback for every malformed message.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     _show_leaks(name)
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.

@@ -191,7 +191,6 @@ def typed(
 
     def run(name: str, *arguments: object) -> Said:
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-        monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
         capsys.readouterr()
         with a_process_of_its_own(), pytest.raises(SystemExit) as ended:
             COMMANDS[name]()

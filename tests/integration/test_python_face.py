@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -269,3 +273,38 @@ def test_the_python_of_the_document_runs() -> None:
     shared: dict[str, Any] = {}
     exec(block, shared)  # noqa: S102
     assert shared["model"].score(shared["X"], shared["y"]) > 0.3
+
+
+def test_how_an_owner_ends_a_connection_is_not_written_as_it_says_it() -> None:
+    """gRPC has a log of its own, which would bring it to a notebook or a terminal."""
+
+    def frame(kind: int, content: bytes) -> bytes:
+        return struct.pack(">I", len(content))[1:] + bytes([kind, 0, 0, 0, 0, 0]) + content
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line = opened.enter_context(listener.accept()[0])
+                # Settings, and a goodbye with a reason.
+                reason = struct.pack(">II", 0, 2) + b"\x1b[31mOWNED\n"
+                line.sendall(frame(4, b"") + frame(7, reason))
+
+    code = """
+from learner import train
+from common.errors import CoprivError
+from learner.network.grpc_owner import GrpcOwner
+try:
+    GrpcOwner("north", "127.0.0.1:%d", deadline=1.0).describe()
+except CoprivError as error:
+    print(error)
+"""
+    with contextlib.ExitStack() as opened:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        ended = subprocess.run(
+            [sys.executable, "-c", code % port], capture_output=True, text=True, check=True
+        )
+        listener.shutdown(socket.SHUT_RDWR)
+    assert "owner north" in ended.stdout
+    assert ended.stderr == ""
