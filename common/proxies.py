@@ -11,6 +11,7 @@ import base64
 import ipaddress
 import os
 import socket
+import time
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 LONGEST_REPLY = 8192
 LONGEST_STATUS = 80
+# A socket that may wait for 0 seconds does not wait, and says so in other words.
+SHORTEST_SECONDS = 0.001
 
 
 class ProxyRefusedError(OSError):
@@ -114,15 +117,17 @@ def open_connection(host: str, port: int, timeout: float) -> socket.socket:
             f"{proxy} is not reached ({reason}); set {proxy.variable} right, or name the host "
             "in no_proxy"
         ) from None
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        _ask_for_tunnel(connection, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        _ask_for_tunnel(connection, proxy, target, due=time.monotonic() + timeout)
     except BaseException:
         connection.close()
         raise
+    connection.settimeout(timeout)
     return connection
 
 
-def _ask_for_tunnel(connection: socket.socket, proxy: Proxy, target: str) -> None:
+def _ask_for_tunnel(connection: socket.socket, proxy: Proxy, target: str, *, due: float) -> None:
     """CONNECT, and the proxy's whole answer read, so that what follows is the far side's."""
     lines = [f"CONNECT {target} HTTP/1.0", f"Host: {target}"]
     if proxy.credentials:
@@ -131,7 +136,8 @@ def _ask_for_tunnel(connection: socket.socket, proxy: Proxy, target: str) -> Non
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii", "replace"))
     reply = b""
     while not reply.endswith(b"\r\n\r\n") and len(reply) < LONGEST_REPLY:
-        # A byte at a time: the next ones may be the far side's.
+        # A byte at a time: the next ones may be the far side's. In all, not each, in time.
+        connection.settimeout(max(due - time.monotonic(), SHORTEST_SECONDS))
         byte = connection.recv(1)
         if not byte:
             break
