@@ -347,10 +347,10 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
                 epsilon=str(enrollment.epsilon + (answer.epsilon if answer else 0)),
                 responses=given,
                 noise_scale=enrollment.noise_scale,
-                epsilon_spent=str(spent + (answer.epsilon_spent if answer else 0)),
+                epsilon_spent=str(spent + (answer.epsilon if answer else 0)),
                 responses_left=enrollment.responses - given,
                 responses_lost=outcome.lost[i],
-                epsilon_for_validation=str(answer.epsilon_spent if answer else 0),
+                epsilon_for_validation=str(answer.epsilon if answer else 0),
             )
         )
     return tuple(rows)

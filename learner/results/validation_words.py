@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from common.texts import counted, number_words, printable
+from common.texts import counted, named, number_words, printable
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
@@ -26,11 +26,25 @@ def validation_lines(summary: Summary) -> list[str]:
         some = list(missing.items())[:NAMED]
         reasons = "; ".join(f"{name}: {printable(why)}" for name, why in some)
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        kept = (
-            "What was kept for it is not spent." if found is None else "They spent nothing on it."
-        )
-        lines.append(f"No answer on how good the model is from {reasons}{more}. {kept}")
+        lines.append(f"No answer on how good the model is from {reasons}{more}. {_kept(summary)}")
     return lines
+
+
+def _kept(summary: Summary) -> str:
+    """What became of the epsilon of those that gave no answer."""
+    unsure = [
+        owner.name
+        for owner in summary.owners
+        if owner.name in summary.validation_missing and owner.epsilon_for_validation != "0"
+    ]
+    if unsure:
+        return (
+            f"What {named(unsure, NAMED)} agreed to spend on it counts as spent: the answer may "
+            "have been lost after it was charged."
+        )
+    if summary.validation is None:
+        return "What was kept for it is not spent."
+    return "They spent nothing on it."
 
 
 def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured, bool]]:

@@ -53,7 +53,8 @@ class Answer:
       shown: Whether reports may show it by the owner's name.
       response: The noised response; None if there is none.
       noise_scale: Scale of the noise on each coordinate.
-      epsilon: What it promised for it.
+      epsilon: What it spent on it. Of an owner that agreed and gave no answer of use, what
+        it may have spent: a charge comes before its answer, which may be lost.
       missing: Why there is no response, in a sentence.
     """
 
@@ -62,11 +63,6 @@ class Answer:
     noise_scale: float = 0.0
     epsilon: Fraction = Fraction(0)
     missing: str = ""
-
-    @property
-    def epsilon_spent(self) -> Fraction:
-        """What it spent on it."""
-        return self.epsilon if self.response is not None else Fraction(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,13 @@ import pytest
 import tomli_w
 
 from common.config import read_toml
-from common.errors import BudgetSpentError, MalformedError, OrderError, PolicyError
+from common.errors import (
+    BudgetSpentError,
+    MalformedError,
+    OrderError,
+    PolicyError,
+    UnreachableError,
+)
 from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
@@ -172,6 +178,30 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
     for name in NAMES[:2]:
         _, studies = read_studies(tmp_path / name / "ledger.sqlite")
         assert all(entry.account.closed for entry in studies)
+
+
+def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
+    start: Callable[..., Path],
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    run, study, answers = tmp_path / "run", start("shown", "shown"), GrpcOwner.answer
+
+    def loses(self: GrpcOwner, query: Query) -> Any:
+        answer = answers(self, query)
+        if self.name == "owner-b" and query.study_id.endswith(":validation"):
+            raise UnreachableError("the line was cut")
+        return answer
+
+    monkeypatch.setattr(GrpcOwner, "answer", loses)
+    trained = typed("copriv", "train", study, "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    assert spent(tmp_path, "owner-b") == [Fraction(9, 2), Fraction(1, 2)]
+    told = summary_of(run)["owners"][1]
+    assert (told["epsilon_spent"], told["epsilon_for_validation"]) == ("5", "1/2")
+    said = " ".join(trained.stdout.split())
+    assert "What owner-b agreed to spend on it counts as spent" in said
 
 
 def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
