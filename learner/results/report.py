@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from common.losses import PARAMETERS
-from common.texts import counted, printable
+from common.texts import counted, named, printable
 from learner.planning.ways import why_taken
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
@@ -133,21 +133,28 @@ def sentences(summary: Summary, *, has_told_ways: bool = False) -> list[str]:
 
 
 def lost_sentences(summary: Summary) -> list[str]:
-    """Whose answers were charged and never arrived, and what that cost."""
+    """Whose answers were charged, or may be, and never arrived, and what that cost."""
     lost = [(owner.name, owner.responses_lost) for owner in summary.owners if owner.responses_lost]
-    if not lost:
-        return []
-    return [
-        f"Charged, but lost in a crash: {named_counts(lost)}. Their epsilon is spent, and nobody "
-        "has the answers. An owner that charges in blocks loses at most the rest of a block each "
-        "time that it is killed, any other at most one answer."
-    ]
+    doubt = [owner.name for owner in summary.owners if owner.responses_in_doubt]
+    lines = []
+    if lost:
+        lines.append(
+            f"Charged, but lost in a crash: {named_counts(lost)}. Their epsilon is spent, and "
+            "nobody has the answers. An owner that charges in blocks loses at most the rest of a "
+            "block each time that it is killed, any other at most one answer."
+        )
+    if doubt:
+        lines.append(
+            f"Asked, and never heard of again: one answer each of {named(doubt, NAMED)}. It may "
+            "have been charged, so it counts as spent; the owner's ledger knows."
+        )
+    return lines
 
 
 def named_counts(counts: Sequence[tuple[str, int]]) -> str:
     """The first of these names with their counts, and how many more there are."""
-    named = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
-    return f"{named} and {len(counts) - NAMED} more" if len(counts) > NAMED else named
+    names = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
+    return f"{names} and {len(counts) - NAMED} more" if len(counts) > NAMED else names
 
 
 def epsilon_text(text: str) -> str:

@@ -286,8 +286,8 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     missed = summary.horizon - summary.ticks
     if missed > 0:
         lines.append(
-            f"{counted(missed, 'tick was', 'ticks were')} missed: nobody was there to answer, and "
-            "nothing was spent on that. Missed ticks are not made up for."
+            f"{counted(missed, 'tick was', 'ticks were')} missed: nobody was there to answer. "
+            "Missed ticks are not made up for."
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:

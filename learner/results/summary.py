@@ -116,7 +116,8 @@ class QualitySummary(Part):
 class OwnerSummary(Part):
     """One owner: what it promised, gave and spent, and what a simulation compares it with.
 
-    ``responses`` were charged; ``responses_lost`` of them never arrived.
+    ``responses`` were charged; ``responses_lost`` of them never arrived. ``responses_in_doubt``
+    more were asked for and not heard of; they may be charged, and count in ``epsilon_spent``.
 
     It ``gains`` if the common model beats both its own and the public one; ``gains_over_own`` is
     the papers' sense of the word.
@@ -131,6 +132,7 @@ class OwnerSummary(Part):
     epsilon_for_validation: Rational = "0"
     responses_left: Count
     responses_lost: Count = 0
+    responses_in_doubt: Count = 0
     relative_fitness_alone: float | None = None
     gains: bool | None = None
     gains_over_own: bool | None = None
@@ -338,8 +340,8 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
     rows = []
     agreed = zip(settings.owners, outcome.enrollments, answers, strict=True)
     for i, (entry, enrollment, answer) in enumerate(agreed):
-        given = outcome.responses[i]
-        spent = enrollment.epsilon * given / max(enrollment.responses, 1)
+        given, doubt = outcome.responses[i], outcome.in_doubt[i]
+        spent = enrollment.epsilon * (given + doubt) / max(enrollment.responses, 1)
         rows.append(
             OwnerSummary(
                 name=entry.name,
@@ -350,6 +352,7 @@ def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ..
                 epsilon_spent=str(spent + (answer.epsilon if answer else 0)),
                 responses_left=enrollment.responses - given,
                 responses_lost=outcome.lost[i],
+                responses_in_doubt=doubt,
                 epsilon_for_validation=str(answer.epsilon if answer else 0),
             )
         )

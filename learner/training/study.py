@@ -66,8 +66,8 @@ class Outcome:
       theta: The model, shape (p,).
       enrollments: What each owner promised.
       responses: How many responses each owner charged.
-      lost: How many of these never arrived: an owner that charges in blocks and is killed, or both
-        sides at once, spends some that nobody holds.
+      lost: How many of these never arrived: owners that are killed spend some that nobody holds.
+      in_doubt: How many more each may have charged: a question that was never answered, 0 or 1.
       plan: What ran, with what was chosen for it.
       ticks: Communications applied.
       wall_seconds: Seconds of training.
@@ -79,6 +79,7 @@ class Outcome:
     enrollments: tuple[Enrollment, ...]
     responses: tuple[int, ...]
     lost: tuple[int, ...]
+    in_doubt: tuple[int, ...]
     plan: Plan
     ticks: int
     wall_seconds: float
@@ -136,6 +137,7 @@ def train(
         enrollments=enrollments,
         responses=tuple(line.answered for line in lines),
         lost=last.lost(lines),
+        in_doubt=tuple(int(line.unanswered is not None) for line in lines),
         plan=plan,
         ticks=last.ticks,
         wall_seconds=last.wall_seconds,

@@ -180,28 +180,36 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
         assert all(entry.account.closed for entry in studies)
 
 
+@pytest.mark.parametrize("agrees", ["shown", False], ids=["validation", "training"])
 def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
     start: Callable[..., Path],
     typed: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    agrees: str | bool,
 ) -> None:
-    run, study, answers = tmp_path / "run", start("shown", "shown"), GrpcOwner.answer
+    run, study, answers = tmp_path / "run", start(agrees, agrees), GrpcOwner.answer
 
     def loses(self: GrpcOwner, query: Query) -> Any:
         answer = answers(self, query)
-        if self.name == "owner-b" and query.study_id.endswith(":validation"):
+        is_last = query.study_id.endswith(":validation") or not agrees
+        if self.name == "owner-b" and is_last:
             raise UnreachableError("the line was cut")
         return answer
 
     monkeypatch.setattr(GrpcOwner, "answer", loses)
     trained = typed("copriv", "train", study, "--out", run)
     assert trained.returncode == 0, trained.stderr
-    assert spent(tmp_path, "owner-b") == [Fraction(9, 2), Fraction(1, 2)]
-    told = summary_of(run)["owners"][1]
-    assert (told["epsilon_spent"], told["epsilon_for_validation"]) == ("5", "1/2")
+    told, other = summary_of(run)["owners"][1], summary_of(run)["owners"][0]
+    assert Fraction(told["epsilon_spent"]) == sum(spent(tmp_path, "owner-b")) == 5
+    assert (other["epsilon_spent"], other["responses_in_doubt"]) == ("5", 0)
     said = " ".join(trained.stdout.split())
-    assert "What owner-b agreed to spend on it counts as spent" in said
+    if agrees:
+        assert told["epsilon_for_validation"] == "1/2"
+        assert "What owner-b agreed to spend on it counts as spent" in said
+    else:
+        assert (told["responses"], told["responses_in_doubt"]) == (0, 1)
+        assert "Asked, and never heard of again: one answer each of owner-b." in said
 
 
 def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
