@@ -2,8 +2,8 @@
 
 Two learners share a few names of studies and ask in no order: they enrol under terms that change,
 ask next, earlier and far numbers at the same and at other models, moments, curvature and
-validation, offers, close, and enrol again. Meanwhile the owner is killed or stopped and starts
-again.
+validation, one at a time or several on a stream that they cut at any moment, offers, close, and
+enrol again. Meanwhile the owner is killed or stopped and starts again.
 
 It exits 1 if a number of a study was answered for two models or in two ways, if two numbers had the
 same noise, if all that was given is more than the lifetime budget, more than was promised or more
@@ -86,6 +86,7 @@ class Seen:
         with self.lock:
             self.statuses["Answer OK"] += 1
             self.answers[query.study_id, query.sequence].add((theta, response.gradient.data))
+            self.next[query.study_id] = max(self.next[query.study_id], query.sequence + 1)
             if (response.study_id, response.sequence) != (query.study_id, query.sequence):
                 self.faults.append(f"an answer to another question: {query.study_id}")
 
@@ -149,11 +150,11 @@ class Asker(threading.Thread):
             return None
 
     def run(self) -> None:
-        ways = (self.enroll, self.ask, self.ask, self.ask, self.ask, self.close, self.offer)
+        ways = (self.enroll, self.ask, self.cut_off, self.close, self.offer)
         while (left := self.until - time.monotonic()) > 0:
             oldest = int(1e6 - A_SECOND * left)
             study = f"s{self.choices.randrange(oldest, oldest + STUDIES)}"
-            self.choices.choices(ways, (8, 20, 20, 20, 20, 0.3, 1))[0](study)
+            self.choices.choices(ways, (8, 60, 20, 0.3, 1))[0](study)
         self.channel.close()
 
     def terms(self, study: str) -> StudyTerms:
@@ -188,16 +189,37 @@ class Asker(threading.Thread):
             self.seen.agreed[study].add(promise)
             self.seen.next[study] = reply.answered + 1
 
-    def ask(self, study: str) -> None:
-        last = self.seen.next[study]
+    def query(self, study: str, ahead: int = 0) -> pb.Query:
+        """Mostly the next number, or one so far ahead of it."""
+        last = self.seen.next[study] + ahead
         sequence = self.choices.choice([*[last] * 6, last + 1, max(0, last - 1), 0, 1, 2**63])
         model = self.choices.choice([0.0, 0.0, -0.0, 0.5, 5e-324, 2.0, 2.0000000000000004, np.nan])
-        query = query_to_pb(Query(study_id=study, sequence=sequence, theta=np.full(LENGTH, model)))
+        return query_to_pb(Query(study_id=study, sequence=sequence, theta=np.full(LENGTH, model)))
+
+    def ask(self, study: str) -> None:
+        query = self.query(study)
         for _ in range(self.choices.choice([1, 1, 2])):
             reply = self.call("AnswerOnce", query, pb.Response)
             if reply is not None:
                 self.seen.answered(query, reply)
-                self.seen.next[study] = max(self.seen.next[study], sequence + 1)
+
+    def cut_off(self, study: str) -> None:
+        """Several questions on one stream, of which some answers are read, if any."""
+        queries = [self.query(study, ahead) for ahead in range(self.choices.randint(1, 6))]
+        method = self.channel.stream_stream(
+            "/copriv.v1.DataOwner/Answer",
+            request_serializer=pb.Query.SerializeToString,
+            response_deserializer=pb.Response.FromString,
+        )
+        call = method(iter(queries), timeout=20, metadata=self.metadata)
+        try:
+            for query, reply in zip(
+                queries[: self.choices.randint(0, len(queries))], call, strict=False
+            ):
+                self.seen.answered(query, reply)
+        except grpc.RpcError as error:
+            self.seen.status("Answer", error.code(), error.details() or "")
+        call.cancel()
 
     def close(self, study: str) -> None:
         if self.call("Close", pb.CloseRequest(study_id=study), pb.CloseSummary) is not None:
