@@ -51,13 +51,16 @@ _SENTINEL = re.compile(
 )
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
+# Not where a number of something is meant, which counts: number_of_calls, no_calls.
+_NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+\W*$))"
 _CODE_NAME = re.compile(
-    r"(?<![a-z])(?:id|code|codes|number|nr|no|key|zip)(?![a-z])",
+    r"(?<![a-z])(?:id|code|codes|key|zip)(?![a-z])|" + _NUMBERED + r"(?:number|nr|no)(?![a-z])",
     re.ASCII,
 )
 _RECORD_NAME = re.compile(
-    r"(?<![a-z])(?:ids?|uid|uuid|nr|no|num|number|nummer|key|code|serial|index|row|ssn|mrn|account|"
-    r"iban|phone)(?![a-z])",
+    r"(?<![a-z])(?:ids?|uid|uuid|key|code|serial|index|row|ssn|mrn|account|iban|phone)(?![a-z])|"
+    + _NUMBERED
+    + r"(?:nr|no|num|number|nummer)(?![a-z])",
     re.ASCII,
 )
 _CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
@@ -161,7 +164,8 @@ class Column:
     def far_out(self) -> Vector:
         """The numbers that are so far out that the rest would be squeezed, shape (k,)."""
         known = self.numbers[np.isfinite(self.numbers)]
-        if self.kind != "number" or known.size < FEWEST_RECORDS:
+        # Of two numbers, such as a rare yes among noes, neither is far from others.
+        if self.kind != "number" or known.size < FEWEST_RECORDS or self.distinct < DIFFERENT:
             return np.empty(0)
         low, high = np.quantile(known, [0.25, 0.75])
         spread = high - low if high > low else np.std(known)
@@ -272,8 +276,10 @@ def _column(name: str, cells: pd.Series) -> Column:
 def _is_called(name: str, words: re.Pattern[str]) -> bool:
     """Whether one of the words of a column's name is among these.
 
-    >>> _is_called("customerId", _CODE_NAME), _is_called("PAID", _CODE_NAME)
-    (True, False)
+    >>> [_is_called(name, _CODE_NAME) for name in ("customerId", "house_no.", "No.", "PAID")]
+    [True, True, True, False]
+    >>> [_is_called(name, _CODE_NAME) for name in ("number_of_calls", "noRooms", "nr of sons")]
+    [False, False, False]
     """
     apart = _CAPITAL_WITHIN.sub(" ", name).lower().replace("_", " ")
     return words.search(apart) is not None

@@ -34,6 +34,13 @@ def test_whole_numbers_that_count_name_records_in_any_order() -> None:
     assert not column(np.arange(0, 3 * NUM, 3), "kunde").is_identifier
 
 
+@pytest.mark.parametrize("name", ["number_of_calls", "nr of shares", "no_visits", "numRooms"])
+def test_numbers_of_something_are_amounts(name: str) -> None:
+    assert not column(RNG.permutation(10**6)[:NUM], name).is_identifier
+    assert not column(np.arange(NUM) % 7, name).is_code
+    assert column(np.arange(NUM) % 7, f"house_{name[:2]}").is_code == (name[:2] in {"nr", "no"})
+
+
 def test_names_that_hardly_repeat_name_records() -> None:
     assert column([f"P{i}" for i in range(NUM)], "patient").is_identifier
 
@@ -75,6 +82,11 @@ def test_a_number_far_out_that_repeats_is_asked_about() -> None:
     assert column(ages).far_out.size == 30
     assert column(ages).code_for_missing.startswith("-999 stands 30 times: a code for missing?")
     assert column([*ages[:NUM], -999]).code_for_missing == ""
+
+
+def test_a_rare_yes_is_not_far_out() -> None:
+    assert column([1, *[0] * NUM]).far_out.size == 0
+    assert column([30, 1, *[0] * NUM]).far_out.size == 1
 
 
 @pytest.mark.parametrize(
