@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 from common.errors import CoprivError, DoubtWarning, InputError
 from learner.planning.decision import Decision
@@ -71,7 +72,7 @@ def ways_sentence(decision: Decision, *, own: str) -> str | None:
 def check_guard(settings: StudySettings, decision: Decision) -> None:
     """Refuse a study that no way of learning is forecast to make better than what is free.
 
-    A study that names a way which is no better, where another one would be, is warned of.
+    A study whose way is no better, where another one would be, is warned of.
 
     Raises:
       GuardError: None is forecast to be better than the public model, or than most owners' own.
@@ -88,14 +89,23 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
         raise GuardError(f"no way of learning is forecast to beat {problem}; {HOW_TO_GO_ON}")
     problem = None if decision.forecast is None else _no_better(decision.forecast, decision)
     if problem is not None:
-        calls = "; the learner then calls the owners, whose ports must be open"
-        opened = calls if settings.algorithm.initiative == "owner" else ""
         warnings.warn(
             f"this study is not forecast to beat {problem}; {best} is forecast at "
-            f"{forecasts[best]:.3g}: leave [algorithm] out, and the best way is taken{opened}",
+            f"{forecasts[best]:.3g}{_why_not(settings, decision, forecasts)}",
             DoubtWarning,
             stacklevel=2,
         )
+
+
+def _why_not(settings: StudySettings, decision: Decision, forecasts: Mapping[str, float]) -> str:
+    """How the better way is taken; of a study that left it open, why it was not."""
+    if decision.way is None:
+        calls = "; the learner then calls the owners, whose ports must be open"
+        opened = calls if settings.algorithm.initiative == "owner" else ""
+        return f": leave [algorithm] out, and the best way is taken{opened}"
+    if why_taken(decision.way, forecasts):
+        return ", but begins at a public model of too few records to believe that"
+    return f", which is level with {decision.way}"
 
 
 def _no_better(expected: float, decision: Decision) -> str | None:

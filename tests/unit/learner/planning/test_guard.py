@@ -1,6 +1,7 @@
 """Nobody spends anything on a model that is forecast to be worse than a free one, unwarned."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,22 @@ def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one
 ) -> None:
     with pytest.warns(DoubtWarning, match=f"{free}.*; newton is forecast at 0.1: leave"):
         check_guard(GUARDED, decision)
+
+
+@pytest.mark.parametrize(
+    ("way", "own", "told"),
+    [
+        ("newton", {"newton": 0.51, "ticks": 0.48}, "ticks is forecast at 0.48, which is level wi"),
+        ("ticks from zero", {"ticks from zero": 0.9, "ticks": 0.3}, "0.3, but begins at a public"),
+    ],
+)
+def test_who_left_the_way_open_is_not_told_to_leave_it_open(
+    way: str, own: dict[str, float], told: str
+) -> None:
+    decision = replace(decided(own=own[way], **own), way=way)
+    with pytest.warns(DoubtWarning, match=told) as caught:
+        check_guard(GUARDED, decision)
+    assert "leave" not in str(caught[0].message)
 
 
 @pytest.mark.parametrize("initiative", ["learner", "owner"])
