@@ -30,6 +30,7 @@ __all__ = [
     "Look",
     "look_at",
     "same_partition",
+    "within_reach",
 ]
 
 PLAINLY = "if they are amounts, write them plainly, such as -1234"
@@ -167,10 +168,8 @@ class Column:
         # Of two numbers, such as a rare yes among noes, neither is far from others.
         if self.kind != "number" or known.size < FEWEST_RECORDS or self.distinct < DIFFERENT:
             return np.empty(0)
-        low, high = np.quantile(known, [0.25, 0.75])
-        spread = high - low if high > low else np.std(known)
-        far = np.abs(known - np.median(known)) > FAR_OUT * spread
-        return known[far & (spread > 0)]
+        far: Vector = known[within_reach(known) != known]
+        return far
 
     @cached_property
     def looks_coded(self) -> bool:
@@ -243,6 +242,17 @@ class Look:
             and not column.missing
             and (column.kind == "category" or column.is_code)
         ]
+
+
+def within_reach(numbers: Vector) -> Vector:
+    """Numbers that are far out moved to where that begins, shape (n,); all must be finite.
+
+    >>> within_reach(np.array([1.0, 2.0, 3.0, 4.0, 900.0]))
+    array([ 1.,  2.,  3.,  4., 27.])
+    """
+    low, high = np.quantile(numbers, [0.25, 0.75])
+    middle, reach = np.median(numbers), FAR_OUT * (high - low if high > low else np.std(numbers))
+    return np.clip(numbers, middle - reach, middle + reach) if reach > 0 else numbers
 
 
 def look_at(table: pd.DataFrame) -> Look:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.arrays import Vector
-from common.looking import FEWEST_RECORDS, REPEATED, Column
+from common.arrays import Matrix, Vector
+from common.looking import FEWEST_RECORDS, REPEATED, Column, within_reach
 
-__all__ = ["TELLING", "names_of", "says_of_names", "tells_target"]
+__all__ = ["TELLING", "names_of", "says_of_names", "tell_together", "tells_target"]
 
 # A column that explains so much of the target's variance says what the target is.
 TELLING = 0.95
@@ -18,6 +20,13 @@ MOST_GROUPS = 50
 # On either side of a threshold: fewer records lie there by chance.
 FEWEST_BESIDE = 5
 CLASSES = 2
+# Columns that explain so much only together are parts of the target, or its begin and end; more of
+# them than a few are a good model.
+TOGETHER, MOST_TOGETHER = 0.9, 4
+# Of so many columns a target is no sum, and of so many records any share is known well.
+MOST_COLUMNS, ENOUGH_RECORDS = 100, 20_000
+# A direction that varies less is rounding.
+ROUNDING = 1e-9
 
 
 def tells_target(column: Column, target: Vector) -> float:
@@ -35,14 +44,72 @@ def tells_target(column: Column, target: Vector) -> float:
     x, y = column.numbers[known], target[known]
     if y.size < FEWEST_RECORDS or not float(np.var(y)) > 0:
         return 0.0
+    y = within_reach(y)
     found = [_by_groups(_groups(column, x), y)]
     has = np.isfinite(x)
     if column.kind in {"number", "date"} and np.count_nonzero(has) >= FEWEST_RECORDS:
-        x, y = x[has], y[has]
+        x, y = within_reach(x[has]), y[has]
         found += [_by_line(x, y), _by_threshold(x, y)]
         if np.unique(y).size > CLASSES:
             found.append(_by_line(_ranks(x), _ranks(y)))
     return min(max(found), 1.0)
+
+
+def tell_together(columns: Sequence[Column], target: Vector) -> tuple[float, list[Column]]:
+    """The fewest columns of numbers or dates whose sum or difference tells the target.
+
+    Returns:
+      (the share of its variance that they explain, the columns, at least two and a few at most);
+      (0, []) where none do.
+
+    >>> rng = np.random.default_rng(1)
+    >>> begin, stay, age = rng.uniform(0, 900, 200), rng.uniform(1, 9, 200), rng.uniform(0, 99, 200)
+    >>> table = {"begin": begin, "end": begin + stay, "age": age}
+    >>> columns = [Column(name, "number", 200, 0, cells) for name, cells in table.items()]
+    >>> share, found = tell_together(columns, stay)
+    >>> round(share, 3), [column.name for column in found]
+    (1.0, ['begin', 'end'])
+    """
+    rows = np.flatnonzero(np.isfinite(target))
+    rows = rows[:: max(1, rows.size // ENOUGH_RECORDS)]
+    found = [c for c in columns if c.kind in {"number", "date"} and not c.is_constant]
+    if not 2 <= len(found) <= min(MOST_COLUMNS, rows.size // FEWEST_RECORDS):
+        return 0.0, []
+    x = _standard(np.array([_filled(column.numbers[rows]) for column in found]))
+    y = _standard(within_reach(target[rows]))
+    products, beside = x @ x.T / y.size + ROUNDING * np.eye(len(x)), x @ y / y.size
+    share, kept = 0.0, np.arange(len(x))
+    while kept.size:
+        inverse = np.linalg.inv(products[np.ix_(kept, kept)])
+        slopes = inverse @ beside[kept]
+        told = float(slopes @ beside[kept])
+        if told < TOGETHER:
+            break
+        share, last = told, kept
+        # What a sum loses without one of its columns.
+        kept = np.delete(kept, np.argmin(slopes**2 / np.diag(inverse)))
+    if not share or not 2 <= last.size <= MOST_TOGETHER:
+        return 0.0, []
+    return min(share, 1.0), [found[i] for i in last]
+
+
+def _filled(numbers: Vector) -> Vector:
+    """A column with its mean where it has no number, and nothing far out; all alike where none."""
+    known = np.isfinite(numbers)
+    if not known.any():
+        return np.zeros(numbers.size)
+    near = within_reach(numbers[known])
+    filled = np.full(numbers.size, float(np.mean(near)))
+    filled[known] = near
+    return filled
+
+
+def _standard(values: Matrix) -> Matrix:
+    """Rows with mean 0 and deviation 1, or 0 where they do not vary."""
+    centred = values - np.mean(values, axis=-1, keepdims=True)
+    spread = np.std(centred, axis=-1, keepdims=True)
+    scaled: Matrix = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
+    return scaled
 
 
 def _groups(column: Column, x: Vector) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from common.features import FeatureMap
 from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
 from common.target_fitting import count_values
-from common.telling import TELLING, names_of, says_of_names, tells_target
+from common.telling import TELLING, names_of, says_of_names, tell_together, tells_target
 from common.texts import LONGEST_NAME, counted, named, printable, shortened
 from learner.planning.drafting import Target
 
@@ -126,7 +126,8 @@ def choose_inputs(
         raise InputError(_none_left(reasons))
     names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
     warnings += _as_predictions(kept, target)
-    warnings += _few_numbers([c for c in kept if c.name not in names])
+    numbers = [c for c in kept if c.name not in names]
+    warnings += [*_few_numbers(numbers), *_together(numbers, target)]
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
 
 
@@ -294,6 +295,18 @@ def _few_numbers(columns: Sequence[Column]) -> list[str]:
         f"{named(few, NAMED_COLUMNS)}: few whole numbers, taken for amounts; if they stand for "
         "kinds, give --categorical"
     ] * bool(few)
+
+
+def _together(columns: Sequence[Column], target: Target) -> list[str]:
+    """That the target may be a sum of columns, or a difference, as a stay is of two dates."""
+    share, found = tell_together(columns, target.values)
+    if not found or any(tells_target(column, target.values) >= DOUBTED for column in found):
+        return []
+    names = named([column.name for column in found])
+    return [
+        f"{names}: together explain {share:.0%} of the target, as two dates do the time between "
+        "them; are all of them known before the target is? else leave one out with --drop"
+    ]
 
 
 def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:

@@ -426,6 +426,33 @@ def test_a_number_that_rises_with_the_target_or_turns_is_a_leak() -> None:
     assert kept == ("x",)
 
 
+def test_one_number_far_out_makes_no_column_a_leak() -> None:
+    y = RNG.normal(8, 2, 600)
+    y[0] = 1e6
+    sex = np.where(np.arange(600) == 0, "d", RNG.choice(["f", "m"], 600))
+    weight = np.where(np.arange(600) == 0, np.nan, RNG.normal(size=600))
+    rare = np.where(np.arange(600) == 0, 9e9, RNG.normal(size=600))
+    kept, told = inputs_of({"y": y, "sex": sex, "weight": weight, "rare": rare})
+    assert kept == ("sex", "weight", "rare")
+    assert not told
+
+
+def test_columns_that_tell_the_target_only_together_are_asked_about() -> None:
+    stay = RNG.gamma(2, 3, 900).round() + 1
+    begin = pd.Timestamp("2021-01-01") + pd.to_timedelta(RNG.integers(0, 700, 900), "D")
+    end = begin + pd.to_timedelta(stay, "D")
+    age = RNG.integers(18, 90, 900)
+    dates = {"in": begin.strftime("%Y-%m-%d"), "out": end.strftime("%Y-%m-%d")}
+    kept, told = inputs_of({"y": stay, "age": age, **dates})
+    assert kept == ("age", "in", "out")
+    assert "in, out: together explain 99% of the target" in told
+    # A good model of many columns is no leak, and nor are columns that are asked about anyway.
+    many = {f"x{i}": RNG.normal(size=900) for i in range(6)}
+    assert "together" not in inputs_of({"y": sum(many.values()), **many})[1]
+    parts = {"room": 5 * many["x0"], "drugs": many["x1"]}
+    assert "together" not in inputs_of({"y": parts["room"] + parts["drugs"], **parts})[1]
+
+
 def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:
     for seed in range(200):
         rng = np.random.default_rng(seed)
