@@ -21,6 +21,7 @@ from common.number_marks import mark_notes
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.texts import number_words
+from common.totals import refuse_totals
 from owner.loading import check_header, load_records
 from owner.policy import OwnerSettings
 
@@ -85,12 +86,14 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     """What a table looks like, and the sentences about it; they are for its owner alone.
 
     Raises:
-      InputError: It cannot be read, or its first line looks like a record.
+      InputError: It cannot be read, its first line looks like a record, or a row holds totals.
     """
     source = check_settings(TableSource, place, where="init")
     table = read_table(source, base=Path())
-    check_header(read_header(source, base=Path()), table, where=str(place.get("path", "table")))
+    where = str(place.get("path", "table"))
+    check_header(read_header(source, base=Path()), table, where=where)
     look = look_at(table)
+    refuse_totals(look, where=where)
     notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
         if column.unread_number:

@@ -57,6 +57,8 @@ def write_files(folder: Path) -> None:
     (folder / "stays.csv").write_text("\n".join(table) + "\n")
     (folder / "north.csv").write_text("\n".join([table[0], *table[41:]]) + "\n")
     (folder / "headless.csv").write_text("\n".join(table[1:]) + "\n")
+    days = sum(int(line.split(",")[3]) for line in table[1:])
+    (folder / "totals.csv").write_text("\n".join([*table, f"Total,,,{days},,"]) + "\n")
     (folder / "few.csv").write_text("\n".join(table[:10]) + "\n")
     (folder / "few.toml").write_text(OWNER.replace("north.csv", "few.csv"))
     (folder / "bare.csv").write_text("age\n40\n")

@@ -217,6 +217,9 @@ MISTAKES = (
     Mistake(
         "owners by a column misspelt", "copriv init stays.csv --target days --owners contry --yes"
     ),
+    Mistake(
+        "a row of totals below the records", "copriv init totals.csv --target days --owners 2 --yes"
+    ),
     Mistake("more owners than records", "copriv init stays.csv --target days --owners 3000 --yes"),
     Mistake(
         "more public rows than there are", "copriv init stays.csv --target days --public 999 --yes"

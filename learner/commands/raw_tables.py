@@ -23,6 +23,7 @@ from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, printable
+from common.totals import refuse_totals
 from learner.planning.dealing import deal, in_words, shifts
 from learner.planning.drafting import (
     MOST_OWNERS,
@@ -234,7 +235,7 @@ def open_session(place: Mapping[str, str]) -> Session:
       place: Settings of a table, as :class:`~common.tables.TablePlace` has them.
 
     Raises:
-      InputError: It cannot be read, or has two columns of one name.
+      InputError: It cannot be read, has two columns of one name, or a row of totals.
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
@@ -248,8 +249,9 @@ def open_session(place: Mapping[str, str]) -> Session:
             f"init: the column name {printable(twice[0], LONGEST_NAME)!r} occurs twice; rename one"
         )
     table = read_table(source, base=Path())
-    notes = mark_notes(source, base=Path(), table=table)
-    return Session(source, table, look_at(table), notes)
+    look = look_at(table)
+    refuse_totals(look, where=str(place.get("path") or place["database"]))
+    return Session(source, table, look, mark_notes(source, base=Path(), table=table))
 
 
 def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:

@@ -1,0 +1,69 @@
+"""Rows of totals in a raw table are no records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import InputError
+from common.looking import look_at
+from common.totals import refuse_totals
+
+N = 300
+
+
+def stays(*, seed: int = 4) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    days = rng.gamma(2, 3, N).round() + 1
+    return pd.DataFrame(
+        {"age": rng.integers(18, 90, N), "sex": rng.choice(["f", "m"], N), "days": days}
+    )
+
+
+def with_row(table: pd.DataFrame, **cells: object) -> pd.DataFrame:
+    return pd.concat([table, pd.DataFrame([cells])], ignore_index=True)
+
+
+def by_sex(table: pd.DataFrame) -> pd.DataFrame:
+    groups = [with_row(group, days=group.days.sum()) for _, group in table.groupby("sex")]
+    return with_row(pd.concat(groups, ignore_index=True), days=table.days.sum())
+
+
+@pytest.mark.parametrize(
+    ("make", "row"),
+    [
+        (lambda table: with_row(table, days=table.days.sum()), N + 1),
+        (lambda table: with_row(table, age="Total", sex="", days=str(table.days.sum())), N + 1),
+        (by_sex, None),
+    ],
+    ids=["empty", "named", "subtotals"],
+)
+def test_a_row_of_totals_is_refused_with_its_place(
+    make: Callable[[pd.DataFrame], pd.DataFrame], row: int | None
+) -> None:
+    table = stays()
+    row = row or int((table.sex == "f").sum()) + 1
+    with pytest.raises(InputError, match=rf"^t\.csv: row {row} below the header is no record: its"):
+        refuse_totals(look_at(make(table)), where="t.csv")
+
+
+def test_records_far_out_are_no_totals() -> None:
+    for seed in range(60):
+        table = stays(seed=seed)
+        table.loc[N - 1, ["sex", "days"]] = [None, 1000 * table.days[7]]
+        refuse_totals(look_at(table), where="t.csv")
+    # A whole record may be as large as all others together.
+    table = stays()
+    refuse_totals(look_at(with_row(table, age=5, sex="f", days=table.days.sum())), where="t.csv")
+
+
+def test_rare_counts_are_no_totals() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        visits = rng.poisson(0.05, N)
+        visits[rng.integers(50, N, 3)] = rng.integers(3, 20, 3)
+        age = np.where(rng.random(N) < 0.1, np.nan, 40.0 + rng.integers(0, 9, N))
+        refuse_totals(look_at(pd.DataFrame({"age": age, "visits": visits})), where="t.csv")
