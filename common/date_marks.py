@@ -62,14 +62,17 @@ def unsure_date(texts: Sequence[str]) -> str:
     ('2012/01/31', 'Jan 5, 2012', '')
     >>> unsure_date(["20120131", "20120201", "20120202"]), unsure_date(["201201", "201301", "7"])
     ('20120131', '')
+    >>> unsure_date(["03/14/22", "12/01/21"])
+    '03/14/22'
     """
     found = [match for text in texts if (match := _DAY_MONTH_YEAR.fullmatch(text))]
     others = [text for text in texts if _OTHER.fullmatch(text) and math.isnan(parse_month(text))]
+    others += [m.string for m in found if m["mark"] == "/" and math.isnan(parse_month(m.string))]
     if not found and not others:
         return _date_of_digits(texts)
     known = {*others, *(match.string for match in found)}
     read = sum(text not in known and not math.isnan(parse_month(text)) for text in texts)
-    if len(found) + len(others) + read < READABLE_SHARE * len(texts):
+    if len(known) + read < READABLE_SHARE * len(texts):
         return ""
     days_first = [match.string for match in found if int(match["first"]) > MONTHS]
     is_clear = any(match["mark"] == "/" and int(match["second"]) > MONTHS for match in found)

@@ -13,12 +13,13 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from common.arrays import Vector
-from common.columns import category_keys, parse_month
+from common.columns import category_keys, parse_month, parse_months, parse_numbers
 from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
-from common.number_marks import has_decimal_commas, unread_number
+from common.number_marks import MOSTLY, has_decimal_commas, unread_number
 from common.suggestions import spelt_alike
 from common.texts import LONGEST_NAME, printable
 
@@ -82,6 +83,8 @@ class Column:
         as names; empty for none.
       unread_number: One of its cells where these are numbers in a form that is not read, such as
         beside a unit; empty for none.
+      odd_one: Of names that mostly are numbers or dates the most frequent of the others; empty for
+        none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
     """
 
@@ -93,6 +96,7 @@ class Column:
     unsure_date: str = ""
     comma_number: str = ""
     unread_number: str = ""
+    odd_one: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -155,6 +159,13 @@ class Column:
     def unread_words(self) -> str:
         """What a sentence says of numbers in a form that is not read."""
         return f"its numbers have a form that is not read ({self.unread_number})"
+
+    @property
+    def odd_words(self) -> str:
+        """What a sentence says of names among numbers or dates."""
+        return (
+            f"most of its values are numbers or dates, but others such as {self.odd_one!r} are not"
+        )
 
     @property
     def is_code(self) -> bool:
@@ -280,7 +291,19 @@ def _column(name: str, cells: pd.Series) -> Column:
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
     comma = printable(comma, LONGEST_NAME)
     worded = printable(unread_number(known), LONGEST_NAME)
-    return Column(name, kind, distinct, missing, coded, unsure, comma, worded, alike)
+    odd = "" if unsure or comma or worded else _odd_one(cells, positions, keys)
+    odd = printable(odd, LONGEST_NAME)
+    return Column(name, kind, distinct, missing, coded, unsure, comma, worded, odd, alike)
+
+
+def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str | None]) -> str:
+    """The most frequent value that is none, where most cells with one are numbers, or dates."""
+    present = np.array([*(key is not None for key in keys), False])[positions]
+    for parse in (parse_numbers, parse_months):
+        others = present & np.isnan(parse(cells))
+        if 0 < np.count_nonzero(others) <= (1.0 - MOSTLY) * np.count_nonzero(present):
+            return keys[int(np.bincount(positions[others]).argmax())] or ""
+    return ""
 
 
 def _is_called(name: str, words: re.Pattern[str]) -> bool:

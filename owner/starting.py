@@ -97,7 +97,10 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     notes = mark_notes(source, base=Path(), table=table)
     for column in look.columns.values():
         if column.unread_number:
-            notes.append(f"{column.shown}: {_unread(column)}")
+            words = f"{column.unread_words}, so they are names{_told(column)}; {PLAINLY}"
+            notes.append(f"{column.shown}: {words}")
+        elif column.odd_one:
+            notes.append(f"{column.shown}: {column.odd_words}, so all are names{_told(column)}")
         elif column.is_identifier:
             what = "has dates" if column.unsure_date else "names records (an identifier)"
             notes.append(f"{column.shown}: {what}; not told to learners")
@@ -108,16 +111,20 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
             notes.append(f"{column.shown}: {_far_out(column)}")
         if column.unsure_date:
             notes.append(f"{column.shown}: {_date(column)}")
+        if column.unread:
+            notes.append(
+                f"{column.shown}: cells that are no {column.kind}s and count as empty: "
+                f"{column.unread:,}"
+            )
         if column.missing > column.count > 0:
             notes.append(f"{column.shown}: more than half of the cells are empty")
     return look, notes
 
 
-def _unread(column: Column) -> str:
-    """What becomes of numbers in a form that is not read."""
+def _told(column: Column) -> str:
+    """That names are not told to learners, where they are too many."""
     is_told = column.kind == "category" and not column.is_identifier
-    kept = "" if is_told else "; not told to learners"
-    return f"{column.unread_words}, so they are names{kept}; {PLAINLY}"
+    return "" if is_told else "; not told to learners"
 
 
 def _far_out(column: Column) -> str:

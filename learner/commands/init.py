@@ -31,13 +31,8 @@ from learner.commands.raw_tables import Choices, Session, checked_epsilon, check
 from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, among_whose, choose_target
-from learner.planning.inputs import (
-    Inputs,
-    choose_inputs,
-    far_out_notes,
-    unknown_notes,
-    unread_notes,
-)
+from learner.planning.inputs import Inputs, choose_inputs
+from learner.planning.map_notes import far_out_notes, unknown_notes, unread_notes
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_table

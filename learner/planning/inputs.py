@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
-from common.column_fit import are_cut
-from common.columns import category_keys, parse_months, parse_numbers
 from common.date_marks import reading_in_words
 from common.errors import InputError
-from common.features import FeatureMap
 from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
-from common.target_fitting import count_values
 from common.telling import TELLING, names_of, says_of_names, tell_together, tells_target
 from common.texts import LONGEST_NAME, counted, named, printable, shortened
 from learner.planning.drafting import Target
@@ -25,9 +18,6 @@ __all__ = [
     "check_columns",
     "check_drop",
     "choose_inputs",
-    "far_out_notes",
-    "unknown_notes",
-    "unread_notes",
 ]
 
 # A column with values for fewer records is left out.
@@ -40,9 +30,8 @@ NAMING = 0.95
 NAMED = 3
 # So many columns of one sentence, and reasons of one, are named.
 NAMED_COLUMNS, REASONS = 12, 3
-# From here on the categories of so many records, which no public one has, teach nothing.
-UNKNOWN = 0.1
 KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
+EMPTY = "if these say that there is none, leave their cells empty"
 # So few whole numbers may stand for kinds.
 FEW = range(3, 11)
 
@@ -200,6 +189,10 @@ def _why_not(found: _Found) -> str:
             f"{column.unread_words}; {PLAINLY}",
         ),
         (
+            column.odd_one and (column.kind == "text" or column.is_identifier),
+            f"{column.odd_words}; {EMPTY}",
+        ),
+        (
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
@@ -243,9 +236,20 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
+    yield from _odd_names(column)
+    yield from _odd_dates(column)
+    if column.missing > column.count:
+        share = column.missing / (column.missing + column.count)
+        yield f"{name}: {share:.0%} of the cells are empty; they get the median"
+
+
+def _odd_names(column: Column) -> Iterator[str]:
+    """What is taken for a name and may be none, or the same one."""
+    name = column.shown
     if column.unread_number:
         yield f"{name}: {column.unread_words}, so they are names; {PLAINLY}"
-    yield from _odd_dates(column)
+    if column.odd_one:
+        yield f"{name}: {column.odd_words}, so all are names; {EMPTY}"
     if column.spelt_alike:
         alike = max(column.spelt_alike, key=len)
         spelt = " and ".join(map(repr, shortened(alike[:NAMED])))
@@ -254,9 +258,6 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
             f"{', and more values are so' * (len(column.spelt_alike) > 1)}; spell them alike if "
             "they are one"
         )
-    if column.missing > column.count:
-        share = column.missing / (column.missing + column.count)
-        yield f"{name}: {share:.0%} of the cells are empty; they get the median"
 
 
 def _odd_dates(column: Column) -> Iterator[str]:
@@ -307,85 +308,3 @@ def _together(columns: Sequence[Column], target: Target) -> list[str]:
         f"{names}: together explain {share:.0%} of the target, as two dates do the time between "
         "them; are all of them known before the target is? else leave one out with --drop"
     ]
-
-
-def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
-    """Columns whose categories the public records mostly have not, such as names of persons.
-
-    Args:
-      records: The owners', n rows.
-      feature_map: Fitted on the public ones.
-    """
-    notes = []
-    for rule in feature_map.columns:
-        counts = count_values(records[rule.name]) if rule.kind == "category" else {}
-        unknown = sum(count for key, count in counts.items() if key not in rule.codes)
-        share = unknown / max(1, len(records))
-        if share > UNKNOWN:
-            notes.append(
-                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records "
-                "have values that no public record has, and teach nothing there; leave it out "
-                "with --drop, or give more with --public"
-            )
-    return notes
-
-
-def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
-    """What becomes of numbers far out: whether the bounds of public records cut them."""
-    target = feature_map.target
-    reach = target.bound * target.scale
-    bounds = {
-        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
-    }
-    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
-    if target.positive is None:
-        limits = (target.center - reach, target.center + reach)
-        note = _far_out_note(look.columns[target.name], *limits, what="target ")
-        more = '; loss = "huber" with delta = "auto" minds far targets less' if note else ""
-        notes.insert(0, note + more)
-    return [note for note in notes if note]
-
-
-def unread_notes(
-    look: Look, public: pd.DataFrame, columns: Sequence[str], target: Target | None
-) -> list[str]:
-    """Which columns of numbers or dates have cells that say something else.
-
-    Args:
-      look: The table.
-      public: Its public rows, of which an example is.
-      columns: The inputs that are no names.
-      target: What is predicted; None to say nothing of it.
-    """
-    names = "; clean them, or give the column with --categorical if its values are names"
-    odd = [look.columns[name] for name in columns if look.columns[name].unread]
-    notes = [_unread_note(column, public[column.name]) + names for column in odd]
-    if target is not None and not target.positive and look.columns[target.name].unread:
-        note = _unread_note(look.columns[target.name], public[target.name])
-        notes.insert(0, f"target {note}; clean them")
-    return notes
-
-
-def _unread_note(column: Column, public: pd.Series) -> str:
-    """How many cells of a column of numbers or dates are none, and one of the public ones."""
-    parse = parse_numbers if column.kind == "number" else parse_months
-    positions, keys = category_keys(public)
-    odd = positions[np.isnan(parse(public)) & (positions >= 0)]
-    known = [key for place in odd if (key := keys[place]) is not None]
-    example = f", such as {printable(known[0], LONGEST_NAME)!r}" if known else ""
-    return (
-        f"{column.shown}: cells that are no {column.kind}s and count as empty: "
-        f"{column.unread:,}{example}"
-    )
-
-
-def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
-    """What becomes of one column's numbers far out, empty where it has none."""
-    far = column.far_out
-    if not far.size:
-        return ""
-    cut = int(np.count_nonzero(are_cut(far, low, high)))
-    bounds = f"the public bounds ({low:g} to {high:g})"
-    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
-    code = f"; {column.code_for_missing}" if column.code_for_missing else ""
-    return f"{what}{column.shown}: numbers far out: {far.size:,}; {told}{code}"

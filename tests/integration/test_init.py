@@ -467,9 +467,16 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     hours = pd.date_range("2015-01-01", periods=len(table), freq="h")
     table["at"] = hours.strftime("%Y/%m/%d %H:%M")
     table["day"] = hours.strftime("%Y%m%d")
+    table["crp"] = ["not done" if i % 9 == 0 else f"{i % 7}.5" for i in range(len(table))]
+    table["sum"] = [f"{i % 7}.5" for i in range(len(table))]
+    table.loc[[4, 9], "sum"] = "lost"
     table.to_csv(folder / "odd.csv", index=False)
     said = typed("copriv-owner", "init", "odd.csv", "--yes")
     assert said.returncode == 0, said.stderr
+    assert "crp: most of its values are numbers or dates, but others such as 'not done' are" in (
+        said.stdout
+    )
+    assert "sum: cells that are no numbers and count as empty: 2\n" in said.stdout
     form = "its numbers have a form that is not read"
     assert f"weight: {form} (50 kg), so they are names; if they are amounts" in said.stdout
     assert f"cost: {form} (1 000 \u20ac), so they are names; not told to learners" in said.stdout

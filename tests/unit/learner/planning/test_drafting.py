@@ -17,7 +17,8 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.texts import printable
 from learner.planning.drafting import Target, choose_target, parts_by_column
-from learner.planning.inputs import choose_inputs, far_out_notes, unknown_notes, unread_notes
+from learner.planning.inputs import choose_inputs
+from learner.planning.map_notes import far_out_notes, unknown_notes, unread_notes
 
 
 def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
@@ -451,6 +452,28 @@ def test_columns_that_tell_the_target_only_together_are_asked_about() -> None:
     assert "together" not in inputs_of({"y": sum(many.values()), **many})[1]
     parts = {"room": 5 * many["x0"], "drugs": many["x1"]}
     assert "together" not in inputs_of({"y": parts["room"] + parts["drugs"], **parts})[1]
+
+
+@pytest.mark.parametrize("distinct", [30, 3000], ids=["names", "free text"])
+def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct: int) -> None:
+    """A laboratory's value that is missing in a tenth of the records, in words."""
+    values = np.resize(RNG.permutation(distinct) / 10, 4000)
+    cells = np.where(RNG.random(4000) < 0.1, "not done", values.astype(str))
+    kept, told = inputs_of({"y": RNG.normal(size=4000), "crp": cells, "x": RNG.normal(size=4000)})
+    assert kept == (("crp", "x") if distinct == 30 else ("x",))
+    assert "most of its values are numbers or dates, but others such as 'not done' are not" in told
+    assert "leave their cells empty" in told
+    # Kinds of which some are digits are no amounts.
+    kinds = RNG.choice(["1", "2", "K", "P"], 4000)
+    assert "numbers" not in inputs_of({"y": RNG.normal(size=4000), "grade": kinds})[1]
+
+
+def test_a_target_of_numbers_names_the_words_among_them() -> None:
+    cells = [*map(str, range(90)), *["unknown"] * 10]
+    with pytest.raises(
+        InputError, match="leave cells empty that are no numbers, such as 'unknown'"
+    ):
+        target_of(cells)
 
 
 def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:

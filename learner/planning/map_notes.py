@@ -1,0 +1,103 @@
+"""What the feature map of the public rows makes of a raw table, in sentences for its holder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from common.column_fit import are_cut
+from common.columns import category_keys, parse_months, parse_numbers
+from common.features import FeatureMap
+from common.looking import Column, Look
+from common.target_fitting import count_values
+from common.texts import LONGEST_NAME, printable
+from learner.planning.drafting import Target
+
+__all__ = ["far_out_notes", "unknown_notes", "unread_notes"]
+
+# From here on the categories of so many records, which no public one has, teach nothing.
+UNKNOWN = 0.1
+
+
+def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
+    """Columns whose categories the public records mostly have not, such as names of persons.
+
+    Args:
+      records: The owners', n rows.
+      feature_map: Fitted on the public ones.
+    """
+    notes = []
+    for rule in feature_map.columns:
+        counts = count_values(records[rule.name]) if rule.kind == "category" else {}
+        unknown = sum(count for key, count in counts.items() if key not in rule.codes)
+        share = unknown / max(1, len(records))
+        if share > UNKNOWN:
+            notes.append(
+                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records "
+                "have values that no public record has, and teach nothing there; leave it out "
+                "with --drop, or give more with --public"
+            )
+    return notes
+
+
+def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
+    """What becomes of numbers far out: whether the bounds of public records cut them."""
+    target = feature_map.target
+    reach = target.bound * target.scale
+    bounds = {
+        rule.name: (rule.low, rule.high) for rule in feature_map.columns if rule.kind == "number"
+    }
+    notes = [_far_out_note(look.columns[name], *limits) for name, limits in bounds.items()]
+    if target.positive is None:
+        limits = (target.center - reach, target.center + reach)
+        note = _far_out_note(look.columns[target.name], *limits, what="target ")
+        more = '; loss = "huber" with delta = "auto" minds far targets less' if note else ""
+        notes.insert(0, note + more)
+    return [note for note in notes if note]
+
+
+def unread_notes(
+    look: Look, public: pd.DataFrame, columns: Sequence[str], target: Target | None
+) -> list[str]:
+    """Which columns of numbers or dates have cells that say something else.
+
+    Args:
+      look: The table.
+      public: Its public rows, of which an example is.
+      columns: The inputs that are no names.
+      target: What is predicted; None to say nothing of it.
+    """
+    names = "; clean them, or give the column with --categorical if its values are names"
+    odd = [look.columns[name] for name in columns if look.columns[name].unread]
+    notes = [_unread_note(column, public[column.name]) + names for column in odd]
+    if target is not None and not target.positive and look.columns[target.name].unread:
+        note = _unread_note(look.columns[target.name], public[target.name])
+        notes.insert(0, f"target {note}; clean them")
+    return notes
+
+
+def _unread_note(column: Column, public: pd.Series) -> str:
+    """How many cells of a column of numbers or dates are none, and one of the public ones."""
+    parse = parse_numbers if column.kind == "number" else parse_months
+    positions, keys = category_keys(public)
+    odd = positions[np.isnan(parse(public)) & (positions >= 0)]
+    known = [key for place in odd if (key := keys[place]) is not None]
+    example = f", such as {printable(known[0], LONGEST_NAME)!r}" if known else ""
+    return (
+        f"{column.shown}: cells that are no {column.kind}s and count as empty: "
+        f"{column.unread:,}{example}"
+    )
+
+
+def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
+    """What becomes of one column's numbers far out, empty where it has none."""
+    far = column.far_out
+    if not far.size:
+        return ""
+    cut = int(np.count_nonzero(are_cut(far, low, high)))
+    bounds = f"the public bounds ({low:g} to {high:g})"
+    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    code = f"; {column.code_for_missing}" if column.code_for_missing else ""
+    return f"{what}{column.shown}: numbers far out: {far.size:,}; {told}{code}"
