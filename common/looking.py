@@ -25,6 +25,7 @@ from common.texts import LONGEST_NAME, printable
 
 __all__ = [
     "FEWEST_RECORDS",
+    "IDENTIFYING",
     "PLAINLY",
     "REPEATED",
     "Column",
@@ -64,6 +65,9 @@ _RECORD_NAME = re.compile(
     + _NUMBERED
     + r"(?:nr|no|num|number|nummer)(?![a-z])",
     re.ASCII,
+)
+_PERSON_NAME = re.compile(
+    r"(?<![a-z])(?:ids?|uid|uuid|nr|number|nummer|ssn|mrn|account|iban|phone)(?![a-z])", re.ASCII
 )
 _CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
 
@@ -137,6 +141,15 @@ class Column:
             return False
         named = _is_called(self.name, _RECORD_NAME)
         return self.kind != "number" or (self.is_whole and (named or self._counts))
+
+    @property
+    def most_of_a_person(self) -> int:
+        """How many records share a value at most, where values may name persons; else 0."""
+        is_named = _is_called(self.name, _PERSON_NAME) and self.kind not in {"date", "empty"}
+        if not is_named or not self.count / REPEATED < self.distinct < self.count:
+            return 0
+        known = self.numbers[np.isfinite(self.numbers)]
+        return int(np.unique(known, return_counts=True)[1].max(initial=0))
 
     @property
     def _counts(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from common.annotated import annotated
 from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
+from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.looking import PLAINLY, Column, Look, look_at
@@ -94,7 +95,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     check_header(read_header(source, base=Path()), table, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
-    notes = mark_notes(source, base=Path(), table=table)
+    notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
     for column in look.columns.values():
         if column.unread_number:
             words = f"{column.unread_words}, so they are names{_told(column)}; {PLAINLY}"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
+from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder
 from common.looking import Look, look_at
@@ -251,7 +252,8 @@ def open_session(place: Mapping[str, str]) -> Session:
     table = read_table(source, base=Path())
     look = look_at(table)
     refuse_totals(look, where=str(place.get("path") or place["database"]))
-    return Session(source, table, look, mark_notes(source, base=Path(), table=table))
+    notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
+    return Session(source, table, look, notes)
 
 
 def read_rows(table: pd.DataFrame, rows: str) -> NDArray[np.intp]:

@@ -1,0 +1,63 @@
+"""Rows that stand twice in a raw table, and persons with several records, are told of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.copies import copy_notes
+from common.looking import look_at
+
+N = 2000
+
+
+def told(table: pd.DataFrame) -> str:
+    return "\n".join(copy_notes(look_at(table)))
+
+
+def patients(*, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, N),
+            "sex": rng.choice(["f", "m"], N),
+            "bmi": rng.normal(26, 4, N).round(1),
+            "days": rng.integers(1, 20, N),
+        }
+    )
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_table_that_stands_in_itself_again_is_told_of(times: int, *, shuffled: bool) -> None:
+    table = pd.concat([patients()] * times)
+    table = table.sample(frac=1, random_state=0) if shuffled else table
+    copies = times * N - len(patients().drop_duplicates())
+    assert f"{copies:,} rows of {times * N:,} say the same as an earlier one" in told(table)
+
+
+def test_a_few_copies_are_told_of_where_no_two_records_are_alike() -> None:
+    table = patients().assign(case=[f"C{i}" for i in range(N)])
+    assert told(table) == ""
+    assert told(pd.concat([table, table[:1]])).startswith("1 row of 2,001 says the same")
+    table = patients().assign(cost=np.random.default_rng(2).normal(900, 99, N))
+    assert told(pd.concat([table, table[:9]])).startswith("9 rows of 2,009 say the same")
+
+
+def test_rows_of_few_kinds_that_are_alike_by_chance_are_no_copies() -> None:
+    for kinds in (2, 20, 200, 1000):
+        rng = np.random.default_rng(kinds)
+        table = pd.DataFrame({"a": rng.integers(0, kinds, N), "b": rng.choice(["x", "y"], N)})
+        assert told(table) == ""
+
+
+@pytest.mark.parametrize("name", ["patient_id", "PatientenNr", "MRN"])
+def test_records_of_one_person_are_counted(name: str) -> None:
+    rng = np.random.default_rng(3)
+    table = patients().assign(**{name: rng.permutation(np.repeat(np.arange(N // 2), 2))})
+    assert f"{name}: up to 2 records have the same value" in told(table)
+    assert "privacy.kappa = 2" in told(table)
+    # A hospital's number names no person, and nor does a number of rooms.
+    few = patients().assign(**{name: rng.integers(0, 9, N), "rooms": np.arange(N) // 2})
+    assert told(few) == ""
