@@ -227,15 +227,15 @@ class CsvFile:
                 with warnings.catch_warnings():
                     # Of separators at the ends of the rows.
                     warnings.simplefilter("ignore", pd.errors.ParserWarning)
-                    batch = next(batches, None)
+                    batch = self._sound(lambda: next(batches, None))
                 if batch is None:
                     return
                 yield batch
 
     def _parsed(self, **options: Any) -> Any:
         """What the parser makes of the file, without a view of its own on what cells mean."""
-        try:
-            return pd.read_csv(
+        return self._sound(
+            lambda: pd.read_csv(
                 self._path,
                 dtype=str,
                 keep_default_na=False,
@@ -245,10 +245,41 @@ class CsvFile:
                 encoding_errors="replace",
                 **options,
             )
+        )
+
+    def _sound(self, parse: Callable[[], Any]) -> Any:
+        """What the parser makes of the file, and where it is no table, in a sentence."""
+        try:
+            return parse()
         except pd.errors.EmptyDataError:
             raise InputError(
                 f"{self._path}: the file is empty; give a table with a header and records"
             ) from None
+        except pd.errors.ParserError as error:
+            told = _place_of_fault(str(error))
+            if not told:
+                raise
+            raise InputError(
+                f"{self._path}: {told}; correct that row: a cell with a separator in it stands "
+                "between two quotation marks"
+            ) from None
+
+
+def _place_of_fault(said: str) -> str:
+    """Where a row is too wide, or a quotation mark too many, as the parser says; else empty.
+
+    >>> _place_of_fault("Error tokenizing data. C error: Expected 5 fields in line 51, saw 7")
+    'line 51 has 7 cells, but the header has 5 names'
+    """
+    wide = re.search(r"Expected ([0-9]+) fields in line ([0-9]+), saw ([0-9]+)", said, re.ASCII)
+    if wide is not None:
+        names, line, cells = wide.groups()
+        return f"line {line} has {cells} cells, but the header has {names} names"
+    quoted = re.search(r"EOF inside string starting at row ([0-9]+)", said, re.ASCII)
+    if quoted is not None:
+        # Rows are counted from 0.
+        return f"a quotation mark in line {int(quoted[1]) + 1} or later is never closed"
+    return ""
 
 
 def _each(column: pd.Series, where: pd.Series, change: Callable[[str], str]) -> pd.Series:

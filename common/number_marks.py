@@ -1,4 +1,4 @@
-"""Points and commas in the numbers of a CSV file that may mean something else than is read.
+"""Marks of a CSV file, points and commas in numbers above all, that may mean otherwise than read.
 
 For the holder of the table, who is told: no cell may change how another one is read.
 """
@@ -15,6 +15,7 @@ import pandas as pd
 from common.columns import is_missing_text
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
+from common.quote_marks import swallowed_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
 
@@ -73,6 +74,8 @@ _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
+    And for cells that a quotation mark made of many rows.
+
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
         of a column's numbers show that it is not so.
@@ -80,7 +83,17 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
       table: Its rows as they were read; only its columns are looked at.
     """
     first = open_source(source, base=base).parts[0].table
-    if source.decimal == "." or not isinstance(first, CsvFile):
+    if not isinstance(first, CsvFile):
+        return []
+    swallowed = swallowed_notes(table, separator=first.separator, width=len(first.names))
+    return [*swallowed, *_number_notes(source, first, base=base, table=table)]
+
+
+def _number_notes(
+    source: TableSource, first: CsvFile, *, base: Path, table: pd.DataFrame
+) -> list[str]:
+    """As :func:`mark_notes`, of points and commas."""
+    if source.decimal == ".":
         return []
     if source.decimal == ",":
         return _regrouped_notes(_texts_of(_as_it_stands(source, base=base, table=table)))

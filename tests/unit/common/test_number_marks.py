@@ -122,3 +122,15 @@ def test_a_decimal_comma_that_was_typed_is_doubted_where_points_are_decimal(tmp_
     # None of these is read otherwise.
     fine = {"rate": ["0.6532", "12.5", "3", "4"], "sum": ["48.011,5", "2.756", "959", "0,125"]}
     assert noted(tmp_path, ";", fine, decimal=",") == []
+
+
+def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path: Path) -> None:
+    rows = [f"{i},north,{i % 7}" for i in range(60)]
+    rows[9], rows[40] = '9,"north,2', '40,"north,5'
+    letter = '"Dear Ida,\nthe stay, which\nwas long, and\ncostly, ended,\nyours"'
+    rows[50] = f"50,{letter},1"
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *rows]))
+    source = TableSource(path=tmp_path / "t.csv")
+    table = read_table(source, base=tmp_path)
+    (told,) = mark_notes(source, base=tmp_path, table=table)
+    assert told.startswith("b: the cell of row 10 below the header holds 30 lines that look like")

@@ -399,3 +399,16 @@ def test_a_long_private_cell_decides_nothing(tmp_path: Path) -> None:
         assert [len(cell) for cell in table["a"]] == [len(row) for row in rows]
         numbers = parse_numbers(table["a"])
         assert [bool(np.isnan(one)) for one in numbers] == [len(row) > 1 for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("7,8,9,10", r"t\.csv: line 5 has 4 cells, but the header has 3 names; correct that row"),
+        ('7,"8,9', r"t\.csv: a quotation mark in line 5 or later is never closed; correct that"),
+    ],
+)
+def test_a_row_that_is_broken_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *["1,2,3"] * 3, line, "4,5,6"]))
+    with pytest.raises(InputError, match=told):
+        read(tmp_path, "t.csv")

@@ -1,0 +1,48 @@
+"""Quotation marks of a CSV file that open a cell and close it rows later.
+
+For the holder of the table, who is told: no cell may change how another one is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from common.texts import LONGEST_NAME, printable
+
+__all__ = ["swallowed_notes"]
+
+# Fewer lines of a text may have as many separators as a row has.
+FEWEST_LINES = 3
+# So many of the lines do, as rows.
+NEARLY_ALL = 0.9
+
+
+def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[str]:
+    r"""A sentence for each cell that holds lines which look like rows: those are no records.
+
+    Args:
+      table: The rows as they were read.
+      separator: What stands between cells.
+      width: How many cells a row has.
+
+    >>> cells = ["x", "y,1\n2,3\n4,5\n6,7\nz"]
+    >>> swallowed_notes(pd.DataFrame({"a": cells}), separator=",", width=2)[0][:61]
+    'a: the cell of row 2 below the header holds 3 lines that look'
+    """
+    return [
+        f"{printable(name, LONGEST_NAME)}: the cell of row {place + 1:,} below the header holds "
+        f"{count:,} lines that look like rows, which are no records then; a quotation mark that "
+        "opens it is closed too late: remove it"
+        for name, cells in table.items()
+        if pd.api.types.is_string_dtype(cells)
+        for place in np.flatnonzero(cells.str.contains("\n", regex=False, na=False))
+        if (count := _rows_within(cells.iloc[place], separator, width))
+    ]
+
+
+def _rows_within(cell: str, separator: str, width: int) -> int:
+    """How many whole rows a cell seems to hold: the first and the last line are parts of rows."""
+    lines = cell.splitlines()[1:-1]
+    rows = sum(line.count(separator) == width - 1 for line in lines)
+    return rows if rows >= max(FEWEST_LINES, NEARLY_ALL * len(lines)) else 0
