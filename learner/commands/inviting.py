@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from common.files import make_folder, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, read_guests, write_guests
-from learner.network.certificates import Party, make_certificates
+from learner.network.certificates import CA_FOLDER, Party, make_certificates
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -78,6 +79,11 @@ def _addresses(settings: StudySettings, reached_at: str | None) -> dict[str, str
         raise InputError(
             "invite: the owners come to the learner; give --address HOST:PORT, where they reach it"
         )
+    if reached_at is not None and not comes:
+        raise InputError(
+            f"--address {reached_at}: the learner goes to the owners, at the addresses in the "
+            'study; leave it out, or set algorithm.initiative = "owner"'
+        )
     found = {}
     for entry in settings.owners:
         address = reached_at if comes else entry.address
@@ -97,13 +103,14 @@ def _identity(
 ) -> Identity:
     """The learner's certificate, which is made with the CA where they are missing."""
     if settings.tls is None:
-        folder = certs / learner
+        folder = os.path.relpath(certs / learner, base)
         raise InputError(
             f'invite: [tls] is missing in the study; add ca = "{folder}/ca.pem", certificate = '
             f'"{folder}/certificate.pem" and key = "{folder}/key.pem", which are made here'
         )
     comes = settings.algorithm.initiative == "owner"
     hosts = (host_and_port(reached_at)[0],) if comes and reached_at else ()
+    _check_authority(base / settings.tls.ca, certs, learner)
     make_certificates(
         certs,
         [Party(name=learner, role="learner", hosts=hosts)],
@@ -111,8 +118,35 @@ def _identity(
         days=DAYS,
         ca_days=CA_DAYS,
         renew=False,
+        option="--certs",
     )
     return load_identity(settings.tls, base=base, side="server" if comes else "client")
+
+
+def _check_authority(ours: Path, certs: Path, learner: str) -> None:
+    """Refuse another CA than that of the study: it would sign what the study does not trust.
+
+    Args:
+      ours: The CA's certificate of ``[tls]``.
+      certs: The folder of the CA that signs.
+      learner: The learner's name.
+
+    Raises:
+      InputError: That is no copy of the other, and is not made as it.
+    """
+    made, signer = certs / learner / "ca.pem", certs / CA_FOLDER / "certificate.pem"
+    if ours.resolve() == made.resolve():
+        return
+    try:
+        same = ours.read_bytes() == signer.read_bytes()
+    except OSError:
+        same = False
+    if not same:
+        raise InputError(
+            f"--certs {certs}: its CA is not the one of the study, whose tls.ca is {ours}; give "
+            f"--certs as the folder of that CA, such as {ours.parent.parent}, or let [tls] name "
+            f"the files in {certs / learner}"
+        )
 
 
 def _invitation(

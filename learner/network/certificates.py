@@ -80,7 +80,14 @@ class _Authority:
 
 
 def make_certificates(
-    out: Path, parties: Sequence[Party], *, study: str, days: int, ca_days: int, renew: bool
+    out: Path,
+    parties: Sequence[Party],
+    *,
+    study: str,
+    days: int,
+    ca_days: int,
+    renew: bool,
+    option: str = "--out",
 ) -> list[Issued]:
     """Make what is missing, does not fit or expires within 30 days; keep the rest.
 
@@ -91,6 +98,7 @@ def make_certificates(
       days: How long a certificate is valid.
       ca_days: How long a new CA is.
       renew: Make all certificates anew, with the same CA.
+      option: What names the folder.
 
     Raises:
       InputError: A name is taken twice, the CA has expired, or a file cannot be written.
@@ -105,7 +113,7 @@ def make_certificates(
     except OSError as error:
         raise InputError(
             f"{error.filename}: cannot be written or read ({error.strerror}); "
-            "give another folder with --out"
+            f"give another folder with {option}"
         ) from None
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sqlite3
 import ssl
 import stat
@@ -571,9 +572,35 @@ def test_invite_says_what_is_missing(study: SimpleNamespace) -> None:
     one_sentence(study.invite(**alone), "give --address HOST:PORT")
     nowhere = {"owners": [{"name": "owner-a"}]}
     one_sentence(study.invite(**nowhere), "owner-a has no address")
+    one_sentence(study.invite("--address", "127.0.0.1:50060"), "--address 127.0.0.1:50060: the")
     del study.table["tls"]
-    one_sentence(study.invite(), "[tls] is missing", "certs/learner/key.pem")
+    # Paths of a study start in its folder, wherever the command is typed.
+    one_sentence(study.invite(), "[tls] is missing", 'key = "certs/learner/key.pem"')
     one_sentence(study.invite("--learner", "a b"), "--learner: got 'a b', expected a name")
+
+
+def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(
+    study: SimpleNamespace,
+) -> None:
+    """The owners would trust one CA, and get certificates of another."""
+    place = study.folder
+    shutil.rmtree(place / "exchange")
+    for made in (True, False):
+        if not made:
+            shutil.move(place / "certs" / "ca", place / "lost")
+            shutil.copytree(place / "certs" / "learner", place / "copied")
+            study.table["tls"] = {
+                name: path.replace("certs/learner", "copied")
+                for name, path in study.table["tls"].items()
+            }
+        folder = place / ("others" if made else "certs")
+        said = study.invite("--certs", folder)
+        one_sentence(said, f"--certs {folder}: its CA is not the one of the study, whose tls.ca is")
+        assert not (folder / "ca").exists()
+        assert not (place / "exchange").exists() or not list((place / "exchange").iterdir())
+    # A learner's files may lie elsewhere than they were made.
+    shutil.move(place / "lost", place / "certs" / "ca")
+    assert study.invite().returncode == 0
 
 
 def test_owners_that_come_join_too_and_are_closed_on_their_own_line(
