@@ -12,7 +12,7 @@ import pandas as pd
 from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
 from common.errors import DoubtWarning
 from common.features import FeatureMap
-from common.suggestions import nearest_spelling
+from common.suggestions import nearest_spelling, of_accents
 from common.texts import any_of, counted, number_words, printable
 
 __all__ = ["Fault", "faults_of", "one_of", "warn_of_misfits"]
@@ -200,7 +200,9 @@ def _with_nearest(name: str, known: Sequence[str]) -> str:
     """A category, and the known one that it may stand for if it is none itself."""
     near = None if name in known else nearest_spelling(name[:LONGEST_CATEGORY], known)
     short = repr(name[:LONGEST_CATEGORY])
-    return short if near is None else f"{short} (did you mean {near[:LONGEST_CATEGORY]!r}?)"
+    if near is None:
+        return short
+    return f"{short} (did you mean {near[:LONGEST_CATEGORY]!r}{of_accents(near, name)}?)"
 
 
 def warn_of_misfits(

@@ -28,7 +28,7 @@ from common.quality import (
     estimates,
     measures,
 )
-from common.suggestions import LONGEST_SHOWN
+from common.suggestions import LONGEST_SHOWN, did_you_mean
 from common.terms import Records
 
 __all__ = [
@@ -108,7 +108,7 @@ def sample_of(model: Model, table: pd.DataFrame, *, where: str) -> Sample:
     if target.name not in table.columns:
         raise InputError(
             f"{where}: no column {target.name[:LONGEST_SHOWN]!r}, the target that quality is "
-            "measured on; give a table with it"
+            f"measured on{did_you_mean(target.name, map(str, table.columns))}; give a table with it"
         )
     raw = target.raw(table[target.name])
     kept = np.isfinite(raw)

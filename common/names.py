@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 __all__ = ["Name", "check_name", "learner_words", "repeated"]
 
-NAME_RULE = "letters, digits and . _ - only, and neither . nor .."
+NAME_RULE = "letters a-z, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 LONGEST = 64
 
@@ -31,7 +31,7 @@ def check_name(name: str, *, also: str = "", longest: int = LONGEST) -> str:
     ('mount-sinai.2', 'ada@bank')
     >>> check_name("..")
     Traceback (most recent call last):
-    ValueError: expected a name of up to 64 letters, digits and . _ - only, and neither . nor ..
+    ValueError: expected a name of up to 64 letters a-z, digits and . _ - only, and neither . nor ..
     """
     plain = name.translate(dict.fromkeys(map(ord, also), "-"))
     if len(name) > longest or name in {".", ".."} or not _CHARACTERS.fullmatch(plain):
@@ -61,7 +61,7 @@ def _rule(also: str) -> str:
     """The rule in words, with the further characters.
 
     >>> _rule("@")
-    'letters, digits and . _ - @ only, and neither . nor ..'
+    'letters a-z, digits and . _ - @ only, and neither . nor ..'
     """
     return NAME_RULE.replace("_ -", " ".join(["_ -", *also]))
 

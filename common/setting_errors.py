@@ -151,9 +151,17 @@ def _repeats(place: Sequence[Any], kind: type[BaseModel]) -> bool:
 
 
 def _example(place: Sequence[Any], kind: type[BaseModel]) -> str:
-    """An example of the key's value, as the settings' class gives it."""
+    """An example of the key's value, as the settings' class gives it, or of a section's keys."""
     key = _key(place, kind)
-    if key is None or key.section is not None or not key.field.examples:
+    if key is not None and key.section is not None:
+        needed = (
+            f"{k.name} = {as_toml(k.field.examples[0])}"
+            for k in keys_of(kind)
+            if k.path == f"{key.path}.{k.name}" and k.field.is_required() and k.field.examples
+        )
+        keys = " and ".join(needed)
+        return f", a section [{key.path}]{f' with {keys}' if keys else ''}"
+    if key is None or not key.field.examples:
         return ""
     return f", such as {key.name} = {as_toml(key.field.examples[0])}"
 

@@ -16,6 +16,7 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "nearest_spelling",
+    "of_accents",
     "same_words",
     "spelt_alike",
 ]
@@ -43,8 +44,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     near = nearest(name, known)
     if near is None:
         return ""
-    accents = ACCENTS if near != name and _composed(near) == _composed(name) else ""
-    return f"; did you mean {printable(near, LONGEST_NAME)!r}{accents}?"
+    return f"; did you mean {printable(near, LONGEST_NAME)!r}{of_accents(near, name)}?"
+
+
+def of_accents(near: str, name: str) -> str:
+    """That two names look alike and are not, or nothing."""
+    return ACCENTS if near != name and _composed(near) == _composed(name) else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

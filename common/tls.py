@@ -211,10 +211,10 @@ def _read(key: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"tls.{key}: {path}: cannot be read ({error.strerror}); {MAKER[key]} (copriv certs, "
-            "where one makes all files)"
-        ) from None
+        is_there = isinstance(error, PermissionError)
+        made = f"{MAKER[key]} (copriv certs, where one makes all files)"
+        cure = "give it to the user who types this" if is_there else made
+        raise InputError(f"tls.{key}: {path}: cannot be read ({error.strerror}); {cure}") from None
 
 
 def _check(paths: TlsSettings, side: Side) -> None:

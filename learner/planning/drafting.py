@@ -89,9 +89,11 @@ def choose_target(
         return Target(name, (), values, missing), _about(column, missing)
     counts = count_values(table[name])
     if column.is_constant:
+        gaps = f", and nothing of {column.missing:,}" if column.missing and counts else ""
+        cure = "write what they are where nothing stands, or " if gaps else ""
         raise InputError(
-            f"--target {name}: it says the same of every record, {counts_in_words(counts)}; give "
-            "another column"
+            f"--target {name}: it says the same of every record, {counts_in_words(counts)}{gaps}; "
+            f"{cure}give another column"
         )
     if not positive and column.distinct != 2:
         cure = "name the values of class +1 with --positive"
@@ -275,12 +277,12 @@ def among_whose(places: NDArray[np.intp], parts: Sequence[Part]) -> list[str]:
 def _names(values: Sequence[str]) -> dict[str, str]:
     """A name for each value that settings and folders take, all of them different.
 
-    >>> _names(["Mount Sinai Hospital", "mount sinai/hospital", "Zürich"])["Zürich"]
-    'zurich'
+    >>> list(_names(["Mount Sinai", "mount sinai/", "Zürich", "Großhadern"]).values())
+    ['mount-sinai', 'mount-sinai-2', 'zurich', 'grosshadern']
     """
     names: dict[str, str] = {}
     for value in values:
-        plain = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode().lower()
+        plain = unicodedata.normalize("NFKD", value.casefold()).encode("ascii", "ignore").decode()
         name = re.sub(r"[^a-z0-9]+", "-", plain, flags=re.ASCII).strip("-")[:48] or "owner"
         serial, free = 1, name
         while free in names.values():

@@ -407,7 +407,7 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[...
     [
         ((), "no owner is named"),
         (("--owner", "a="), "expected NAME, NAME=HOST"),
-        (("--owner", "a b=h"), "letters, digits and . _ - only"),
+        (("--owner", "a b=h"), "letters a-z, digits and . _ - only"),
         (("--owner", "a=h,,i"), "expected NAME, NAME=HOST"),
         (("--owner", "a"), "no learner has one either"),
         (("--owner", "ca=h"), "'ca' is taken"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -134,3 +135,31 @@ def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(
     os.close(writing)
     assert read_toml(Path(f"/dev/fd/{reading}")) == {"seed": 1}
     os.close(reading)
+
+
+def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path: Path) -> None:
+    class Part(Settings):
+        """A part.
+
+        Args:
+          size: How large it is.
+        """
+
+        EXAMPLES = MappingProxyType({"size": 0.5})
+
+        size: float
+
+    class Whole(Settings):
+        """A whole.
+
+        Args:
+          part: It.
+        """
+
+        part: Part
+
+    (tmp_path / "w.toml").write_text("")
+    with pytest.raises(
+        InputError, match=r"part is missing; add it, a section \[part\] with size = 0.5"
+    ):
+        load_settings(Whole, tmp_path / "w.toml")

@@ -84,6 +84,8 @@ def test_records_without_a_target_are_left_out_and_counted(
         sample_of(make_model(), table.loc[:9], where="t")
     with pytest.raises(InputError, match=r"t\.csv: no column 'y'"):
         sample_of(make_model(), table.drop(columns="y"), where="t.csv")
+    with pytest.raises(InputError, match=r"no column 'y', .* on; did you mean 'Y'\?; give a table"):
+        sample_of(make_model(), table.rename(columns={"y": "Y"}), where="t.csv")
 
 
 def test_large_numbers_are_written_out_in_tables() -> None:

@@ -95,7 +95,7 @@ def test_a_token_is_compared_with_every_digest(
         ({"ann": "plain-text-token-here"}, "ann: expected"),
         ({"ann": "sha256:abc"}, "ann: expected"),
         ({"anonymous": DIGEST}, "learner's name"),
-        ({"a b": DIGEST}, "letters, digits and . _ - @ only"),
+        ({"a b": DIGEST}, "letters a-z, digits and . _ - @ only"),
         ({"ann": "file:absent"}, "token cannot be read"),
         ({"ann": "file:short"}, "at least 16 characters"),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,17 @@ def faults(table: pd.DataFrame, study_map: FeatureMap) -> dict[str, list[str]]:
 def test_ordinary_records_have_no_fault(study_map: FeatureMap) -> None:
     for seed in range(1, 20):
         assert faults(people(seed, 60), study_map) == {}
+
+
+def test_a_category_that_only_looks_alike_is_told_as_one(study_map: FeatureMap) -> None:
+    """A file of another system keeps a letter and its accent apart."""
+    table = people(1, 400).assign(sex=lambda t: t.sex.replace({"Female": "Fémale"}))
+    other = fit_feature_map(
+        table, FeatureSettings(target="cost", public=TableSource()), source="public.parquet"
+    )
+    apart = table.assign(sex=table.sex.map(partial(unicodedata.normalize, "NFD")))
+    (told,) = faults(apart, other)["sex"]
+    assert "whose accents are stored in another form" in told
 
 
 def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short() -> None:

@@ -476,6 +476,13 @@ def test_a_target_of_numbers_names_the_words_among_them() -> None:
         target_of(cells)
 
 
+def test_a_mark_of_one_class_alone_leaves_the_other_to_be_written() -> None:
+    with pytest.raises(InputError, match=r"'x' \(3\), and nothing of 7; write what they are where"):
+        target_of(["x"] * 3 + [""] * 7)
+    with pytest.raises(InputError, match=r"'x' \(3\); give another column"):
+        target_of(["x"] * 3)
+
+
 def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:
     for seed in range(200):
         rng = np.random.default_rng(seed)
