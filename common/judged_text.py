@@ -27,6 +27,9 @@ WORDS = {
     "calibration_error": "calibration error",
 }
 
+# The AUC of guesses.
+CHANCE = 0.5
+
 
 def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
     """Print the quality, as a table with sentences or as JSON."""
@@ -90,6 +93,13 @@ def _turned(gap: Estimate) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
+def _is_reversed(judged: Judged) -> bool:
+    """Whether the common model, and the public one, take one class for the other, beyond chance."""
+    shared = [judged.models[name] for name in ("common", "public") if name in judged.models]
+    highest = [measured["auc"].high for measured in shared if "auc" in measured]
+    return bool(highest) and all(high is not None and high < CHANCE for high in highest)
+
+
 def quality_sentences(judged: Judged) -> list[str]:
     """What the table does not say."""
     lines = [f"Intervals: {judged.intervals}."]
@@ -104,6 +114,11 @@ def quality_sentences(judged: Judged) -> list[str]:
             f"{of} record of the {judged.records:,} has {judged.positive}: of one class alone AUC "
             "is undefined, and no measure says how well classes are told apart; look at how the "
             "target is spelt."
+        )
+    if _is_reversed(judged):
+        lines.append(
+            f"AUC is below {CHANCE}: what is predicted to be {judged.positive} mostly is not; look "
+            "whether the target's values are swapped here."
         )
     main = WORDS[judged.main]
     for name, gap in judged.better_by.items():

@@ -15,6 +15,7 @@ import grpc
 from common.batches import release_unused
 from common.certificates import check_own_name
 from common.config import load_settings
+from common.errors import InputError
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
 from common.tls import Identity, load_identity, refuse_plain_text
@@ -173,6 +174,11 @@ def start_owner(
     """
     settings = load_settings(OwnerSettings, settings_path)
     address, base = listen or settings.listen, settings_path.parent
+    if settings.attach.learner and not listen and "listen" not in settings.model_fields_set:
+        raise InputError(
+            f"{settings_path}: attach.learner = {settings.attach.learner!r}: this owner goes to "
+            "its learner; type copriv-owner attach, or say where to serve with --listen"
+        )
     refuse_plain_text("listen", address, tls=settings.tls is not None, insecure=insecure)
     identity = None
     if settings.tls is not None:

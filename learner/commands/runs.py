@@ -89,16 +89,18 @@ class Run:
         """What the model predicts for raw records, with the index of the table.
 
         Raises:
-          InputError: A column is missing.
+          InputError: It is no data frame, or a column is missing.
         """
+        _check_frame(table)
         return pd.DataFrame(self.model.predictions(table, where="table"), index=table.index)
 
     def evaluate(self, table: pd.DataFrame) -> Judged:
         """How good the model is on raw records with a target, beside the public records' model.
 
         Raises:
-          InputError: A column is missing, or no record has a readable target.
+          InputError: It is no data frame, a column is missing, or no record has a readable target.
         """
+        _check_frame(table)
         sample = sample_of(self.model, table, where="table")
         features = sample.records.features
         margins = {"common": self.model.margins(features)}
@@ -115,6 +117,19 @@ class Run:
         from learner.results.plots import run_figure  # noqa: PLC0415 (an extra)
 
         return run_figure(self.trace, self.summary)
+
+
+def _check_frame(table: object) -> None:
+    """Refuse what is no table, such as a file's name.
+
+    Raises:
+      InputError: It is none.
+    """
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(
+            f"table: got a {type(table).__name__}, expected a pandas data frame; read the file "
+            "first, as with pandas.read_csv"
+        )
 
 
 def _as_float(text: str) -> float:

@@ -24,6 +24,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import learner
+from common.errors import InputError
 from learner import FederatedClassifier, FederatedRegressor, Run, simulate
 from learner.commands.runs import study_settings
 
@@ -214,6 +215,9 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(
     )
     assert said.returncode == 0, said.stderr
     other = Run.load(tmp_path / "typed")
+    for ask in (other.predict, other.evaluate):
+        with pytest.raises(InputError, match="table: got a str, expected a pandas data frame"):
+            ask("stays.csv")  # type: ignore[arg-type]
     assert other.summary.theta == run.summary.theta
     assert other.model.to_json() == run.model.to_json()
     # A run is its tables.

@@ -619,6 +619,7 @@ def test_owners_that_come_join_too_and_are_closed_on_their_own_line(
     assert "copriv-owner attach" in joined.stdout
     assert study.admit("--yes").returncode == 0
     settings = study.folder / "owner-a" / "owner.toml"
+    one_sentence(study.typed("copriv-owner", "serve", settings), "type copriv-owner attach, or")
     attachment = open_attachment(
         settings, learner=None, stay=False, insecure=False, insecure_noise_seed=None
     )

@@ -88,6 +88,21 @@ def test_records_without_a_target_are_left_out_and_counted(
         sample_of(make_model(), table.rename(columns={"y": "Y"}), where="t.csv")
 
 
+def test_classes_that_are_swapped_in_a_table_are_doubted(
+    make_model: Callable[..., Model], strange_table: pd.DataFrame
+) -> None:
+    model = make_model("logistic")
+    sample = sample_of(model, strange_table, where="t")
+    right = sample.raw_targets + np.random.default_rng(0).normal(size=len(sample))
+    told = "\n".join(quality_sentences(judge(sample, {"common": right, "public": right})))
+    assert "AUC is below" not in told
+    told = "\n".join(quality_sentences(judge(sample, {"common": -right, "public": -right})))
+    assert "AUC is below 0.5: what is predicted to be class = late mostly is not; look" in told
+    # One model alone may be a bad one.
+    told = "\n".join(quality_sentences(judge(sample, {"common": -right, "public": right})))
+    assert "AUC is below" not in told
+
+
 def test_large_numbers_are_written_out_in_tables() -> None:
     assert (
         in_words(Estimate(value=72963.2, low=70810.0, high=-2600.4)) == "72,963 (70,810 to -2,600)"
