@@ -23,6 +23,7 @@ __all__ = [
     "own_folder",
     "read_secret",
     "real_path",
+    "refuse_to_replace",
     "refused",
     "warn_of_readers",
     "whole_folder",
@@ -32,6 +33,8 @@ __all__ = [
 
 log = logging.getLogger("copriv.files")
 
+# What a file is stands in its first bytes.
+FIRST_BYTES = 200
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
@@ -89,6 +92,28 @@ def write_or_refuse(
         raise InputError(
             f"{path}: cannot be written (a name in it is not UTF-8); rename what has that name"
         ) from None
+
+
+def refuse_to_replace(path: Path, *, mark: bytes, what: str) -> None:
+    """Refuse to write over a file that is something else, such as the table that is read.
+
+    Args:
+      path: The file that is to be written.
+      mark: What stands in the first bytes of a file that may be replaced.
+      what: What such a file is.
+
+    Raises:
+      InputError: There is another one.
+    """
+    if not os.path.isfile(path):
+        return
+    with refused(path, cure="give another path with --out"), path.open("rb") as file:
+        first = file.read(FIRST_BYTES)
+    if first and mark not in first:
+        raise InputError(
+            f"{path}: is there already and is no {what}, so it stays as it is; give another path "
+            "with --out"
+        )
 
 
 def make_folder(path: Path, *, cure: str = MAKE_ROOM) -> None:

@@ -21,7 +21,7 @@ from common.command import (
     stoppable,
 )
 from common.errors import InputError
-from common.files import write_or_refuse
+from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.map_text import file_text
 from common.texts import counted
@@ -329,6 +329,7 @@ def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out
     """
     from learner.planning.public_side import prepare_public_side  # noqa: PLC0415 (keeps --help quick)
 
+    refuse_to_replace(out, mark=b'"copriv-feature-map"', what="feature map")
     feature_map = prepare_public_side(
         load_study(study, overrides, data), base=study.parent
     ).feature_map

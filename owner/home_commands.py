@@ -58,10 +58,11 @@ def personalise(settings: Path, run: Path, out: Path) -> None:
 
     Example: copriv-owner personalise mount-sinai.toml model.json --out personal.json
     """
-    from common.files import write_or_refuse  # noqa: PLC0415 (keeps --help quick)
+    from common.files import refuse_to_replace, write_or_refuse  # noqa: PLC0415 (keeps --help quick)
     from common.judged_text import show_judged  # noqa: PLC0415 (keeps --help quick)
     from owner.at_home import advice, check_personal  # noqa: PLC0415 (keeps --help quick)
 
+    refuse_to_replace(out, mark=b'"unprotected"', what="model of an owner's own")
     found = _found(settings, run)
     model = check_personal(found)
     write_or_refuse(out, model.to_json(), mode=0o600, cure="give another path with --out")

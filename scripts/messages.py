@@ -205,9 +205,17 @@ MISTAKES = (
         files={"sweep/grid.json": "{}"},
     ),
     Mistake("a certificate for nobody", "copriv certs"),
+    Mistake("certificates of owners without an address", "copriv certs study.toml"),
     Mistake("a certificate for a name with a space", "copriv certs --owner a/b=host"),
     Mistake("a figure that there is not", "copriv reproduce A99"),
     Mistake("a figure without its records", "copriv reproduce A4"),
+    Mistake(
+        "predictions in the place of a table",
+        "copriv predict model.json --data stays.csv --out north.csv",
+    ),
+    Mistake(
+        "a feature map in the place of a study", "copriv features fit study.toml --out study.toml"
+    ),
     Mistake("a new study without a target", "copriv init stays.csv --yes"),
     Mistake(
         "a new study of one class",

@@ -66,6 +66,11 @@ def _parties(
     for option in owners:
         party = _party("owner", option)
         found[party.name] = party
+    if not found and not has_ca and settings is not None:
+        raise InputError(
+            f"certs: no owner of {settings.name} has an address; give each one its address = "
+            "HOST:PORT, or --owner NAME=HOST here"
+        )
     if not found and not has_ca:
         raise InputError(
             "certs: no owner is named; give --owner NAME=HOST, or a STUDY.toml, or with --out the "

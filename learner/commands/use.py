@@ -15,12 +15,12 @@ from common.config import check_settings
 from common.date_marks import date_notes
 from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap
-from common.files import write_or_refuse
+from common.files import refuse_to_replace, write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
 from common.number_marks import mark_notes
 from common.suggestions import check_columns
-from common.tables import TableSource, read_table
+from common.tables import TableSource, read_header, read_table
 from learner.results.run_folder import parquet_bytes, why_unfinished
 
 __all__ = ["evaluate_model", "export_model", "predict_table"]
@@ -55,6 +55,7 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
         raise InputError(
             f"{out}: is the table itself, which stays as it is; give another path with --out"
         )
+    _check_out(out)
     model = _model_of(run)
     _check_names(model, run)
     table = read_table(source, base=Path())
@@ -67,6 +68,25 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
     _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
+
+
+def _check_out(out: Path) -> None:
+    """Refuse to write over a file without predictions, such as another table.
+
+    Raises:
+      InputError: There is one.
+    """
+    if not out.is_file() or not out.stat().st_size:
+        return
+    try:
+        names = read_header(TableSource(path=out.absolute()), base=Path())
+    except InputError:
+        names = []
+    if "prediction" not in names:
+        raise InputError(
+            f"{out}: is there already and has no column 'prediction', so it stays as it is; give "
+            "another path with --out"
+        )
 
 
 def _model_of(run: Path) -> Model:
@@ -166,8 +186,10 @@ def export_model(run: Path, form: str, out: Path) -> None:
     """Write a run's model with its whole pipeline in another form.
 
     Raises:
-      InputError: The model cannot be used, a package is missing, or the file cannot be written.
+      InputError: The model cannot be used, a package is missing, or the file is another one or
+        cannot be written.
     """
+    refuse_to_replace(out, mark=MARKS[form], what=f"export to {form}")
     model = _model_of(run)
     if form in BESIDE_INPUTS:
         _check_names(model, run)
@@ -227,3 +249,11 @@ EXPORTS: Mapping[str, Callable[[Model], Any]] = {
     "sql": _sql,
 }
 """What a model can be exported to, by the name that is typed."""
+
+# What stands in the first bytes of each.
+MARKS = {
+    "onnx": b"\x06copriv",
+    "sklearn": b"learner.commands.estimators",
+    "json": b'"copriv-pipeline/',
+    "sql": b"-- Predicts ",
+}

@@ -208,6 +208,14 @@ def seeded_runs(
     return [first, *others]
 
 
+def test_a_seed_below_0_is_refused(study: Callable[..., Path]) -> None:
+    path = study()
+    for more in ((), ("--in-memory",)):
+        result = copriv("simulate", path, "--insecure-noise-seed", -1, *more)
+        assert result.returncode == 2
+        assert "-1 is not in the range" in result.stderr
+
+
 def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
     seeded_runs: list[Run], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ import tomli_w
 
 from common.model import Model, read_model
 from learner import Run, train
+from learner.commands.use import EXPORTS
 from owner.server import RunningOwner
 
 OWNERS = ("north", "south")
@@ -192,6 +193,54 @@ def test_dates_that_may_be_meant_otherwise_are_told_of(
             assert said.returncode == 0, said.stderr
             words = "warning: when: 01/01/2012 is read as month/day/year; if that is not meant"
             assert (words in said.stderr) == is_told
+
+
+def test_nothing_is_written_over_a_file_that_is_something_else(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    """A table, a model or settings where another file was to go were gone without a word."""
+    model, data = tmp_path / "model.json", tmp_path / "new.csv"
+    model.write_text(make_model().to_json())
+    make_raw_table(300, seed=9, strange=False).to_csv(data, index=False)
+    study = tmp_path / "study.toml"
+    study.write_text(
+        tomli_w.dumps(
+            {
+                "name": "s",
+                "features": {"public": {"path": "new.csv"}, "target": "y"},
+                "model": {"theta_max": 2.0},
+                "privacy": {"epsilon": 1},
+                "owners": [{"name": "north", "address": "127.0.0.1:1"}],
+            }
+        )
+    )
+    other = tmp_path / "other.csv"
+    make_raw_table(10, seed=3, strange=False).to_csv(other, index=False)
+    before = {path: path.read_bytes() for path in (model, data, study, other)}
+    fits = ("copriv", "features", "fit", study)
+    predicts = ("copriv", "predict", model, "--data", data)
+    exports = {form: ("copriv", "export", model, "--to", form) for form in EXPORTS}
+    for command, taken in (
+        *((fits, path) for path in before),
+        (predicts, other),
+        *((command, path) for command in exports.values() for path in before),
+    ):
+        said = typed(*command, "--out", taken)
+        assert said.returncode == 2, command
+        assert "is there already and " in said.stderr
+        assert "; give another path with --out" in said.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    # What such a command has made before is made anew.
+    for command, name in ((fits, "f.json"), (predicts, "p.csv"), (predicts, "p.parquet")):
+        for _ in range(2):
+            said = typed(*command, "--out", tmp_path / name)
+            assert said.returncode == 0, said.stderr
+    for form, command in exports.items():
+        for _ in range(2):
+            assert typed(*command, "--out", tmp_path / f"m.{form}").returncode == 0
 
 
 def test_evaluate_says_that_all_records_are_of_one_class(
