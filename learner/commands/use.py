@@ -17,10 +17,12 @@ from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap
 from common.files import refuse_to_replace, write_or_refuse
 from common.judging import Judged, judge, sample_of
+from common.looking import look_at
 from common.model import Model, read_model
 from common.number_marks import mark_notes
 from common.suggestions import check_columns
 from common.tables import TableSource, read_header, read_table
+from common.totals import refuse_totals
 from learner.results.run_folder import parquet_bytes, why_unfinished
 
 __all__ = ["evaluate_model", "export_model", "predict_table"]
@@ -153,7 +155,7 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
       place: Settings of the table, as for :func:`predict_table`.
 
     Raises:
-      InputError: The model or the table cannot be used.
+      InputError: The model or the table cannot be used, or the table has a row of totals.
 
     Warns:
       DoubtWarning: It is no run's model, but one that an owner bent to its own records; or numbers
@@ -171,6 +173,8 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     table = read_table(source, base=Path())
     if model.feature_map.target_name in table.columns:
         _check_columns(model.feature_map.columns_needed, table, where=str(data))
+        needed = list(model.feature_map.columns_needed)
+        refuse_totals(look_at(table[needed]), where=str(data))
     # First: where nothing of the target is read, this may be why.
     _warn_of_marks(source, table, model.feature_map)
     sample = sample_of(model, table, where=str(data))

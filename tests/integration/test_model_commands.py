@@ -243,6 +243,23 @@ def test_nothing_is_written_over_a_file_that_is_something_else(
             assert typed(*command, "--out", tmp_path / f"m.{form}").returncode == 0
 
 
+def test_evaluate_refuses_a_row_of_totals(
+    tmp_path: Path,
+    make_model: Callable[..., Model],
+    make_raw_table: Callable[..., pd.DataFrame],
+    typed: Callable[..., Any],
+) -> None:
+    """One such row outweighs all errors of the others."""
+    model, data = tmp_path / "model.json", tmp_path / "new.csv"
+    model.write_text(make_model().to_json())
+    table = make_raw_table(300, seed=9, strange=False)
+    table["y"] = table["y"].abs()
+    pd.concat([table, pd.DataFrame({"y": [table["y"].sum()]})]).to_csv(data, index=False)
+    said = typed("copriv", "evaluate", model, "--data", data)
+    assert said.returncode == 2
+    assert "row 301 below the header is no record: its y" in said.stderr
+
+
 def test_evaluate_says_that_all_records_are_of_one_class(
     tmp_path: Path,
     make_model: Callable[..., Model],
