@@ -156,7 +156,7 @@ def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
             "responses": given,
             "epsilon_spent": float(
                 enrollment.epsilon * Fraction(given, max(enrollment.responses, 1))
-                + (answer.epsilon_spent if answer else 0)
+                + (answer.epsilon if answer else 0)
             ),
             "noise_scale": enrollment.noise_scale,
         }

@@ -105,7 +105,7 @@ class Ground:
         targets = self.groups.records.targets
         rarer = min(int(np.sum(targets > 0)), int(np.sum(targets <= 0)))
         is_enough = rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features
-        return is_enough or not self.groups.is_overfit
+        return is_enough or not self.groups.outside.is_overfit
 
     @property
     def can_forecast(self) -> bool:

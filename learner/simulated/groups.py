@@ -19,6 +19,7 @@ from common.arrays import Flags, Labels, Matrix, Vector
 from common.errors import InputError
 from common.terms import Records
 from learner.simulated.components import Components, components, covariance_within
+from learner.simulated.cross_validation import CrossValidation
 from learner.simulated.drift import Drift, drift_of, drifts_of_residuals
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
@@ -36,9 +37,6 @@ __all__ = [
 SURE = 0.95
 # A model loses this share of its fitness from one end of the public table to the other.
 NOTABLE_DRIFT = 0.02
-FOLDS = 5
-# The calibration slope of a model that is no more than twice too sure of records it has not seen.
-LEAST_CALIBRATION = 0.5
 # The least that a redrawn record weighs, where the mean is 1.
 LEAST_WEIGHT = 1e-9
 # Consecutive parts that play the owners where there are no labels.
@@ -133,53 +131,9 @@ class PublicGroups:
         return np.asarray(weights / weights.mean())
 
     @cached_property
-    def held_out(self) -> list[tuple[Vector, Records]]:
-        """Five-fold cross-validation: the best model of all folds but one, and that one."""
-        folds = np.random.default_rng(0).permutation(len(self.records)) % FOLDS
-        pairs = []
-        for fold in range(min(FOLDS, len(self.records))):
-            others, left = np.nonzero(folds != fold)[0], np.nonzero(folds == fold)[0]
-            model = self.problem.optimum(self.records.at(others))
-            pairs.append((model, self.records.at(left)))
-        return pairs
-
-    @cached_property
-    def is_overfit(self) -> bool:
-        r"""Whether the public records are too few for a model of them.
-
-        Of records that it was not fitted to, their model is more than twice too sure: the
-        calibration slope, the s at which margins times s lose least on records held out, is below
-        a half. The loss is convex, so that its derivative at a half tells.
-
-        References: Cox (1958), Two further applications of a model for binary regression; Copas
-        (1983), Regression, prediction and shrinkage.
-        """
-        derivative = 0.0
-        for model, left in self.held_out:
-            margins = left.features @ model
-            slopes = self.problem.loss.slopes(LEAST_CALIBRATION * margins, left.targets)
-            derivative += float(slopes @ margins)
-        return derivative > 0.0
-
-    @cached_property
-    def honest(self) -> tuple[float, float]:
-        r"""A factor for relative fitness, and psi of the public model: for unsquared losses.
-
-        A model of classes fits the records that it is learnt from better than others, and may fit
-        few of them perfectly: they know neither it nor the best fitness of others. With its
-        fitness f on them, and :math:`f_{cv}` in five-fold cross-validation, others' best is taken
-        to be half-way, :math:`f^* = (f + f_{cv})/2`. Simulated relative fitness is times
-        :math:`f/f^*`, and that of the public model is :math:`f_{cv}/f^* - 1`.
-
-        References: Efron (1983), on the optimism of a rule's apparent error.
-        """
-        inside = self.problem.fitness(self.theta_optimal, self.records)
-        outside = sum(
-            self.problem.fitness(model, left) * len(left) / len(self.records)
-            for model, left in self.held_out
-        )
-        best = 0.5 * (inside + max(outside, inside))
-        return inside / best, max(outside, inside) / best - 1.0
+    def outside(self) -> CrossValidation:
+        """What the model of the public records is worth where it was not fitted."""
+        return CrossValidation(problem=self.problem, records=self.records, theta=self.theta_optimal)
 
     def drawn(self, weights: Vector, size: int, *, rng: np.random.Generator) -> Records:
         """Systematically drawn records, spread evenly over targets and margins.

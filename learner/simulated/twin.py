@@ -136,7 +136,7 @@ def forecast(
     free = np.concatenate([each.evaluation.relative_fitness(theta) for each in worlds])
     factor = 1.0
     if not public.problem.loss.is_quadratic:
-        factor, honest = public.honest
+        factor, honest = public.outside.honest
         # Whoever begins at the public model and stays there knows no more of other records than it
         # does: where worlds have drifted less far from it than other records are, that much is
         # missing. Whoever goes part of the way to the world's best model lacks what is left of it.

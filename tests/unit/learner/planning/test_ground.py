@@ -43,25 +43,25 @@ def ground_of(groups: PublicGroups, *, classes: bool = True) -> Ground:
 
 def test_a_model_that_is_far_too_sure_of_records_held_out_is_not_trusted():
     groups = make_groups(20, num_records=60, box=20.0)
-    assert groups.is_overfit
+    assert groups.outside.is_overfit
     assert not ground_of(groups).trusts_public_model
     assert ground_of(groups, classes=False).trusts_public_model
 
 
 def test_a_model_of_few_records_that_tells_records_held_out_is_trusted():
     groups = make_groups(30, num_records=300, box=2.0)
-    assert not groups.is_overfit
+    assert not groups.outside.is_overfit
     assert ground_of(groups).trusts_public_model
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_five_records_of_the_rarer_class_for_each_feature_are_enough(lacks):
     groups = make_groups(RECORDS_PER_FEATURE * FEATURES - lacks, num_records=120, box=20.0)
-    groups.__dict__["is_overfit"] = True
+    groups.outside.__dict__["is_overfit"] = True
     assert ground_of(groups).trusts_public_model == (not lacks)
     swapped = Records(features=groups.records.features, targets=-groups.records.targets)
     other = PublicGroups(problem=groups.problem, records=swapped, labels=None)
-    other.__dict__["is_overfit"] = True
+    other.outside.__dict__["is_overfit"] = True
     assert ground_of(other).trusts_public_model == (not lacks)
 
 
@@ -73,14 +73,14 @@ def test_the_calibration_slope_is_what_it_is_found_to_be():
         mean = [
             sum(
                 loss.values(factor * (left.features @ model), left.targets).sum()
-                for model, left in groups.held_out
+                for model, left in groups.outside.folds
             )
             for factor in factors
         ]
-        assert groups.is_overfit == (factors[int(np.argmin(mean))] < 0.5)
+        assert groups.outside.is_overfit == (factors[int(np.argmin(mean))] < 0.5)
 
 
 def test_every_record_is_held_out_once():
     groups = make_groups(20, num_records=61, box=1.0)
-    held = np.concatenate([left.features for _, left in groups.held_out])
+    held = np.concatenate([left.features for _, left in groups.outside.folds])
     assert sorted(map(tuple, held)) == sorted(map(tuple, groups.records.features))
