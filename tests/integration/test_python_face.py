@@ -85,6 +85,15 @@ def test_ten_lines_train_over_three_owners() -> None:
 
 
 @pytest.mark.usefixtures("without_forecasts")
+def test_what_owners_tell_of_the_finished_model_is_part_of_what_an_estimator_spent() -> None:
+    table, days, hospital = records(1500)
+    settings = MOMENTS | {"privacy": {"validation": "1/10"}}
+    model = FederatedRegressor(epsilon=5, settings=settings, random_state=1)
+    model.fit(table, days, owners=hospital)
+    assert model.epsilon_spent_ == {"north": 5.0, "south": 5.0, "west": 5.0}
+
+
+@pytest.mark.usefixtures("without_forecasts")
 def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
     table, days, hospital = records(600)
 
