@@ -41,22 +41,43 @@ class Unreadable:
     """Stands for bytes that are no message of the protocol."""
 
 
+# Of all that an owner says only a response is longer. A name takes two bytes and up, and some sixty
+# once it is read: 96 MB of names would take 3 GB and a quarter of a minute.
+LONGEST_WORDS = 4 * 2**20
+# A message of a stream that is one response: the call's number, and the response to the end.
+_ONE_RESPONSE = re.compile(
+    rb"(?:\x08[\x80-\xff]{0,9}+[\x00-\x7f])?\x32([\x80-\xff]{0,4}+[\x00-\x7f])", re.DOTALL
+)
+
+
 def reader(kind: type[Message]) -> Callable[[bytes], Any]:
     """Bytes to a message or, without an error, to :class:`Unreadable`.
 
-    Left to gRPC, bytes that are no message would be a traceback in its log.
+    Left to gRPC, bytes that are no message would be a traceback in its log. What is longer than
+    any but a response can be is not looked into.
 
     >>> type(reader(pb.Hello)(b"no message")).__name__
     'Unreadable'
     """
 
     def read(content: bytes) -> Message | Unreadable:
+        if len(content) > LONGEST_WORDS and not _is_response(kind, content):
+            return Unreadable()
         try:
             return kind.FromString(content)
         except DecodeError:
             return Unreadable()
 
     return read
+
+
+def _is_response(kind: type[Message], content: bytes) -> bool:
+    """Whether a message is a response and nothing else, before it is read."""
+    found = _ONE_RESPONSE.match(content) if kind is pb.OwnerMessage else None
+    if found is None:
+        return kind is pb.Response
+    length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(found[1]))
+    return found.end() + length == len(content)
 
 
 # More than the features of any model that an owner answers for.

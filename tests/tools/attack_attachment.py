@@ -210,6 +210,10 @@ def lying_owners() -> dict[str, tuple[str, OwnersLie]]:
             "error",
             changed("describe", setting("description", name=ESCAPES)),
         ),
+        "describes itself with millions of columns without a name": (
+            "error",
+            at("describe", b"\x08\x01\x22\x80\xda\xc4\x09" + b"\x1a\x00" * 10_000_000),
+        ),
         "never describes itself": ("error", gone("describe")),
         "enrols with noise of 1e-300": (
             "error",

@@ -260,6 +260,7 @@ def modes() -> list[Mode]:
         "a name that moves the cursor": says(name=ESCAPES),
         "a name of 5 MB": says(name="n" * 5_000_000),
         "200,000 columns": says(columns=["c"] * 200_000),
+        "millions of columns without a name": replies(b"\x1a\x00" * 10_000_000),
         "a column of 1 MB": says(columns=["c" * 1_000_000]),
         "200,000 losses": says(losses=["l"] * 200_000),
         "a digest that is none": says(feature_map_digest=ESCAPES),
