@@ -109,7 +109,7 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
             units=1.0 / (ground.sizes * epsilons_of(settings)),
             clips=None if settings.privacy.clip == "auto" else [fixed.clip],
             shares=[share] if isinstance(share, float) else SHARES,
-            rounds=[rounds] if isinstance(rounds, int) else _rounds(settings, ground),
+            rounds=[rounds] if isinstance(rounds, int) else _rounds(ground),
         )
     bound = problem.gradient_bound(domain)
     bound = bound if split.clip is None else min(bound, split.clip)
@@ -122,17 +122,15 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     return _with_noise(settings, ground, chosen)
 
 
-def _rounds(settings: StudySettings, ground: Ground) -> Sequence[int]:
+def _rounds(ground: Ground) -> Sequence[int]:
     """Numbers of rounds to try.
 
     A single round believes the curvature of the public records as far as noise hides the owners'
     own, and nothing mends a step that is then several times too long. Records of one place or time
-    may lie still and say nothing of another. So a single round is for studies that tell whose each
-    public record is (``forecast.group_column``), where every owner has some.
+    may lie still and say nothing of another, so a single round is for studies where public records
+    of its own group stand for every owner.
     """
-    is_told = settings.forecast.group_column is not None
-    known = all(group in ground.groups.usable for group in ground.known)
-    return ROUNDS if is_told and known else ROUNDS[1:]
+    return ROUNDS if ground.knows_every_owner else ROUNDS[1:]
 
 
 def _with_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:

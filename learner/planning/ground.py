@@ -59,6 +59,11 @@ class Ground:
         """The group of public records that each owner is known to be."""
         return known_groups(self.public, self.settings)
 
+    @property
+    def knows_every_owner(self) -> bool:
+        """Whether public records of its own group stand for every owner."""
+        return all(group in self.groups.usable for group in self.known)
+
     @cached_property
     def choice_worlds(self) -> list[World]:
         """Where designs are compared."""
@@ -71,7 +76,7 @@ class Ground:
         Where public records of its own group stand for every owner, they tell, and nothing more is
         assumed.
         """
-        if not all(group in self.groups.usable for group in self.known):
+        if not self.knows_every_owner:
             return self.choice_worlds
         return worlds_to_choose_in(self.groups, self.sizes, self.known, assumed=0.0)
 
