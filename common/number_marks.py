@@ -15,7 +15,7 @@ import pandas as pd
 from common.columns import is_missing_text
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
-from common.quote_marks import swallowed_notes
+from common.quote_marks import swallowed_notes, undecoded_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
 
@@ -85,8 +85,10 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     first = open_source(source, base=base).parts[0].table
     if not isinstance(first, CsvFile):
         return []
-    swallowed = swallowed_notes(table, separator=first.separator, width=len(first.names))
-    return [*swallowed, *_number_notes(source, first, base=base, table=table)]
+    odd = swallowed_notes(table, separator=first.separator, width=len(first.names))
+    if source.encoding is not None:
+        odd += undecoded_notes(table, encoding=source.encoding)
+    return [*odd, *_number_notes(source, first, base=base, table=table)]
 
 
 def _number_notes(

@@ -1,4 +1,4 @@
-"""Quotation marks of a CSV file that open a cell and close it rows later.
+"""Cells of a CSV file that its quotation marks, or its encoding, make another text than is meant.
 
 For the holder of the table, who is told: no cell may change how another one is read.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from common.texts import LONGEST_NAME, printable
+from common.texts import LONGEST_NAME, named, printable
 
-__all__ = ["swallowed_notes"]
+__all__ = ["swallowed_notes", "undecoded_notes"]
+
+# What stands for bytes that are no character.
+UNDECODED = "\ufffd"
 
 # Fewer lines of a text may have as many separators as a row has.
 FEWEST_LINES = 3
@@ -39,6 +42,28 @@ def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[
         for place in np.flatnonzero(cells.str.contains("\n", regex=False, na=False))
         if (count := _rows_within(cells.iloc[place], separator, width))
     ]
+
+
+def undecoded_notes(table: pd.DataFrame, *, encoding: str) -> list[str]:
+    r"""A sentence where an encoding that was typed does not know some characters.
+
+    Args:
+      table: The rows as they were read.
+      encoding: What was typed.
+
+    >>> undecoded_notes(pd.DataFrame({"a": ["x", "S\ufffdd"]}), encoding="ascii")[0][:53]
+    'a: has characters that are none in the encoding ascii'
+    """
+    names = [
+        printable(name, LONGEST_NAME)
+        for name, cells in table.items()
+        if UNDECODED in str(name)
+        or (pd.api.types.is_string_dtype(cells) and cells.str.contains(UNDECODED, na=False).any())
+    ]
+    return [
+        f"{named(names)}: {'has' if len(names) == 1 else 'have'} characters that are none in the "
+        f"encoding {encoding}, and are lost; leave the encoding out, or give the right one"
+    ] * bool(names)
 
 
 def _rows_within(cell: str, separator: str, width: int) -> int:

@@ -32,6 +32,7 @@ from learner.planning.drafting import (
     Target,
     choose_target,
     equal_parts,
+    few_of_each,
     parts_by_column,
 )
 from learner.planning.inputs import check_columns, check_drop
@@ -196,7 +197,7 @@ class Session:
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
                     f"{len(available):,}, as many as there are rows; give one, or a column"
                 )
-            return equal_parts(available, int(owners)), []
+            return equal_parts(available, int(owners)), few_of_each(available, int(owners))
         raise InputError(
             f"--owners: no column {owners!r}{among_columns(owners, self.look.columns)}; or give a "
             "number of equal parts"

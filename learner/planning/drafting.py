@@ -25,6 +25,7 @@ __all__ = [
     "among_whose",
     "choose_target",
     "equal_parts",
+    "few_of_each",
     "parts_by_column",
 ]
 
@@ -262,6 +263,19 @@ def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:
         Part(f"owner-{i}", places)
         for i, places in enumerate(np.array_split(available, count), start=1)
     ]
+
+
+def few_of_each(available: NDArray[np.intp], count: int) -> list[str]:
+    """That equal parts are too small to be owners.
+
+    >>> few_of_each(np.arange(6), 3)[0][:46]
+    '--owners 3: each part has 2 rows beside the pu'
+    """
+    size = len(available) // count
+    return [
+        f"--owners {count}: each part has {counted(size, 'row')} beside the public ones, of which "
+        "noise leaves nothing; give fewer parts, or fewer --public rows"
+    ] * (size < FEWEST_OF_AN_OWNER)
 
 
 def among_whose(places: NDArray[np.intp], parts: Sequence[Part]) -> list[str]:

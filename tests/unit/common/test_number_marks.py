@@ -134,3 +134,14 @@ def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path: Path) -
     table = read_table(source, base=tmp_path)
     (told,) = mark_notes(source, base=tmp_path, table=table)
     assert told.startswith("b: the cell of row 10 below the header holds 30 lines that look like")
+
+
+def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("ort,x\nSüd,1\nNord,2\n", encoding="utf-8")
+    for encoding in (None, "utf-8", "ascii"):
+        source = TableSource(path=tmp_path / "t.csv", encoding=encoding)
+        table = read_table(source, base=tmp_path)
+        told = mark_notes(source, base=tmp_path, table=table)
+        assert [note[:52] for note in told] == (
+            ["ort: has characters that are none in the encoding as"] if encoding == "ascii" else []
+        )
