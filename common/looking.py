@@ -67,7 +67,10 @@ _RECORD_NAME = re.compile(
     re.ASCII,
 )
 _PERSON_NAME = re.compile(
-    r"(?<![a-z])(?:ids?|uid|uuid|nr|number|nummer|ssn|mrn|account|iban|phone)(?![a-z])", re.ASCII
+    r"(?<![a-z])(?:ids?|uid|uuid|ssn|mrn|account|iban|phone)(?![a-z])|"
+    + _NUMBERED
+    + r"(?:nr|number|nummer)(?![a-z])",
+    re.ASCII,
 )
 _CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
 

@@ -102,12 +102,8 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
             notes.append(f"{column.shown}: {words}")
         elif column.odd_one:
             notes.append(f"{column.shown}: {column.odd_words}, so all are names{_told(column)}")
-        elif column.is_identifier:
-            what = "has dates" if column.unsure_date else "names records (an identifier)"
-            notes.append(f"{column.shown}: {what}; not told to learners")
-        elif column.kind in {"text", "empty"}:
-            what = "free text" if column.kind == "text" else "empty"
-            notes.append(f"{column.shown}: {what}; not told to learners")
+        elif why := _why_not_told(column):
+            notes.append(f"{column.shown}: {why}; not told to learners")
         elif column.far_out.size or column.code_for_missing:
             notes.append(f"{column.shown}: {_far_out(column)}")
         if column.unsure_date:
@@ -120,6 +116,15 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
         if column.missing > column.count > 0:
             notes.append(f"{column.shown}: more than half of the cells are empty")
     return look, notes
+
+
+def _why_not_told(column: Column) -> str:
+    """Why learners may not use a column if the owner says nothing else, or nothing."""
+    if column.is_identifier:
+        return "has dates" if column.unsure_date else "names records (an identifier)"
+    if column.most_of_a_person > 1:
+        return "each of its values names few records"
+    return {"text": "free text", "empty": "empty"}.get(column.kind, "")
 
 
 def _told(column: Column) -> str:
@@ -150,11 +155,7 @@ def _date(column: Column) -> str:
 
 def usable(look: Look) -> list[str]:
     """The columns that learners may use, if the owner says nothing else."""
-    return [
-        column.name
-        for column in look.columns.values()
-        if not column.is_identifier and column.kind not in {"text", "empty"}
-    ]
+    return [column.name for column in look.columns.values() if not _why_not_told(column)]
 
 
 def checked_budget(option: str, typed: str) -> Fraction:

@@ -196,6 +196,11 @@ def _why_not(found: _Found) -> str:
             column.is_identifier,
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
+        (
+            column.most_of_a_person > 1,
+            "each of its values names few records (an identifier), so it teaches nothing and gives "
+            "persons away",
+        ),
         (column.kind == "text", "it is free text"),
         (
             found.is_owners and not column.measures,

@@ -470,6 +470,7 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     table["crp"] = ["not done" if i % 9 == 0 else f"{i % 7}.5" for i in range(len(table))]
     table["sum"] = [f"{i % 7}.5" for i in range(len(table))]
     table.loc[[4, 9], "sum"] = "lost"
+    table["patient id"] = [i // 2 for i in range(len(table))]
     table.to_csv(folder / "odd.csv", index=False)
     said = typed("copriv-owner", "init", "odd.csv", "--yes")
     assert said.returncode == 0, said.stderr
@@ -483,7 +484,9 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     assert "seen: 28.07.2020 is no form of date that is read; write dates as" in said.stdout
     assert "at: has dates; not told to learners\nnote: at: 2015/01/01 00:00 is no" in said.stdout
     assert "day: 20150101 looks like a date and is read as a number" in said.stdout
+    assert "patient id: each of its values names few records; not told to learners" in said.stdout
     columns = load_settings(OwnerSettings, folder / "owner.toml").data.columns
+    assert "patient id" not in columns
     assert {"weight", "seen"} <= set(columns)
     assert "cost" not in columns
 

@@ -468,6 +468,19 @@ def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct: 
     assert "numbers" not in inputs_of({"y": RNG.normal(size=4000), "grade": kinds})[1]
 
 
+@pytest.mark.parametrize("name", ["PatientenNr", "patient_id"])
+def test_a_number_of_persons_with_several_records_is_no_input(name: str) -> None:
+    """It was a category of a thousand values, each of a person."""
+    who = RNG.integers(1, 1200, 3000)
+    columns = {"y": RNG.normal(size=3000), "x": RNG.normal(size=3000)}
+    kept, told = inputs_of(columns | {name: who})
+    assert kept == ("x",)
+    assert f"{name}: left out: each of its values names few records (an identifier)" in told
+    # A number of a ward, or of calls, says something of many records.
+    kept, _ = inputs_of(columns | {name: who % 40, "number of calls": who})
+    assert kept == ("x", name, "number of calls")
+
+
 def test_a_target_of_numbers_names_the_words_among_them() -> None:
     cells = [*map(str, range(90)), *["unknown"] * 10]
     with pytest.raises(
