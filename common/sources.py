@@ -203,10 +203,18 @@ def _files(path: Path) -> list[Path]:
         return [path]
     else:
         there = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    found = [file for file in there if _is_one_of(_ENDINGS, file)]
-    if found:
-        return sorted(found)
+    found = sorted(file for file in there if _is_one_of(_ENDINGS, file))
     sheets = sorted(file.name for file in there if _is_one_of(_SHEET_ENDINGS, file))
+    if found:
+        # What was saved of a spreadsheet begins with its name.
+        names = tuple(file.name for file in found)
+        left = [sheet for sheet in sheets if not any(n.startswith(Path(sheet).stem) for n in names)]
+        if left:
+            raise InputError(
+                f"{path}: spreadsheets among the tables are not read ({named(left)}); save their "
+                "sheets as CSV, or take them out of the folder"
+            )
+        return found
     if sheets:
         raise InputError(
             f"{path}: no CSV or Parquet file there, but spreadsheets ({named(sheets)}); save their "

@@ -123,6 +123,21 @@ def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path: Path)
         read_table(TableSource(path=tmp_path / "deep"), base=Path())
 
 
+def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path: Path) -> None:
+    """Its month, or its ward, would be missing without a word."""
+    for name in ("2020.01.csv", "2020.02 ward.csv"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    # Two were saved as CSV already.
+    for name in ("2020.01.xlsx", "2020.02.ods", "~$2020.03.xlsx"):
+        (tmp_path / name).write_bytes(b"PK")
+    assert len(read_table(TableSource(path=tmp_path), base=Path())) == 2
+    (tmp_path / "2020.03.xlsx").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"are not read \(2020\.03\.xlsx\); save their sheets as"):
+        read_table(TableSource(path=tmp_path), base=Path())
+    # A pattern says which files are meant.
+    assert len(read_table(TableSource(path=tmp_path / "*.csv"), base=Path())) == 2
+
+
 @pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\3\4")
