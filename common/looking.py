@@ -55,7 +55,7 @@ _SENTINEL = re.compile(
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
 # Not where a number of something is meant, which counts: number_of_calls, no_calls.
-_NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+\W*$))"
+_NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+[^a-z0-9]*$))"
 _CODE_NAME = re.compile(
     r"(?<![a-z])(?:id|code|codes|key|zip)(?![a-z])|" + _NUMBERED + r"(?:number|nr|no)(?![a-z])",
     re.ASCII,
