@@ -75,9 +75,9 @@ def _is_response(kind: type[Message], content: bytes) -> bool:
     """Whether a message is a response and nothing else, before it is read."""
     found = _ONE_RESPONSE.match(content) if kind is pb.OwnerMessage else None
     if found is None:
-        return bool(kind is pb.Response)
-    length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(found[1]))
-    return found.end() + length == len(content)
+        return kind is pb.Response
+    length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(bytes(found[1])))
+    return bool(found.end() + length == len(content))
 
 
 # More than the features of any model that an owner answers for.
