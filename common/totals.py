@@ -42,7 +42,7 @@ def refuse_totals(look: Look, *, where: str) -> None:
 def _sums(column: Column) -> list[int]:
     """The places of numbers far out that are sums of many above them, all since another or not.
 
-    >>> _sums(Column("days", "number", 2, 0, np.array([*[3.0, 4.0] * 20, 140.0])))
+    >>> _sums(Column("days", "number", 3, 0, np.array([*[3.0, 4.0] * 20, 140.0])))
     [40]
     """
     numbers = np.nan_to_num(column.numbers, posinf=0.0, neginf=0.0)

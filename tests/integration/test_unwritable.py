@@ -113,9 +113,14 @@ def test_a_table_is_not_overwritten_by_its_predictions(study: Path) -> None:
         said = refused("predict", run, "--data", "stays.csv", "--out", out)
         assert "is the table itself" in said
     assert Path("stays.csv").read_bytes() == before
+    # Nor is another table; predictions of before are.
     shutil.copy("stays.csv", "other.csv")
-    typed = ["predict", str(run), "--data", "stays.csv", "--out", "other.csv"]
-    assert CliRunner().invoke(cli, typed).exit_code == 0
+    said = refused("predict", run, "--data", "stays.csv", "--out", "other.csv")
+    assert "has no column 'prediction', so it stays as it is" in said
+    assert Path("other.csv").read_bytes() == before
+    for _ in range(2):
+        typed = ["predict", str(run), "--data", "stays.csv", "--out", "new.csv"]
+        assert CliRunner().invoke(cli, typed).exit_code == 0
 
 
 @pytest.mark.parametrize("group", [cli, owner_cli])

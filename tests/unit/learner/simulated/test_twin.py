@@ -199,7 +199,7 @@ def test_what_a_model_of_classes_does_not_know_is_missing_once():
     public = PublicGroups(problem=problem, records=drifting_classes(600), labels=None)
     worlds = deal(public, SIZES, worlds=8, rng=np.random.default_rng(4))
     theta = public.theta_optimal[None]
-    factor, honest = public.honest
+    factor, honest = public.outside.honest
     there = [factor * world.evaluation.relative_fitness(theta)[0] for world in worlds]
     assert min(there) < honest < max(there) / 3
     start = {"start": public.theta_optimal, "rho": 200**2 * 1e-8}
@@ -216,7 +216,7 @@ def test_who_leaves_the_public_model_behind_lacks_little_of_what_it_does_not_kno
     public = PublicGroups(problem=problem, records=drifting_classes(600), labels=None)
     worlds = deal(public, SIZES, worlds=8, rng=np.random.default_rng(4))
     free = np.array([w.evaluation.relative_fitness(public.theta_optimal[None])[0] for w in worlds])
-    factor, honest = public.honest
+    factor, honest = public.outside.honest
     missing = np.maximum(honest - factor * free, 0.0)
     assert missing.max() > 0.5 * honest
     newton = NewtonStep(
