@@ -97,7 +97,8 @@ class Ground:
 
         A model of classes that fits its own records and no others is worth nothing where owners
         are, and forecasts from the same records know it no better. Five records of the rarer class
-        for each feature are enough; with fewer, cross-validation tells.
+        for each feature are enough; with fewer, cross-validation tells. Not of a loss with kinks:
+        only Newton's steps go from a model that is near as far as the owners tell.
 
         Raises:
           InputError: There are no public records, or fewer than features.
@@ -109,8 +110,10 @@ class Ground:
             return True
         targets = self.groups.records.targets
         rarer = min(int(np.sum(targets > 0)), int(np.sum(targets <= 0)))
-        is_enough = rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features
-        return is_enough or not self.groups.outside.is_overfit
+        if rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features:
+            return True
+        has_steps = self.groups.problem.loss.curvature is not None
+        return has_steps and not self.groups.outside.is_overfit
 
     @property
     def can_forecast(self) -> bool:

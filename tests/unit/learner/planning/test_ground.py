@@ -14,14 +14,16 @@ from learner.simulated.problem import Problem
 FEATURES = 10
 
 
-def make_groups(rarer: int, *, num_records: int, box: float, seed: int = 0) -> PublicGroups:
+def make_groups(
+    rarer: int, *, num_records: int, box: float, seed: int = 0, loss: str = "logistic"
+) -> PublicGroups:
     """Records of classes that one feature tells with some certainty, so many of the rarer one."""
     rng = np.random.default_rng(seed)
     features = np.c_[rng.standard_normal((num_records, FEATURES - 1)), np.ones(num_records)]
     score = 3.0 * features[:, 0] + rng.logistic(size=num_records)
     targets = np.where(score >= np.sort(score)[-rarer], 1.0, -1.0)
     problem = Problem(
-        loss=LOSSES["logistic"].example(),
+        loss=LOSSES[loss].example(),
         regulariser=Regulariser(coefficient=1e-5),
         theta_max=box,
     )
@@ -52,6 +54,12 @@ def test_a_model_of_few_records_that_tells_records_held_out_is_trusted():
     groups = make_groups(30, num_records=300, box=2.0)
     assert not groups.outside.is_overfit
     assert ground_of(groups).trusts_public_model
+
+
+def test_cross_validation_tells_only_of_losses_that_newton_can_step_by():
+    groups = make_groups(30, num_records=300, box=2.0, loss="hinge")
+    assert not groups.outside.is_overfit
+    assert not ground_of(groups).trusts_public_model
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
