@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -166,3 +167,9 @@ def test_regulariser_gradient_is_its_derivative() -> None:
     numeric = (g.value(theta + step) - g.value(theta - step)) / 2e-6
     assert g.gradient(theta)[0] == pytest.approx(numeric, rel=1e-6)
     assert g.strong_convexity == 0.6
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.inf, math.nan])
+def test_a_delta_that_bounds_nothing_is_refused(delta):
+    with pytest.raises(ValueError, match="expected a finite number greater than 0"):
+        Huber(delta=delta)

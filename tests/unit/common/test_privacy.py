@@ -50,6 +50,14 @@ def test_the_map_rejects_a_scale_a_millionth_too_small(
     assert SecureNoise(small).epsilon(responses=10) > terms.epsilon
 
 
+@pytest.mark.parametrize("clip", [1e-101, 1e-300])
+def test_a_bound_next_to_nothing_has_no_noise(
+    make_terms: Callable[..., StudyTerms], clip: float
+) -> None:
+    with pytest.raises(ValueError, match="expected a bound from 1e-100"):
+        plan_noise(make_terms(clip=clip), DOMAIN, num_records=100)
+
+
 def test_sensitivity_counts_every_coordinates_rounding(
     make_terms: Callable[..., StudyTerms],
 ) -> None:

@@ -20,7 +20,8 @@ import pytest
 
 from common.terms import StudyTerms
 from owner.ledger import Ledger
-from owner.ledger_checks import schema_version
+from owner.ledger_books import Books
+from owner.ledger_checks import check_mark, schema_version
 from owner.ledger_files import ATTRIBUTE, LedgerFiles, Mark, read_mark
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
@@ -317,6 +318,15 @@ def test_a_ledger_that_lost_responses_is_refused(path: Path) -> None:
     with pytest.raises(LedgerError, match="responses were given before"):
         open_ledger(path)
     assert not path.exists()
+
+
+def test_a_ledger_that_lost_one_change_is_refused(path: Path) -> None:
+    books = Books({}, changes=4, responses=2)
+    assert books.generation == 4
+    check_mark(books, Mark(4, responses=2), path)
+    for ahead in (Mark(5), Mark(responses=3)):
+        with pytest.raises(LedgerError, match="lost responses"):
+            check_mark(books, ahead, path)
 
 
 def has_attributes(folder: Path) -> bool:
