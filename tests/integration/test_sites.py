@@ -351,6 +351,7 @@ def test_a_class_that_is_spelt_otherwise_joins_nothing(
 
 def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
     assert study.join().returncode == 0
+    assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
     one_sentence(study.join(), "is there already; give another --out")
     assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
