@@ -215,15 +215,20 @@ def checked_epsilon(typed: str | None) -> int | str:
 
 
 def checked_folder(out: Path, *, make: bool = False) -> None:
-    """Refuse a folder that holds anything.
+    """Refuse a folder that holds anything, or is called as the settings in it are.
 
     Args:
       out: The folder.
       make: Whether it is made.
 
     Raises:
-      InputError: It holds something, or cannot be made.
+      InputError: It holds something, cannot be made, or was meant for a file.
     """
+    if out.suffix == ".toml" and not out.is_dir():
+        raise InputError(
+            f"--out {out}: is a settings file by its name, but study.toml goes into a folder; give "
+            f"the folder, such as --out {out.with_suffix('')}"
+        )
     if make:
         make_folder(out, cure="give another --out")
     if out.is_dir() and any(out.iterdir()):

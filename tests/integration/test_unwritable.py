@@ -123,10 +123,18 @@ def test_a_table_is_not_overwritten_by_its_predictions(study: Path) -> None:
         assert CliRunner().invoke(cli, typed).exit_code == 0
 
 
-@pytest.mark.parametrize("group", [cli, owner_cli])
-def test_a_question_where_nobody_types_is_one_sentence(study: Path, group: Any) -> None:
+@pytest.mark.parametrize(("group", "out"), [(cli, "asked"), (owner_cli, "asked.toml")])
+def test_a_question_where_nobody_types_is_one_sentence(study: Path, group: Any, out: str) -> None:
     assert study.is_file()
-    result = CliRunner().invoke(group, ["init", "stays.csv", "--out", "asked.toml"], input="")
+    result = CliRunner().invoke(group, ["init", "stays.csv", "--out", out], input="")
     assert isinstance(result.exception, InputError)
     assert "give --yes" in str(result.exception)
-    assert not Path("asked.toml").exists()
+    assert not Path(out).exists()
+
+
+def test_a_study_is_not_put_into_a_folder_that_is_called_as_its_file(study: Path) -> None:
+    assert study.is_file()
+    typed = ["init", "stays.csv", "--yes", "--target", "los", "--out", "new.toml"]
+    said = refused(*typed)
+    assert "give the folder, such as --out new" in said
+    assert not Path("new.toml").exists()
