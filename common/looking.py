@@ -145,7 +145,7 @@ class Column:
         named = _is_called(self.name, _RECORD_NAME)
         return self.kind != "number" or (self.is_whole and (named or self._counts))
 
-    @property
+    @cached_property
     def most_of_a_person(self) -> int:
         """How many records share a value at most, where values may name persons; else 0."""
         is_named = _is_called(self.name, _PERSON_NAME) and self.kind not in {"date", "empty"}

@@ -22,7 +22,7 @@ NEARLY_ALL = 0.9
 
 
 def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[str]:
-    r"""A sentence for each cell that holds lines which look like rows: those are no records.
+    r"""A sentence for each column with cells whose lines look like rows: those are no records.
 
     Args:
       table: The rows as they were read.
@@ -33,15 +33,22 @@ def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[
     >>> swallowed_notes(pd.DataFrame({"a": cells}), separator=",", width=2)[0][:61]
     'a: the cell of row 2 below the header holds 3 lines that look'
     """
-    return [
-        f"{printable(name, LONGEST_NAME)}: the cell of row {place + 1:,} below the header holds "
-        f"{count:,} lines that look like rows, which are no records then; a quotation mark that "
-        "opens it is closed too late: remove it"
-        for name, cells in table.items()
-        if pd.api.types.is_string_dtype(cells)
-        for place in np.flatnonzero(cells.str.contains("\n", regex=False, na=False))
-        if (count := _rows_within(cells.iloc[place], separator, width))
-    ]
+    notes = []
+    for name, cells in table.items():
+        if not pd.api.types.is_string_dtype(cells):
+            continue
+        places = np.flatnonzero(cells.str.contains("\n", regex=False, na=False)).tolist()
+        counts = {p: n for p in places if (n := _rows_within(cells.iloc[p], separator, width))}
+        if not counts:
+            continue
+        place, count = next(iter(counts.items()))
+        more = f", and cells of {len(counts) - 1:,} more rows hold some" * (len(counts) > 1)
+        notes.append(
+            f"{printable(name, LONGEST_NAME)}: the cell of row {place + 1:,} below the header "
+            f"holds {count:,} lines that look like rows, which are no records then{more}; a "
+            "quotation mark that opens it is closed too late: remove it"
+        )
+    return notes
 
 
 def undecoded_notes(table: pd.DataFrame, *, encoding: str) -> list[str]:

@@ -97,8 +97,8 @@ class Ground:
 
         A model of classes that fits its own records and no others is worth nothing where owners
         are, and forecasts from the same records know it no better. Five records of the rarer class
-        for each feature are enough; with fewer, cross-validation tells. Not of a loss with kinks:
-        only Newton's steps go from a model that is near as far as the owners tell.
+        for each feature are enough. With fewer, cross-validation tells, but only where Newton's
+        steps can be taken, which go as far as the owners tell: not of a loss with kinks.
 
         Raises:
           InputError: There are no public records, or fewer than features.
