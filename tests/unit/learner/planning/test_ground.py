@@ -73,10 +73,12 @@ def test_five_records_of_the_rarer_class_for_each_feature_are_enough(lacks):
     assert ground_of(other).trusts_public_model == (not lacks)
 
 
-def test_the_calibration_slope_is_what_it_is_found_to_be():
+@pytest.mark.parametrize(("rarer", "num_records"), [(20, 60), (50, 150)])
+def test_the_calibration_slope_is_what_it_is_found_to_be(rarer, num_records):
     """The derivative at a half tells on which side of it the best factor of the margins lies."""
     for seed in range(6):
-        groups = make_groups(20, num_records=60, box=(0.5, 5.0)[seed % 2], seed=seed)
+        box = (0.5, 5.0)[seed % 2]
+        groups = make_groups(rarer, num_records=num_records, box=box, seed=seed)
         loss, factors = groups.problem.loss, np.linspace(0.0, 3.0, 601)
         mean = [
             sum(
