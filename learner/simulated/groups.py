@@ -23,6 +23,7 @@ from learner.simulated.cross_validation import CrossValidation
 from learner.simulated.drift import Drift, drift_of, drifts_of_residuals
 from learner.simulated.evaluation import Evaluation
 from learner.simulated.problem import Problem
+from learner.simulated.redraws import Redraws
 
 __all__ = [
     "NOTABLE_DRIFT",
@@ -37,8 +38,6 @@ __all__ = [
 SURE = 0.95
 # A model loses this share of its fitness from one end of the public table to the other.
 NOTABLE_DRIFT = 0.02
-# The least that a redrawn record weighs, where the mean is 1.
-LEAST_WEIGHT = 1e-9
 # Consecutive parts that play the owners where there are no labels.
 PARTS = 12
 # The fewest records of a group: one says nothing of what records of a group have in common.
@@ -114,21 +113,10 @@ class PublicGroups:
         margins = self.records.features @ self.theta_optimal
         return np.lexsort((margins, self.records.targets))
 
-    def redrawn(self, *, rng: np.random.Generator) -> Vector:
-        r"""Weights that make of the public records what they could also have been, shape (n,).
-
-        The public records differ by chance from what they were drawn from, and so do their model
-        and their Gram matrix. Rubin's bootstrap draws each record's weight from an exponential
-        distribution; here its variance is :math:`n/(n-p)`, since residuals of p fitted parameters
-        are too small by that. The weights have a mean of 1, and none is 0: the few records of a
-        small owner must weigh something.
-
-        References: Rubin (1981), The Bayesian bootstrap.
-        """
-        n, p = self.records.features.shape
-        wider = np.sqrt(n / max(n - p, 1))
-        weights = np.maximum(1.0 + wider * (rng.standard_exponential(n) - 1.0), LEAST_WEIGHT)
-        return np.asarray(weights / weights.mean())
+    @cached_property
+    def redraws(self) -> Redraws:
+        """What the public records could also have been."""
+        return Redraws(problem=self.problem, records=self.records, theta=self.theta_optimal)
 
     @cached_property
     def outside(self) -> CrossValidation:

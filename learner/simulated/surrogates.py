@@ -98,7 +98,7 @@ def surrogate_world(
     Raises:
       InputError: There are too few public records.
     """
-    drawn = public.redrawn(rng=rng)
+    drawn = public.redraws.weights(rng=rng)
     weights = num_records / num_records.sum()
     if public.drifts and public.feature_drift is not None:
         away = weights @ public.feature_drift.path(num_records, rng=rng)

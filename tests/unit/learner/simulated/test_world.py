@@ -258,26 +258,6 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     assert United(world).curvatures(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
 
 
-def test_redrawn_records_are_off_by_as_much_as_the_public_ones_may_be():
-    public = groups_of(records_of([40], spread=0.0, seed=9))
-    n, x = 40, public.records.features
-    # The mean excess fitness of weighted optima, where H is I: trace / n, and p of n for what
-    # was fitted.
-    excess, weights = [], []
-    for seed in range(400):
-        drawn = public.redrawn(rng=np.random.default_rng(seed))
-        assert drawn.min() > 0
-        assert drawn.mean() == pytest.approx(1.0, rel=1e-12)
-        weights.append(drawn)
-        pull = (drawn / n) @ public.gradients @ public.whitening
-        excess.append(float(pull @ pull))
-    assert np.mean(excess) == pytest.approx(public.trace / (n - P), rel=0.15)
-    assert np.var(weights) == pytest.approx(n / (n - P), rel=0.15)
-    same = public.redrawn(rng=np.random.default_rng(0))
-    assert np.array_equal(same, weights[0])
-    assert len(same) == len(x)
-
-
 def test_owners_own_models_are_the_same_where_only_some_take_part():
     public = groups_of(records_of([200] * 5, spread=0.2, seed=7))
     world = surrogate_world(public, np.full(4, 300.0), rng=np.random.default_rng(7))

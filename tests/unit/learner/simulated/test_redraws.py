@@ -1,0 +1,99 @@
+"""The public records as they could also have been, and the models that go with them."""
+
+import numpy as np
+import pytest
+
+from common.losses import LOSSES, Regulariser
+from common.terms import Records
+from learner.simulated.problem import Problem
+from learner.simulated.redraws import Redraws
+
+P, DRAWS = 4, 300
+
+
+def redraws_of(*, size, seed, n=60, loss="squared"):
+    """Records whose true model has so large coordinates; their features have a curvature of I."""
+    rng = np.random.default_rng(seed)
+    x = np.linalg.qr(rng.normal(size=(n, P)))[0] * np.sqrt(n / 2.0)
+    margins = x @ np.array([size, -size, size, size])
+    noise = rng.normal(0, 0.5, n) if loss == "squared" else rng.logistic(size=n)
+    targets = margins + noise
+    if loss != "squared":
+        targets = np.where(targets > 0, 1.0, -1.0)
+    records = Records(features=x, targets=targets)
+    regulariser = Regulariser(coefficient=1e-9)
+    problem = Problem(loss=LOSSES[loss].example(), regulariser=regulariser, theta_max=9.0)
+    return Redraws(problem=problem, records=records, theta=problem.optimum(records))
+
+
+def models_of(redraws):
+    """The weighted records' best models, shape (DRAWS, P)."""
+    x, y = redraws.records.features, redraws.records.targets
+    found = []
+    for seed in range(DRAWS):
+        weights = redraws.weights(rng=np.random.default_rng(seed))
+        gram = (x.T * weights) @ x
+        found.append(np.linalg.solve(gram, x.T @ (weights * y)))
+    return np.array(found)
+
+
+def test_a_model_far_beyond_chance_is_off_by_as_much_as_it_may_be():
+    redraws = redraws_of(size=3.0, seed=9)
+    n, x = 60, redraws.records.features
+    weights = np.array([redraws.weights(rng=np.random.default_rng(k)) for k in range(DRAWS)])
+    assert weights.min() > 0
+    assert weights.mean(axis=1) == pytest.approx(np.ones(DRAWS), rel=1e-12)
+    assert np.var(weights) == pytest.approx(n / (n - P), rel=0.15)
+    # The mean excess fitness of weighted optima to first order, where the curvature is I.
+    gradients = 2.0 * (x @ redraws.theta - redraws.records.targets)[:, None] * x
+    pulls = weights @ gradients / n
+    trace = np.mean(np.sum(gradients**2, axis=1))
+    assert np.mean(np.sum(pulls**2, axis=1)) == pytest.approx(trace / (n - P), rel=0.15)
+
+
+def test_what_is_chance_in_a_model_is_not_in_the_models_of_redrawn_records():
+    sizes = []
+    for seed in range(12):
+        redraws = redraws_of(size=0.0, seed=seed)
+        sizes.append(np.mean(models_of(redraws) ** 2) / np.mean(redraws.theta**2))
+    # The bootstrap alone has twice the chance; what is kept of a coordinate is often nothing.
+    assert np.mean(sizes) < 0.8
+
+
+def test_half_of_a_coordinate_as_large_as_its_chance_twice_over_is_kept():
+    redraws = redraws_of(size=3.0, seed=1)
+    scores, model = redraws._coordinates
+    variance = np.mean(scores**2, axis=0) / (60 - P)
+    model[:] = np.sqrt(2.0 * variance)
+    moved = []
+    for seed in range(DRAWS):
+        weights = redraws.weights(rng=np.random.default_rng(seed))
+        moved.append(-(weights @ scores) / 60)
+    assert np.mean(moved, axis=0) == pytest.approx(-0.5 * model, rel=0.25)
+    assert np.var(moved, axis=0) == pytest.approx(0.5 * variance, rel=0.3)
+
+
+def test_a_model_of_classes_is_kept_as_far_as_it_is_beyond_chance():
+    def away(size):
+        """How far redrawn gradients move the model along itself, as a share of it."""
+        redraws = redraws_of(size=size, seed=3, n=300, loss="logistic")
+        scores, model = redraws._coordinates
+        draws = (redraws.weights(rng=np.random.default_rng(seed)) for seed in range(DRAWS))
+        return -np.mean([weights @ scores @ model / 300 for weights in draws]) / (model @ model)
+
+    assert away(0.0) < -0.15
+    assert away(1.0) == pytest.approx(0.0, abs=0.1)
+
+
+def test_a_loss_with_kinks_has_the_bootstrap_alone():
+    redraws = redraws_of(size=0.0, seed=2, loss="hinge")
+    weights = redraws.weights(rng=np.random.default_rng(5))
+    drawn = np.random.default_rng(5).standard_exponential(60)
+    alone = np.maximum(1.0 + np.sqrt(60 / (60 - P)) * (drawn - 1.0), 1e-9)
+    np.testing.assert_array_equal(weights, alone / alone.mean())
+
+
+def test_equal_generators_redraw_equally():
+    redraws = redraws_of(size=0.1, seed=2)
+    first, again = (redraws.weights(rng=np.random.default_rng(7)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
