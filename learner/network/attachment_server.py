@@ -212,7 +212,9 @@ class _Service:
     ) -> Iterable[pb.LearnerMessage]:
         """An owner's stream, from its hello to our goodbye."""
         certified = _certified_name(context) if self._certified else None
-        if certified in self._owners:
+        if certified is not None:
+            # Before its hello is waited for: a stranger holds no thread.
+            self._known(certified, context)
             self._take_place(certified, context)
         name = self._name(request_iterator, context)
         if certified not in (None, name):
@@ -222,12 +224,7 @@ class _Service:
                 f"{printable(name, 80)}; give it the files that were made for that name, or "
                 "set its name right",
             )
-        owner = self._owners.get(name)
-        if owner is None:
-            _turn_away(
-                context,
-                "this study names no such owner; give the owner the name that the study knows",
-            )
+        owner = self._known(name, context)
         if owner.fault is not None:
             _turn_away(context, "this owner did what no owner does; ask the study's operator")
         context.send_initial_metadata(owner.metadata)
@@ -237,6 +234,16 @@ class _Service:
         ).start()
         owner.attach(stream)
         return stream.messages()
+
+    def _known(self, name: str, context: grpc.ServicerContext) -> AttachedOwner:
+        """The owner of a name; whoever the study does not name is turned away."""
+        owner = self._owners.get(name)
+        if owner is None:
+            _turn_away(
+                context,
+                "this study names no such owner; give the owner the name that the study knows",
+            )
+        return owner
 
     def _take_place(self, name: str, context: grpc.ServicerContext) -> None:
         """Count an owner's streams: who opens many must not take the threads of the others."""

@@ -51,6 +51,7 @@ def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Pa
             Party(name="lab", role="learner", hosts=hosts),
             Party(name="server", role="owner", hosts=hosts),
             Party(name="asker", role="learner"),
+            Party(name="owner-of-another-study", role="owner"),
         ],
         study="test",
         ca_days=100,
@@ -232,7 +233,7 @@ def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
     over = threading.Event()
     with ExitStack() as opened, listening(folder / "lab") as learner:
         calls = []
-        for name in ["owner-b", "asker"] * 20:
+        for name in ["owner-b", "asker", "owner-of-another-study"] * 20:
             identity = unchecked(folder / name)
             channel = opened.enter_context(
                 open_channel(
@@ -246,7 +247,7 @@ def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
             time.sleep(0.01)
         ended = Counter(call.code() for call in calls if not call.is_active())
         assert ended == {
-            grpc.StatusCode.PERMISSION_DENIED: 20,
+            grpc.StatusCode.PERMISSION_DENIED: 40,
             grpc.StatusCode.UNAVAILABLE: 20 - kept,
         }
         with attached([path], f"127.0.0.1:{learner.port}") as failures:
