@@ -195,7 +195,8 @@ def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
     role = role_named(value for kind, value in _alternatives(certificate) if kind == "URI")
     if role not in (far, None):
         return Cause(WRONG_KIND[far], certificates=True)
-    names = [value for part in certificate.get("subject", ()) for _, value in part]
+    subject = (pair for part in certificate.get("subject", ()) for pair in part)
+    names = [value for kind, value in subject if kind == "commonName"]
     expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
     return Peer(name=names[0] if names else "", role=role, expires=expires)
 

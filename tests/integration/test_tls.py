@@ -16,7 +16,7 @@ import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtensionOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import Ended, run
 
 import learner.network.certificates
@@ -452,22 +452,53 @@ def test_a_certificate_that_the_ca_made_with_names_of_no_known_kind_is_refused_i
 ) -> None:
     """OpenSSL takes it, and the library that reads it does not; the CA is the learner's."""
     folder = certs(tmp_path / "certs")
-    path = folder / "owner-a" / "certificate.pem"
+
+    def without_names(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+        x400_address = bytes.fromhex("3006a304a5020500")
+        alternative = ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+        return good.subject, [x509.UnrecognizedExtension(alternative, x400_address)]
+
+    resigned(folder, "owner-a", without_names)
+    with pytest.raises(InputError, match="cannot be read; ask for another"):
+        serve_tls(folder / "owner-a")
+
+
+def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(
+    serve_tls: Callable[..., RunningOwner], tmp_path: Path
+) -> None:
+    """Other tools write an organisation before it."""
+    folder = certs(tmp_path / "certs")
+
+    def of_a_bank(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+        bank = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Bank")
+        return x509.Name([bank, *good.subject]), [each.value for each in good.extensions]
+
+    resigned(folder, "owner-a", of_a_bank)
+    remote = reach(serve_tls(folder / "owner-a"), identity(folder / "learner"))
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
+def resigned(
+    folder: Path,
+    who: str,
+    says: Callable[[x509.Certificate], tuple[x509.Name, list[x509.ExtensionType]]],
+) -> None:
+    """Have the CA say something else of a party: its subject, and its extensions."""
+    path = folder / who / "certificate.pem"
     good = x509.load_pem_x509_certificate(path.read_bytes())
     key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
+    subject, extensions = says(good)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(good.subject)
+        .subject_name(subject)
         .issuer_name(good.issuer)
         .public_key(good.public_key())
         .serial_number(good.serial_number)
         .not_valid_before(good.not_valid_before_utc)
         .not_valid_after(good.not_valid_after_utc)
     )
-    x400_address = bytes.fromhex("3006a304a5020500")
-    odd = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, x400_address)
-    made = builder.add_extension(odd, critical=False).sign(key, hashes.SHA256())
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    with pytest.raises(InputError, match="cannot be read; ask for another"):
-        serve_tls(folder / "owner-a")
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
