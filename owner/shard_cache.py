@@ -13,12 +13,13 @@ Guarantees:
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ KEPT_FILES = 4
 # Of format 1 features may be smaller than arithmetic of one speed allows.
 FORMAT = "copriv-shard-2"
 PRIVATE = 0o600
+LOCK = "lock"
 # Features begin at a page of memory.
 PAGE = 4096
 
@@ -58,7 +60,6 @@ class ShardCache:
                 "chmod 700 it, or set data.cache = false"
             )
         self._folder, self._fingerprint = folder, fingerprint
-        self._lock = threading.Lock()
 
     def records(
         self,
@@ -81,19 +82,19 @@ class ShardCache:
         """
         path = self._path(map_digest, shape, storage)
         noted = path.with_suffix(".sha256")
-        with self._lock:
-            try:
+        try:
+            with self._alone():
                 if not _is_whole(path, noted, _size(shape, storage)):
                     self._make(path, noted, shape, storage, fill)
                 os.utime(path)
                 self._prune()
                 return _mapped(path, shape, storage, mode="r")
-            except OSError as error:
-                raise InputError(
-                    f"{path}: a shard cannot be kept there ({error.strerror}); "
-                    f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
-                    "data.cache = false"
-                ) from None
+        except OSError as error:
+            raise InputError(
+                f"{path}: a shard cannot be kept there ({error.strerror}); "
+                f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
+                "data.cache = false"
+            ) from None
 
     def has(self, map_digest: str, shape: tuple[int, int], *, storage: Storage) -> bool:
         """Whether a shard has a file; whether that is whole is looked at when it is mapped."""
@@ -102,6 +103,19 @@ class ShardCache:
     def _path(self, map_digest: str, shape: tuple[int, int], storage: Storage) -> Path:
         key = f"{FORMAT} {self._fingerprint} {map_digest} {shape} {storage}"
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.shard"
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until no other thread or process makes files here, and keep others waiting."""
+        handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # Who was making these was killed.
+            for draft in self._folder.glob("*.part"):
+                draft.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(handle)
 
     def _make(
         self,
@@ -113,7 +127,7 @@ class ShardCache:
     ) -> None:
         """Write a shard's file; until its digest is noted, it does not count."""
         noted.unlink(missing_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
+        draft = path.with_suffix(".part")
         start = time.monotonic()
         log.info("a shard of %d records is written to %s", shape[0], path)
         try:
@@ -134,28 +148,11 @@ class ShardCache:
         log.info("it took %.0f s", time.monotonic() - start)
 
     def _prune(self) -> None:
-        """Delete the files not used for longest; a process that has mapped one keeps it.
-
-        And what a process that was killed had not finished.
-        """
-        for draft in self._folder.glob("*.part"):
-            if not _is_alive(draft.suffixes[0][1:]):
-                draft.unlink(missing_ok=True)
+        """Delete the files not used for longest; a process that has mapped one keeps it."""
         files = sorted(self._folder.glob("*.shard"), key=lambda file: file.stat().st_mtime_ns)
         for file in files[:-KEPT_FILES]:
             file.with_suffix(".sha256").unlink(missing_ok=True)
             file.unlink(missing_ok=True)
-
-
-def _is_alive(pid: str) -> bool:
-    """Whether a process runs; one that cannot be asked does."""
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, OverflowError, PermissionError):
-        return True
-    return True
 
 
 def _size(shape: tuple[int, int], storage: Storage) -> int:

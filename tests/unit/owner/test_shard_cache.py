@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +119,7 @@ def test_records_without_a_target_are_left_out_alike(
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / "ledger.sqlite.shards").iterdir())
+    return sorted((folder / "ledger.sqlite.shards").glob("*.*"))
 
 
 def test_files_are_for_their_user_alone_and_made_once(
@@ -186,7 +188,7 @@ def test_learners_maps_fill_no_disk(tmp_path: Path) -> None:
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
     held = [shard_of(cache, str(k), float(k)) for k in range(3 * KEPT_FILES)]
     assert len(list((tmp_path / "shards").glob("*.shard"))) == KEPT_FILES
-    assert len(list((tmp_path / "shards").iterdir())) == 2 * KEPT_FILES
+    assert len(list((tmp_path / "shards").glob("*.*"))) == 2 * KEPT_FILES
     # Who uses one whose file is gone has it still.
     assert [records.features[0, 0] for records in held] == list(range(3 * KEPT_FILES))
 
@@ -208,7 +210,7 @@ def test_a_full_disk_is_said_before_anything_is_read(
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InputError, match=r"No space left on device.*make room"):
         shard_of(cache, "a", 1.0)
-    assert list((tmp_path / "shards").iterdir()) == []
+    assert list((tmp_path / "shards").glob("*.*")) == []
 
 
 def test_what_was_not_finished_does_not_count(tmp_path: Path) -> None:
@@ -220,8 +222,37 @@ def test_what_was_not_finished_does_not_count(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         cache.records("a", (3, 2), storage="float64", fill=fails)
-    assert list((tmp_path / "shards").iterdir()) == []
+    assert list((tmp_path / "shards").glob("*.*")) == []
     assert shard_of(cache, "a", 2.0).features[0, 0] == 2.0
+
+
+def test_what_a_killed_process_had_not_finished_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Whatever number it had: in a container every start has the same."""
+    cache = ShardCache(tmp_path / "shards", fingerprint="f")
+    shard_of(cache, "a", 1.0)
+    (made,) = (tmp_path / "shards").glob("*.shard")
+    left = [made.rename(made.with_suffix(".part")), made.with_name(f"other.{os.getpid()}.part")]
+    left[1].touch()
+    assert shard_of(cache, "a", 2.0).features[0, 0] == 2.0
+    assert not any(path.exists() for path in left)
+
+
+def test_two_that_make_the_same_shard_wait_for_each_other(tmp_path: Path) -> None:
+    caches = [ShardCache(tmp_path / "shards", fingerprint="f") for _ in range(2)]
+    waits, made = threading.Event(), list[Records]()
+
+    def fill(records: Records) -> None:
+        made.append(records)
+        waits.wait(0.2)
+        records.features[:], records.targets[:] = 3.0, 1.0
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(cache.records, "a", (3, 2), storage="float64", fill=fill)
+            for cache in caches
+        ]
+        equal(*(one.result() for one in both))
+    assert len(made) == 1
 
 
 def test_rows_that_run_backwards_are_refused_where_they_are(

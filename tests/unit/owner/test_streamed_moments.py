@@ -88,7 +88,7 @@ def maker(served: Served) -> StudyMaker:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(file.suffix for file in (folder / "ledger.sqlite.shards").iterdir())
+    return sorted(file.suffix for file in (folder / "ledger.sqlite.shards").glob("*.*"))
 
 
 # --- the sums ---------------------------------------------------------------------------------
