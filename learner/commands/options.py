@@ -96,7 +96,7 @@ def _some_jobs(_: click.Context, __: click.Parameter, value: int) -> int:
 
 jobs_option = click.option(
     "--jobs",
-    type=int,
+    type=click.IntRange(max=1024),
     default=-1,
     callback=_some_jobs,
     help="Processes; -1, the default, uses all cores.",

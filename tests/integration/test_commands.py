@@ -238,6 +238,7 @@ def test_numbers_that_no_option_can_have_are_refused(
     for words in (
         ("simulate", study(), "--in-memory", "--insecure-noise-seed", -1),
         ("sweep", study(), *grid, "--jobs", 0),
+        ("sweep", study(), *grid, "--jobs", 1_000_000),
         ("forecast", study(), "--quick", "--jobs", 0),
     ):
         said = copriv(*words, "--out", out)
