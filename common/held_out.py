@@ -22,8 +22,9 @@ __all__ = ["held_out_records"]
 FOLDS, FOLDS_SEED = 10, 0
 # The code of one of fewer categories is next to nothing of one record's target.
 FEWEST_CATEGORIES = 20
-# Records whose mean says as much as the average where categories do not differ.
-MOST_PRIOR = 1e9
+# Records whose mean says as much as the average where all of a category have the same target, and
+# where categories do not differ.
+LEAST_PRIOR, MOST_PRIOR = 1e-9, 1e9
 
 
 def held_out_records(feature_map: FeatureMap, table: pd.DataFrame, *, where: str) -> Records:
@@ -100,4 +101,4 @@ def _prior(rows: NDArray[np.intp], targets: Vector, size: int) -> float:
     t = float(np.sum((targets - mean[rows]) ** 2)) / max(n - size, 1)
     between = float(count @ (mean - targets.mean()) ** 2) - (size - 1) * t
     D = between / max(n - float(count @ count) / n, 1.0)
-    return min(t / D, MOST_PRIOR) if D > 0 else MOST_PRIOR
+    return float(np.clip(t / D, LEAST_PRIOR, MOST_PRIOR)) if D > 0 else MOST_PRIOR

@@ -54,6 +54,16 @@ def test_only_codes_that_these_targets_ordered_change():
         assert np.array_equal(held_out.features, feature_map.apply(table, where="").features)
 
 
+def test_a_category_of_one_record_stands_where_the_average_does():
+    public = table_of(200, 400, effect=0.0, seed=2)
+    public["place"] = [f"place {c}" for c in range(len(public))]
+    feature_map = map_of(public, l1_coverage=1.0)
+    codes = held_out_records(feature_map, public, where="public").features[:, 0]
+    own = feature_map.apply(public, where="public").features[:, 0]
+    assert np.ptp(codes) == 0
+    assert np.mean(own < codes[0]) == pytest.approx(0.5, abs=0.1)
+
+
 def test_targets_numbers_and_bounds_stay():
     public = table_of(3000, 400, effect=0.7, seed=2)
     public.loc[::7, "place"] = None
