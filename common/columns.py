@@ -28,13 +28,14 @@ __all__ = [
     "parse_months",
     "parse_number",
     "parse_numbers",
+    "unit_of",
 ]
 
 
 # "none" is not among them: it is an answer in public files (home_ownership = NONE).
 _MISSING_TEXTS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "nat", "<na>", "-", "."})
 _TRUTH = {"true": 1.0, "false": 0.0}
-_UNITS = r"(?:years?|yrs?|months?|mos?|weeks?|days?|hours?|hrs?)"
+_UNITS = r"(?P<unit>years?|yrs?|months?|mos?|weeks?|days?|hours?|hrs?)"
 # Nothing that repeats stands beside something else that matches the same characters, and
 # possessive repetitions (++) give nothing back: a text is read in linear time, whatever it says.
 # The classes are spelt out, and with re.ASCII only a to z have two cases: what these match,
@@ -112,6 +113,16 @@ def _number_of_text(text: str, shares: bool) -> float:
     if match["percent"] and shares:
         number /= 100.0
     return -number if "-" in (match["sign"], match["inner"]) else number
+
+
+def unit_of(text: str) -> str:
+    """The unit of time that stands behind a text's number, by its first letter; empty for none.
+
+    >>> [unit_of(text) for text in ("10+ years", "3 Yrs", "1 mo", "36", "two years")]
+    ['y', 'y', 'm', '', '']
+    """
+    match = _NUMBER.fullmatch(" ".join(text.split()))
+    return ((match and match["unit"]) or "")[:1].lower()
 
 
 def parse_month(value: object) -> float:

@@ -52,6 +52,7 @@ DIFFERENT, TYPICAL_GAPS = 3, 3.0
 _SENTINEL = re.compile(
     r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
 )
+_PADDED = re.compile(r"0[0-9]+", re.ASCII)
 # Values beyond so many deviations of the middle are far out.
 FAR_OUT = 12.0
 # Not where a number of something is meant, which counts: number_of_calls, no_calls.
@@ -93,6 +94,7 @@ class Column:
       odd_one: Of names that mostly are numbers or dates the most frequent of the others; empty for
         none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
+      padded: One of its numbers that begins with 0, as codes do; empty for none.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Column:
     unread_number: str = ""
     odd_one: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
+    padded: str = ""
 
     @property
     def shown(self) -> str:
@@ -301,7 +304,8 @@ def _column(name: str, cells: pd.Series) -> Column:
     unsure = printable(unsure_date(known), LONGEST_NAME)
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
-        return Column(name, read[0], distinct, missing, read[1], unsure)
+        padded = _padded(cells) if read[0] == "number" else ""
+        return Column(name, read[0], distinct, missing, read[1], unsure, padded=padded)
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
@@ -310,6 +314,12 @@ def _column(name: str, cells: pd.Series) -> Column:
     odd = "" if unsure or comma or worded else _odd_one(cells, positions, keys)
     odd = printable(odd, LONGEST_NAME)
     return Column(name, kind, distinct, missing, coded, unsure, comma, worded, odd, alike)
+
+
+def _padded(cells: pd.Series) -> str:
+    """A whole number of a column that begins with 0, as codes do; empty for none."""
+    texts = (cell.strip() for cell in cells.unique() if isinstance(cell, str))
+    return next((text for text in texts if _PADDED.fullmatch(text)), "")
 
 
 def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str | None]) -> str:

@@ -1,10 +1,11 @@
-"""Marks of a CSV file, points and commas in numbers above all, that may mean otherwise than read.
+"""Marks of a table, points and commas in numbers above all, that may mean otherwise than read.
 
 For the holder of the table, who is told: no cell may change how another one is read.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from common.columns import is_missing_text
+from common.columns import is_missing_text, parse_number, unit_of
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
 from common.quote_marks import swallowed_notes, undecoded_notes
@@ -74,7 +75,7 @@ _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
-    And for cells that a quotation mark made of many rows.
+    And for numbers of several units, and for cells that a quotation mark made of many rows.
 
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
@@ -83,9 +84,10 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
       table: Its rows as they were read; only its columns are looked at.
     """
     first = open_source(source, base=base).parts[0].table
+    units = _unit_notes(_texts_of(table))
     if not isinstance(first, CsvFile):
-        return []
-    odd = swallowed_notes(table, separator=first.separator, width=len(first.names))
+        return units
+    odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
     if source.encoding is not None:
         odd += undecoded_notes(table, encoding=source.encoding)
     return [*odd, *_number_notes(source, first, base=base, table=table)]
@@ -123,6 +125,27 @@ def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
         for name, cells in table.items()
     }
     return {name: [t for t in own if not is_missing_text(t)] for name, own in texts.items()}
+
+
+def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Where numbers stand beside several units of time, none of which is converted.
+
+    >>> _unit_notes({"age": ["2 years", "7", "3 months"], "term": ["36 months", "1 mo", "12"]})
+    ["age: cells such as '2 years' and '3 months' are read as 2 and 3; write all in one unit"]
+    """
+    notes = []
+    for name, texts in columns.items():
+        behind = {unit: text for text in texts if text[-1:].isalpha() and (unit := unit_of(text))}
+        if len(behind) < 2 or not _are_numbers(texts):
+            continue
+        cells = list(behind.values())[:2]
+        shown = " and ".join(repr(printable(cell, LONGEST_NAME)) for cell in cells)
+        read = " and ".join(f"{parse_number(cell):g}" for cell in cells)
+        notes.append(
+            f"{printable(name, LONGEST_NAME)}: cells such as {shown} are read as {read}; write all "
+            "in one unit"
+        )
+    return notes
 
 
 def _point_notes(
@@ -256,6 +279,12 @@ def _is_decimal_comma(text: str) -> bool:
     """Whether a comma in a number groups nothing."""
     is_number = "," in text and _COMMA.fullmatch(text) is not None
     return is_number and _GROUPED_BY_COMMA.fullmatch(text) is None
+
+
+def _are_numbers(texts: Sequence[str]) -> bool:
+    """Whether nearly all of a column's texts are read as numbers."""
+    unread = sum(math.isnan(parse_number(text)) for text in texts)
+    return unread <= (1.0 - READABLE_SHARE) * len(texts)
 
 
 def _nearly_all(form: re.Pattern[str], texts: Sequence[str]) -> bool:

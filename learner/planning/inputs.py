@@ -229,6 +229,11 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         yield f"{name}: tells the owner{own}; if that is not wanted, leave it out with --drop"
     if column.is_code and not is_named:
         yield f"{name}: its numbers are taken for names (features.categorical)"
+    elif column.padded and not is_named:
+        yield (
+            f"{name}: {column.padded} begins with 0, as codes do, and is taken for an amount; if "
+            "its numbers are names, give it with --categorical or --drop"
+        )
     elif column.looks_coded and not is_named:
         yield (
             f"{name}: its numbers repeat and lie far apart, as names do, and are taken for "

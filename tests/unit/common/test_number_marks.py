@@ -145,3 +145,18 @@ def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path: Path) -> N
         assert [note[:52] for note in told] == (
             ["ort: has characters that are none in the encoding as"] if encoding == "ascii" else []
         )
+
+
+def test_numbers_of_several_units_are_told_of(tmp_path: Path) -> None:
+    ages = {"age": ["2 years", "61 yrs", "3 months", "7"], "term": ["36 months", "1 mo", "12", ""]}
+    (told,) = noted(tmp_path, ",", ages)
+    assert (
+        told
+        == "age: cells such as '61 yrs' and '3 months' are read as 61 and 3; write all in "
+        + ("one unit")
+    )
+    # Names that hold a number are read as none.
+    assert noted(tmp_path, ",", {"fee": ["1 year", "2 weeks", "none", "by hand"]}) == []
+    pd.DataFrame(ages).to_parquet(tmp_path / "t.parquet")
+    source = TableSource(path=tmp_path / "t.parquet")
+    assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == [told]

@@ -399,6 +399,14 @@ def test_numbers_that_look_like_names_are_told_and_amounts_are_not() -> None:
     assert "school" not in told
 
 
+def test_numbers_that_begin_with_0_are_told_as_codes_are() -> None:
+    places = {"y": SCHOOLS["y"], "plz": [f"{1000 + place:05}" for place in PLACES]}
+    _, told = inputs_of(places)
+    assert " begins with 0, as codes do, and is taken for an amount; if its numbers" in told
+    _, told = inputs_of(places, categorical=["plz"])
+    assert "plz" not in told
+
+
 @pytest.mark.parametrize(
     "leak",
     [
