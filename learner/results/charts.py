@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,8 @@ WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # More points than pixels show nothing more.
 MOST_POINTS = 200
 SMALLEST, LARGEST = 1e-16, 1e300
+# So many numbers stand below an axis, and so wide is each.
+FEW_POINTS, ROOM = 5, 36
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
 
@@ -78,12 +81,17 @@ def curve(
     # So that there is a number at the foot of the axis.
     floor = max((v for v in _round_values(floor, top) if v <= floor), default=floor)
     to_y = _logarithmic(floor, top, height - BOTTOM, TOP)
-    ticks = _decades(*ends) if log_x else _round_steps(*ends)
+    ticks = _few_points(xs, to_x) or (_decades(*ends) if log_x else _round_steps(*ends))
     parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts += [_drawn(line, to_x, lambda y: to_y(max(y, floor))) for line in shown]
-    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, line.name) for line in shown if line.name]
-    parts += [_text(WIDTH - RIGHT, y, name, "end") for y, name in _apart(ends_at)]
+    named = [line for line in shown if line.name]
+    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(named)]
+    # In the colour of its line: where lines lie close a name may stand nearer to another one.
+    parts += [
+        _text(WIDTH - RIGHT, y, named[k].name, "end", color=named[k].color)
+        for y, k in _apart(ends_at)
+    ]
     parts.append(_text(LEFT, 12, y_label, "start"))
     parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
     return _figure(title, "".join(parts), height)
@@ -123,7 +131,8 @@ def strip(
     for k, mark in enumerate(sorted(marks, key=lambda mark: mark.at)):
         x = to_x(mark.at)
         parts.append(_rule(x, 14 + 12 * k, height - BOTTOM, mark.color))
-        parts.append(_text(min(x + 4, WIDTH - 110), 12 + 12 * k, mark.text, "start"))
+        left = min(x + 4, WIDTH - 110)
+        parts.append(_text(left, 12 + 12 * k, mark.text, "start", color=mark.color))
     for x, level, name, value, good in dots:
         color = "var(--green)" if good else "var(--red)"
         tip = escaped(f"{name}: {number_words(value)}")
@@ -229,16 +238,16 @@ def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
     return drawn + tips
 
 
-def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Labels from above to below, none on another.
+def _apart(labels: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Numbered labels from above to below, none on another.
 
-    >>> _apart([(50.0, "b"), (52.0, "c"), (10.0, "a")])
-    [(34.0, 'a'), (50.0, 'b'), (64.0, 'c')]
+    >>> _apart([(50.0, 0), (52.0, 1), (10.0, 2)])
+    [(34.0, 2), (50.0, 0), (64.0, 1)]
     """
-    placed: list[tuple[float, str]] = []
-    for y, name in sorted(labels):
+    placed: list[tuple[float, int]] = []
+    for y, number in sorted(labels):
         least = placed[-1][0] + 14.0 if placed else 34.0
-        placed.append((max(y, least), name))
+        placed.append((max(y, least), number))
     return placed
 
 
@@ -247,7 +256,7 @@ def _marked(mark: Mark, to_x: Scale, height: int) -> str:
     side = "start" if x < WIDTH / 2 else "end"
     shift = 4 if side == "start" else -4
     return _rule(x, TOP, height - BOTTOM, mark.color) + _text(
-        x + shift, height - 18, mark.text, side
+        x + shift, height - 18, mark.text, side, color=mark.color
     )
 
 
@@ -258,8 +267,10 @@ def _rule(x: float, top: float, bottom: float, color: str) -> str:
     )
 
 
-def _text(x: float, y: float, content: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(content)}</text>'
+def _text(x: float, y: float, content: str, anchor: str, *, color: str = "") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    style = f' style="fill:{color}"' if color else ""
+    return f"<text {place}{style}>{escaped(content)}</text>"
 
 
 def _linear(low: float, high: float, start: float, stop: float) -> Scale:
@@ -297,15 +308,24 @@ def _y_axis(low: float, high: float, to_y: Scale) -> str:
     )
 
 
+def _few_points(xs: Vector, to_x: Scale) -> list[float]:
+    """The points themselves where they are few and their numbers have room, such as 2 and 3."""
+    points = [float(x) for x in np.unique(xs)[: FEW_POINTS + 1]]
+    has_room = all(to_x(b) - to_x(a) >= ROOM for a, b in pairwise(points))
+    return points if len(points) <= FEW_POINTS and has_room else []
+
+
 def _round_steps(low: float, high: float) -> list[float]:
-    """Whole values, evenly apart, the last left out for the axis' name."""
-    return [float(v) for v in np.unique(np.round(np.linspace(low, high, 5)))[:-1]]
+    """Whole values, evenly apart, both ends among them."""
+    return [float(v) for v in np.unique(np.round(np.linspace(low, high, 5)))]
 
 
 def _x_axis(ticks: Sequence[float], to_x: Scale, height: int) -> str:
+    """Numbers below their places, the last one within the picture."""
+    texts = [f"{v:,.0f}" if v >= 1000 else f"{v:g}" for v in ticks]
     return "".join(
-        _text(to_x(v), height - BOTTOM + 14, f"{v:,.0f}" if v >= 1 else f"{v:g}", "middle")
-        for v in ticks
+        _text(min(to_x(v), WIDTH - 4 * len(text)), height - BOTTOM + 14, text, "middle")
+        for v, text in zip(ticks, texts, strict=True)
     )
 
 

@@ -169,6 +169,8 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
                 for what, values, color in names
                 if not np.isnan(values).any() and not others
             ]
+    # No curve under the interval of another.
+    lines.sort(key=lambda line: line.name != "")
     title = f"Relative fitness against {key}, with the 95 % interval of its mean"
     positive = bool((summary[key] > 0).all())
     return curve(title, lines, x_label=key, y_label=FITNESS, log_x=positive)

@@ -60,3 +60,15 @@ def test_no_mark_crosses_the_name_of_another(order: tuple[int, int]) -> None:
         [(left, line)] = re.findall(rf'x="([0-9.]+)" y="([0-9.]+)"[^>]*>{name}<', drawn)
         right = float(left) + 8 * len(name)
         assert not [x for x, top in rules if float(left) < x < right and top < float(line)]
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_a_name_has_the_colour_of_its_line_and_the_axis_both_of_its_ends(log_x: bool) -> None:
+    lines = [
+        Line(name=name, x=np.array([2.5, 7.5]), y=np.array([1.0, end]), color=f"var(--{color})")
+        for name, end, color in (("two", 0.5, "blue"), ("three", 0.45, "green"))
+    ]
+    drawn = curve("", lines, x_label="epsilon", y_label="", log_x=log_x)
+    colors = re.findall(r'style="fill:var\(--(\w+)\)">(\w+)</text>', drawn)
+    assert sorted(colors) == [("blue", "two"), ("green", "three")]
+    assert {"2.5", "7.5"} <= set(re.findall(r">([\d.]+)</text>", drawn))
