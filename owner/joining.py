@@ -207,7 +207,10 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     folder, asked = joining.folder, invited.invitation
     there = [name for name in FILES if (folder / name).exists()]
     if there:
-        raise InputError(f"{folder / there[0]}: is there already; give another --out")
+        raise InputError(
+            f"{folder / there[0]}: is there already; give another --out, and set ledger in its "
+            "owner.toml to the ledger that these records have: a new one counts from 0"
+        )
     sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
         raise InputError(
@@ -221,7 +224,10 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         invitation=invited.digest,
         signing_request=_signing_request(asked.owner, key),
     )
-    note = f"# Written by copriv-owner join for the study {asked.study}.\n"
+    note = (
+        f"# Written by copriv-owner join for the study {asked.study}. Records that have answered\n"
+        "# before keep their ledger: give its path below, for a new one counts from 0.\n"
+    )
     settings = folder / "owner.toml"
     contents: list[tuple[Path, str | bytes, int | None]] = [
         (folder / "key.pem", _key_pem(key), 0o600),

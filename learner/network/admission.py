@@ -96,7 +96,8 @@ def admit(
     if request.study != guests.study or guest is None:
         raise InputError(
             f"{where}: asks for {request.owner} of {request.study}; invited to {guests.study} are "
-            f"{', '.join(guests.owners)}"
+            f"{', '.join(guests.owners)}; copriv invite with the STUDY.toml of {request.study} "
+            f"lets {request.owner} in"
         )
     if request.invitation != guest.invitation:
         raise InputError(

@@ -353,7 +353,9 @@ def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
     assert study.join().returncode == 0
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
-    one_sentence(study.join(), "is there already; give another --out")
+    # The same records in another folder: what they spent is in the ledger of the first.
+    one_sentence(study.join(), "is there already; give another --out, and set ledger in its")
+    assert "keep their ledger" in (study.folder / "owner-a" / "owner.toml").read_text()
     assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
     # Nor is the request that may be on its way, by a join into another folder.
     sent = study.folder / "exchange" / "owner-a.request"
@@ -419,7 +421,7 @@ def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(
     # A request for the other owner's name, or one that names nobody who was invited.
     for change, words in (
         ({"owner": "owner-b"}, "answers another invitation"),
-        ({"owner": "owner-c"}, "invited to spring are owner-a, owner-b"),
+        ({"owner": "owner-c"}, "invited to spring are owner-a, owner-b; copriv invite with"),
         ({"study": "autumn"}, "asks for owner-a of autumn"),
         ({"signing_request": "x"}, "holds no signing request"),
         ({"signing_request": forged("owner-b")}, "holds no signing request"),
