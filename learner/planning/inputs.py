@@ -64,7 +64,7 @@ class _Found:
       column: It.
       explained: The share of the target's variance that it explains.
       owners: The owners' column where it names the owner, else empty.
-      is_owners: Whether the owner tells it, too.
+      is_owners: Whether the owner tells it, as a region that holds several owners.
       same: The column that says the same and is better, else empty.
     """
 
@@ -157,12 +157,13 @@ def check_drop(look: Look, target: str, drop: Sequence[str]) -> None:
 def _beside_others(
     column: Column, target: Target, owner: Column | None, same: dict[str, str]
 ) -> _Found:
-    names_owner = owner is not None and not column.is_constant and names_of(column, owner) >= NAMING
+    beside = None if column.is_constant else owner
+    names_owner = beside is not None and names_of(column, beside) >= NAMING
     return _Found(
         column,
         explained=tells_target(column, target.values),
         owners=owner.shown if owner is not None and names_owner else "",
-        is_owners=owner is not None and names_owner and says_of_names(column, owner) >= NAMING,
+        is_owners=beside is not None and says_of_names(column, beside) >= NAMING,
         same=printable(same.get(column.name, ""), LONGEST_NAME),
     )
 
@@ -203,7 +204,7 @@ def _why_not(found: _Found) -> str:
         ),
         (column.kind == "text", "it is free text"),
         (
-            found.is_owners and not column.measures,
+            found.owners and found.is_owners and not column.measures,
             f"it names the owner, as {found.owners} does",
         ),
         (found.same, f"it says the same as {found.same}"),
@@ -227,6 +228,11 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     if found.owners:
         own = ", and each owner has a value of its own" if found.is_owners else ""
         yield f"{name}: tells the owner{own}; if that is not wanted, leave it out with --drop"
+    elif found.is_owners:
+        yield (
+            f"{name}: each owner has one value there, so own models learn nothing of it, and a "
+            "forecast of who gains is unsure; if that is not wanted, leave it out with --drop"
+        )
     if column.is_code and not is_named:
         yield f"{name}: its numbers are taken for names (features.categorical)"
     elif column.padded and not is_named:

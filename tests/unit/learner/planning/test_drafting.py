@@ -383,6 +383,14 @@ def test_a_column_that_tells_the_owner_among_others_stays_and_is_told() -> None:
     assert "doctor: tells the owner; if" in told
 
 
+def test_a_column_of_which_each_owner_has_one_value_stays_and_is_told() -> None:
+    region = np.array(["north", "south", "west", "east"])[PLACES % 4]
+    columns, told = inputs_of(SCHOOLS | {"region": region}, owners="school")
+    assert "region" in columns
+    assert "region: each owner has one value there, so own models learn nothing of it" in told
+    assert "x: " not in told
+
+
 def test_an_owner_far_larger_than_all_others_makes_no_column_name_it() -> None:
     site = np.where(np.arange(2000) < 1980, "large", "small")
     columns, told = inputs_of({"y": SCHOOLS["y"], "sex": PLACES % 2, "site": site}, owners="site")
