@@ -88,9 +88,10 @@ def curve(
     named = [line for line in shown if line.name]
     ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(named)]
     # In the colour of its line: where lines lie close a name may stand nearer to another one.
+    # A band is too pale for words.
+    colors = ["" if line.color == "var(--band)" else line.color for line in named]
     parts += [
-        _text(WIDTH - RIGHT, y, named[k].name, "end", color=named[k].color)
-        for y, k in _apart(ends_at)
+        _text(WIDTH - RIGHT, y, named[k].name, "end", color=colors[k]) for y, k in _apart(ends_at)
     ]
     parts.append(_text(LEFT, 12, y_label, "start"))
     parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
