@@ -10,15 +10,15 @@ from pathlib import Path
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book
 from owner.ledger_given import GIVEN
+from owner.ledger_held import HeldLedger
 from owner.ledger_tables import AccountRow, update_account, write_meta
-from owner.ledger_telling import TellingLedger
 
 __all__ = ["SettlingLedger"]
 
 log = logging.getLogger("copriv.owner")
 
 
-class SettlingLedger(TellingLedger):
+class SettlingLedger(HeldLedger):
     """A ledger whose charges ahead are settled: written down as far as they were given.
 
     Args:
