@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from common.date_marks import reading_in_words
 from common.errors import InputError
+from common.leakage import (
+    LEAK,
+    explained_together,
+    explained_variance,
+    goodman_kruskal,
+    identifies,
+)
 from common.looking import PLAINLY, Column, Look, same_partition
 from common.suggestions import among_columns
-from common.telling import TELLING, names_of, says_of_names, tell_together, tells_target
 from common.texts import LONGEST_NAME, counted, named, printable, shortened
 from learner.planning.drafting import Target
 
@@ -64,7 +70,7 @@ class _Found:
       column: It.
       explained: The share of the target's variance that it explains.
       owners: The owners' column where it names the owner, else empty.
-      is_owners: Whether the owner tells it, as a region that holds several owners.
+      is_owners: Whether the owner says which value it has, as a region that holds several owners.
       same: The column that says the same and is better, else empty.
     """
 
@@ -121,14 +127,14 @@ def choose_inputs(
 
 
 def _none_left(reasons: Sequence[str]) -> str:
-    """That no column is an input, and why: nothing else is told then.
+    """That no column is an input, and why: the only sentence then.
 
     >>> _none_left(["day: it is free text"])
     'init: no column is left to predict from (day: it is free text); give a table with more columns'
     """
     more = len(reasons) - REASONS
-    told = [*reasons[:REASONS], *([counted(more, "other column")] if more > 0 else [])]
-    why = f" ({'; '.join(told)})" if told else ""
+    some = [*reasons[:REASONS], *([counted(more, "other column")] if more > 0 else [])]
+    why = f" ({'; '.join(some)})" if some else ""
     return f"init: no column is left to predict from{why}; give a table with more columns"
 
 
@@ -147,7 +153,7 @@ def check_drop(look: Look, target: str, drop: Sequence[str]) -> None:
     """Refuse to leave out what is not there, or is the target.
 
     Raises:
-      InputError: One is so.
+      InputError: One of them is not there, or is the target.
     """
     check_columns("--drop", look, drop)
     if target in drop:
@@ -158,12 +164,12 @@ def _beside_others(
     column: Column, target: Target, owner: Column | None, same: dict[str, str]
 ) -> _Found:
     beside = None if column.is_constant else owner
-    names_owner = beside is not None and names_of(column, beside) >= NAMING
+    names_owner = beside is not None and identifies(column, beside) >= NAMING
     return _Found(
         column,
-        explained=tells_target(column, target.values),
+        explained=explained_variance(column, target.values),
         owners=owner.shown if owner is not None and names_owner else "",
-        is_owners=beside is not None and says_of_names(column, beside) >= NAMING,
+        is_owners=beside is not None and goodman_kruskal(beside, column) >= NAMING,
         same=printable(same.get(column.name, ""), LONGEST_NAME),
     )
 
@@ -209,8 +215,8 @@ def _why_not(found: _Found) -> str:
         ),
         (found.same, f"it says the same as {found.same}"),
         (
-            found.explained >= TELLING,
-            f"it tells the target ({found.explained:.0%} of its variance): a leak, or the target "
+            found.explained >= LEAK,
+            f"it explains {found.explained:.0%} of the target's variance: a leak, or the target "
             f"under another name{KNOWN_BEFORE}",
         ),
     )
@@ -227,7 +233,7 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if found.owners:
         own = ", and each owner has a value of its own" if found.is_owners else ""
-        yield f"{name}: tells the owner{own}; if that is not wanted, leave it out with --drop"
+        yield f"{name}: identifies the owner{own}; if that is not wanted, leave it out with --drop"
     elif found.is_owners:
         yield (
             f"{name}: each owner has one value there, so own models learn nothing of it, and a "
@@ -316,8 +322,8 @@ def _few_numbers(columns: Sequence[Column]) -> list[str]:
 
 def _together(columns: Sequence[Column], target: Target) -> list[str]:
     """That the target may be a sum of columns, or a difference, as a stay is of two dates."""
-    share, found = tell_together(columns, target.values)
-    if not found or any(tells_target(column, target.values) >= DOUBTED for column in found):
+    share, found = explained_together(columns, target.values)
+    if not found or any(explained_variance(column, target.values) >= DOUBTED for column in found):
         return []
     names = named([column.name for column in found])
     return [

@@ -82,7 +82,7 @@ def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[...
         "target days: 2 records have none; they are left out",
         "target days: numbers far out: 1; 1 of them are cut at the public bounds",
         "Record ID: left out: it names records (an identifier)",
-        "hours: left out: it tells the target",
+        "hours: left out: it explains",
         "year: left out: it says the same of every record",
         "admitted: dates become months",
         "income: numbers far out: ",

@@ -372,7 +372,7 @@ def test_every_column_that_names_the_owner_is_told() -> None:
     columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
     assert columns == ("mean", "x")
     assert "head: left out: it names the owner, as school does" in told
-    assert "mean: tells the owner, and each owner has a value of its own" in told
+    assert "mean: identifies the owner, and each owner has a value of its own" in told
     assert "x: " not in told
 
 
@@ -380,7 +380,7 @@ def test_a_column_that_tells_the_owner_among_others_stays_and_is_told() -> None:
     doctors = [f"doctor {2 * place + i % 2}" for i, place in enumerate(PLACES)]
     columns, told = inputs_of(SCHOOLS | {"doctor": doctors}, owners="school")
     assert "doctor" in columns
-    assert "doctor: tells the owner; if" in told
+    assert "doctor: identifies the owner; if" in told
 
 
 def test_a_column_of_which_each_owner_has_one_value_stays_and_is_told() -> None:
@@ -431,7 +431,7 @@ def test_columns_that_tell_a_class_in_any_way_are_leaks(leak: object) -> None:
     columns = {"y": np.where(ill, "yes", "no"), "leak": leak(ill), "x": RNG.normal(size=600)}
     kept, told = inputs_of(columns)
     assert kept == ("x",)
-    assert "leak: left out: it tells the target (" in told
+    assert "leak: left out: it explains " in told
 
 
 def test_a_number_that_rises_with_the_target_or_turns_is_a_leak() -> None:

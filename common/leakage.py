@@ -1,4 +1,4 @@
-"""How far one column of a raw table tells another: leaks of the target, and names of owners."""
+"""How far one column of a raw table determines another: leaks of the target, names of owners."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.looking import FEWEST_RECORDS, REPEATED, Column, within_reach
 
-__all__ = ["TELLING", "names_of", "says_of_names", "tell_together", "tells_target"]
+__all__ = ["LEAK", "explained_together", "explained_variance", "goodman_kruskal", "identifies"]
 
-# A column that explains so much of the target's variance says what the target is.
-TELLING = 0.95
+# A column that explains so much of the target's variance is the target, or comes after it.
+LEAK = 0.95
 # Numbers are cut into so many groups of equal size at most.
 MOST_GROUPS = 50
 # On either side of a threshold: fewer records lie there by chance.
@@ -29,15 +29,15 @@ MOST_COLUMNS, ENOUGH_RECORDS = 100, 20_000
 ROUNDING = 1e-9
 
 
-def tells_target(column: Column, target: Vector) -> float:
-    """Share of the target's variance that a column explains by itself: 1 tells it exactly.
+def explained_variance(column: Column, target: Vector) -> float:
+    """Share of the target's variance that a column explains by itself: at 1 it determines it.
 
     The most that is found of numbers by a straight line, by a threshold, and in ranks, where any
     course that rises or falls is a line; and of all by the means of groups: of a value each where
     these have many records, else of neighbouring numbers. Cells without a value are a group.
 
     >>> counts = Column("num", "number", 5, 0, np.arange(100.0) % 5)
-    >>> tells_target(counts, np.where(counts.numbers > 0, 1.0, -1.0))
+    >>> explained_variance(counts, np.where(counts.numbers > 0, 1.0, -1.0))
     1.0
     """
     known = np.isfinite(target)
@@ -55,8 +55,8 @@ def tells_target(column: Column, target: Vector) -> float:
     return min(max(found), 1.0)
 
 
-def tell_together(columns: Sequence[Column], target: Vector) -> tuple[float, list[Column]]:
-    """The fewest columns of numbers or dates whose sum or difference tells the target.
+def explained_together(columns: Sequence[Column], target: Vector) -> tuple[float, list[Column]]:
+    """The fewest columns of numbers or dates whose sum or difference is nearly the target.
 
     Returns:
       (the share of its variance that they explain, the columns, at least two and a few at most);
@@ -66,7 +66,7 @@ def tell_together(columns: Sequence[Column], target: Vector) -> tuple[float, lis
     >>> begin, stay, age = rng.uniform(0, 900, 200), rng.uniform(1, 9, 200), rng.uniform(0, 99, 200)
     >>> table = {"begin": begin, "end": begin + stay, "age": age}
     >>> columns = [Column(name, "number", 200, 0, cells) for name, cells in table.items()]
-    >>> share, found = tell_together(columns, stay)
+    >>> share, found = explained_together(columns, stay)
     >>> round(share, 3), [column.name for column in found]
     (1.0, ['begin', 'end'])
     """
@@ -82,10 +82,10 @@ def tell_together(columns: Sequence[Column], target: Vector) -> tuple[float, lis
     while kept.size:
         inverse = np.linalg.inv(products[np.ix_(kept, kept)])
         slopes = inverse @ beside[kept]
-        told = float(slopes @ beside[kept])
-        if told < TOGETHER:
+        explained = float(slopes @ beside[kept])
+        if explained < TOGETHER:
             break
-        share, last = told, kept
+        share, last = explained, kept
         # What a sum loses without one of its columns.
         kept = np.delete(kept, np.argmin(slopes**2 / np.diag(inverse)))
     if not share or not 2 <= last.size <= MOST_TOGETHER:
@@ -157,33 +157,29 @@ def _ranks(values: Vector) -> Vector:
     return np.asarray(pd.Series(values).rank(), dtype=np.float64)
 
 
-def names_of(column: Column, names: Column) -> float:
-    """How far a column tells a column of names: 1 names each, 0 tells no more than their counts.
+def identifies(column: Column, names: Column) -> float:
+    """How far a column identifies the names in another: 1 names each, 0 no more than their counts.
 
-    It is the share of wrong guesses that it saves (Goodman and Kruskal's lambda, 1954). A column
-    whose values hardly repeat tells any other and is not counted.
+    A column whose values hardly repeat would identify any other, and is not counted.
 
     >>> site, code = (Column(n, "number", 2, 0, np.arange(60.0) % 2) for n in ("site", "code"))
-    >>> names_of(code, site)
+    >>> identifies(code, site)
     1.0
     """
-    if column.distinct * REPEATED > column.count:
-        return 0.0
-    return _saved(column.numbers, names.numbers)
+    return 0.0 if column.distinct * REPEATED > column.count else goodman_kruskal(column, names)
 
 
-def says_of_names(column: Column, names: Column) -> float:
-    """How far the names tell the column, in the same way."""
-    return _saved(names.numbers, column.numbers)
+def goodman_kruskal(column: Column, other: Column) -> float:
+    """The share of wrong guesses at the other column that knowing the first saves.
 
-
-def _saved(given: Vector, told: Vector) -> float:
-    """The share of wrong guesses at one column that knowing another saves."""
-    known = np.isfinite(given) & np.isfinite(told)
+    References: the lambda of Goodman and Kruskal (1954).
+    """
+    given, guessed = column.numbers, other.numbers
+    known = np.isfinite(given) & np.isfinite(guessed)
     if not known.any():
         return 0.0
     left = np.unique(given[known], return_inverse=True)[1].astype(np.int64)
-    right = np.unique(told[known], return_inverse=True)[1].astype(np.int64)
+    right = np.unique(guessed[known], return_inverse=True)[1].astype(np.int64)
     most = int(np.bincount(right).max())
     pairs, counts = np.unique(left * (int(right.max()) + 1) + right, return_counts=True)
     best = np.zeros(int(left.max()) + 1, dtype=np.int64)
