@@ -13,7 +13,7 @@ from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
 from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.suggestions import nearest_spelling, of_accents
-from common.texts import any_of, counted, number_words, printable
+from common.texts import any_of, counted, first_few, number_words, printable
 
 __all__ = ["Fault", "faults_of", "one_of", "warn_of_misfits"]
 
@@ -241,9 +241,7 @@ def _shared(name: str, seen: Sequence[tuple[str, Fault]], of: str) -> str:
     where, fault = seen[0]
     if len(seen) == 1:
         return f"{where}: column {name!r}: {fault.words}"
-    named = [place for place, _ in seen[:NAMED_OWNERS]]
-    more = len(seen) - len(named)
-    places = ", ".join(named) + (f" and {more} more" if more else "")
+    places = first_few([place for place, _ in seen], NAMED_OWNERS)
     return f"column {name!r} at {len(seen)} of {of} ({places}): at the first, {fault.words}"
 
 
@@ -257,8 +255,7 @@ def _the_rest(keys: Sequence[tuple[str, str]]) -> Iterator[str]:
     named = [
         f"{printable(name, LONGEST_CATEGORY)!r} ({', '.join(of)})" for name, of in kinds.items()
     ]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     yield (
         f"{counted(len(named), 'more column')} {'does' if len(named) == 1 else 'do'} not fit: "
-        f"{', '.join(named[:MOST_NAMED])}{more}; mend the others first, then type the same again"
+        f"{first_few(named, MOST_NAMED)}; mend the others first, then type the same again"
     )

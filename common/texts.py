@@ -9,6 +9,7 @@ __all__ = [
     "LONGEST_NOTE",
     "any_of",
     "counted",
+    "first_few",
     "named",
     "number_words",
     "printable",
@@ -63,14 +64,23 @@ def any_of(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def first_few(texts: Sequence[str], most: int) -> str:
+    """The first texts on one line, and how many more there are.
+
+    >>> first_few(["a", "b", "c"], 3), first_few(["a", "b", "c"], 1)
+    ('a, b, c', 'a and 2 more')
+    """
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
 def named(names: Sequence[str], most: int = 5) -> str:
     """Names of columns on one line, each printable and short; those beyond so many are counted.
 
     >>> named(["age", "a" * 1000, "sex"], most=2)[:10], named(["age", "sex"], most=1)
     ('age, aaaaa', 'age and 1 more')
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(printable(name, LONGEST_NAME) for name in names[:most]) + more
+    return first_few([printable(name, LONGEST_NAME) for name in names], most)
 
 
 def number_words(value: float, digits: int = 3) -> str:

@@ -23,7 +23,7 @@ from common.privacy import exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
-from common.texts import counted, number_words, printable
+from common.texts import counted, first_few, number_words, printable
 from owner.access import Access
 from owner.core import Shard, exact_answer
 from owner.ledger_reading import read_for_shard
@@ -104,9 +104,8 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     """The dry run for the owner's operator."""
     policy = settings.policy
     yield f"owner {settings.name}: {counted(found.num_records, 'record')}"
-    named = ", ".join(map(printable, found.columns[:NAMED_COLUMNS]))
-    more = len(found.columns) - NAMED_COLUMNS
-    yield f"learners may use its columns {named}" + (f" and {more} more" if more > 0 else "")
+    columns = first_few([printable(name) for name in found.columns], NAMED_COLUMNS)
+    yield f"learners may use its columns {columns}"
     yield (
         f"ledger {settings.ledger.path}: {counted(found.studies, 'study', 'studies')}, "
         f"{in_short(found.epsilon_left)} of the lifetime epsilon "

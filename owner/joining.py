@@ -28,7 +28,7 @@ from common.names import learner_words
 from common.number_marks import mark_notes
 from common.privacy import in_short
 from common.tables import read_table
-from common.texts import LONGEST_NAME, counted, printable
+from common.texts import LONGEST_NAME, counted, named, printable
 from common.tls import host_and_port, is_loopback
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
@@ -82,9 +82,7 @@ def asked_in_words(invited: Invited) -> Iterator[str]:
 def _meaning(rule: ColumnRule) -> str:
     """What a column must hold."""
     if rule.kind == "category":
-        shown = [printable(name, LONGEST_NAME) for name in list(rule.codes)[:SHOWN_CATEGORIES]]
-        more = len(rule.codes) - len(shown)
-        return f"one of {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
+        return f"one of {named(list(rule.codes), SHOWN_CATEGORIES)}"
     what = "months since January 2000" if rule.kind == "date" else "a number"
     return f"{what}, mostly from {rule.low:g} to {rule.high:g}"
 

@@ -14,6 +14,7 @@ import pandas as pd
 from common.errors import InputError, PrivacyLeakWarning
 from common.features import FeatureMap
 from common.fitting import tidy
+from common.texts import first_few
 from owner.raw_rows import RawRows
 
 __all__ = ["bounds_in_words", "check_provenance", "was_fitted_on"]
@@ -26,11 +27,9 @@ LONGEST_NAME = 40
 def bounds_in_words(feature_map: FeatureMap) -> str:
     """Which bounds a map carries, for a warning."""
     names = [rule.name[:LONGEST_NAME] for rule in feature_map.columns]
-    named = ", ".join(names[:NAMED_COLUMNS])
-    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
     radius = "" if feature_map.l1_radius is None else " and the L1 radius"
     target = feature_map.target_name[:LONGEST_NAME]
-    return f"the bounds of {named}{more}, of the target {target}{radius}"
+    return f"the bounds of {first_few(names, NAMED_COLUMNS)}, of the target {target}{radius}"
 
 
 def was_fitted_on(feature_map: FeatureMap, table: pd.DataFrame | RawRows) -> bool:

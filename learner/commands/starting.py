@@ -14,7 +14,7 @@ from common.command import as_listed, ask, console, out_folder, reading_options,
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
-from common.texts import LONGEST_NAME, LONGEST_NOTE, named, printable, shortened
+from common.texts import LONGEST_NAME, LONGEST_NOTE, first_few, named, printable, shortened
 
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
@@ -129,8 +129,7 @@ def _name(text: str) -> str:
 
 def _columns(session: Session) -> str:
     names = [f"{c.shown} ({c.kind})" for c in session.look.columns.values()]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"columns {', '.join(names[:NAMED])}{more}"
+    return f"columns {first_few(names, NAMED)}"
 
 
 def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:

@@ -9,6 +9,7 @@ import numpy as np
 from common.arrays import Vector
 from common.losses import Loss, Regulariser
 from common.terms import Records
+from common.texts import first_few
 from learner.simulated.problem import Problem
 
 __all__ = ["edge_sentence", "roomy_box"]
@@ -53,8 +54,7 @@ def edge_sentence(problem: Problem, theta: Vector, names: Sequence[str]) -> str 
     found = [name for name, is_there in zip(names, problem.at_edge(theta), strict=True) if is_there]
     if not found:
         return None
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return (
-        f"the public model is at an edge of its box ({', '.join(found[:NAMED])}{more}); enlarge "
+        f"the public model is at an edge of its box ({first_few(found, NAMED)}); enlarge "
         f"model.theta_max, which is {problem.theta_max:g}"
     )

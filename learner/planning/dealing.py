@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.arrays import Vector
 from common.looking import Column, Look
-from common.texts import LONGEST_NAME, printable
+from common.texts import LONGEST_NAME, first_few, printable
 
 __all__ = ["Shift", "deal", "in_words", "shifts"]
 
@@ -77,14 +77,13 @@ def in_words(found: Sequence[Shift]) -> str:
     >>> in_words([Shift("year", 1.0), Shift("rate", 0.25), Shift("age", 0.004)])
     'year (100% of the others lie outside of their values), rate (25%), age'
     """
-    told, words = [], " of the others lie outside of their values"
-    for shift in found[:NAMED]:
+    columns, words = [], " of the others lie outside of their values"
+    for shift in found:
         share = f"{shift.beyond:.0%}"
         outside = "" if share == "0%" else f" ({share}{words})"
-        told.append(printable(shift.name, LONGEST_NAME) + outside)
+        columns.append(printable(shift.name, LONGEST_NAME) + outside)
         words = ""
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(told) + more
+    return first_few(columns, NAMED)
 
 
 def _parts(column: Column, public: NDArray[np.intp]) -> tuple[Vector, Vector]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.files import write_or_refuse
 from common.model import Model, read_model
+from common.texts import first_few
 from learner.results.privacy_words import as_number, meaning, strength
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
@@ -55,12 +56,11 @@ def _warnings(summary: Summary) -> list[str]:
 def _purpose(summary: Summary, model: Model) -> list[str]:
     feature_map = model.feature_map
     names = [_plain(rule.name) for rule in feature_map.columns]
-    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
     what = _plain(feature_map.target_name)
     if feature_map.target.positive is not None:
         what = f"whether {what} is {_plain(feature_map.target.positive)}"
     return [
-        f"It predicts {what} from {', '.join(names[:NAMED_COLUMNS])}{more}: a linear model by "
+        f"It predicts {what} from {first_few(names, NAMED_COLUMNS)}: a linear model by "
         f"{summary.loss} loss. It was trained by {summary.algorithm} over {len(summary.owners)} "
         "owners who did not show each other, or the learner, a record.",
         "Operator: add here what it is used for, and who answers for that.",

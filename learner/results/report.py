@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from common.losses import PARAMETERS
-from common.texts import counted, named, printable
+from common.texts import counted, first_few, named, printable
 from learner.planning.ways import why_taken
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
@@ -153,8 +153,7 @@ def lost_sentences(summary: Summary) -> list[str]:
 
 def named_counts(counts: Sequence[tuple[str, int]]) -> str:
     """The first of these names with their counts, and how many more there are."""
-    names = ", ".join(f"{name} ({count:,})" for name, count in counts[:NAMED])
-    return f"{names} and {len(counts) - NAMED} more" if len(counts) > NAMED else names
+    return first_few([f"{name} ({count:,})" for name, count in counts], NAMED)
 
 
 def epsilon_text(text: str) -> str:

@@ -16,7 +16,7 @@ from common.features import FeatureMap
 from common.findings import Finding, State, fails, passes, unchecked
 from common.privacy import in_short
 from common.terms import OwnerDescription, StudyTerms
-from common.texts import printable
+from common.texts import first_few, printable
 from common.tls import Peer
 from common.wire import PROGRAM_VERSION
 from learner.planning.guard import NotBegunError
@@ -248,5 +248,4 @@ def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
-    return "column " + ", ".join(repr(name) for name in names[:SHOWN_COLUMNS]) + more
+    return f"column {first_few([repr(name) for name in names], SHOWN_COLUMNS)}"
