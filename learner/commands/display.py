@@ -40,7 +40,7 @@ class Display(ExitStack):
         self._stages = stages or Stages(console)
         self._k, self._horizon = 0, ""
         # Whether the forecasts of all ways of learning were printed.
-        self.has_told_ways = False
+        self.has_shown_ways = False
         self._console = console
         self._trace = trace
         self._metrics = metrics
@@ -53,7 +53,7 @@ class Display(ExitStack):
         asked = counted(plan.horizon, "communication")
         self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
-        self.has_told_ways = ways is not None
+        self.has_shown_ways = ways is not None
         if ways is not None:
             self._console.print(ways, highlight=False)
         self._warn_of_edges(plan)
@@ -65,7 +65,7 @@ class Display(ExitStack):
         self._stages("waited for the owners")
 
     def _warn_of_edges(self, plan: Plan) -> None:
-        """Tell whether the box is too small for the public model."""
+        """Say whether the box is too small for the public model."""
         theta = public_theta(plan, self._public)
         if theta is not None:
             problem = problem_of(plan.settings, plan.loss)

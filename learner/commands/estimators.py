@@ -141,7 +141,7 @@ class _Federated(BaseEstimator):
         """The study's sections: those that were given over the estimator's own."""
         given = dict(self.settings or {})
         defaults: dict[str, Any] = {
-            # Whoever fits has the records: ``score`` tells more than a noisy answer would.
+            # Whoever fits has the records: ``score`` says more than a noisy answer would.
             "privacy": {"epsilon": self.epsilon, "validation": 0},
             "model": {"loss": self._loss, "theta_max": self._theta_max},
         }
@@ -284,7 +284,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
 
     _loss = "logistic"
     _positive = "1"
-    # Log-odds: room for a class of one record in a hundred, and for columns that tell much of it.
+    # Log-odds: room for a class of one record in a hundred, and for columns that say much of it.
     _theta_max = 5.0
 
     def predict(self, X: Any) -> Any:
@@ -333,17 +333,12 @@ class FederatedClassifier(ClassifierMixin, _Federated):
         return tags
 
 
-def estimator_of(model: Model, owners: pd.DataFrame | None = None) -> _Federated:
-    """A fitted estimator of a model: of classes, 1 is the map's positive value."""
-    none = pd.DataFrame({"name": [], "records": [], "epsilon": [], "epsilon_spent": []})
-    made = FederatedClassifier() if model.has_classes else FederatedRegressor()
-    made.charged_ = False
-    made._take(model, none if owners is None else owners)
-    return made
-
-
 def estimator_bytes(model: Model) -> bytes:
-    """A fitted estimator as the bytes of a joblib file."""
-    with io.BytesIO() as made:
-        joblib.dump(estimator_of(model), made)
-        return made.getvalue()
+    """A fitted estimator as a joblib file; of classes, 1 is the map's positive value."""
+    estimator = FederatedClassifier() if model.has_classes else FederatedRegressor()
+    estimator.charged_ = False
+    no_owners = pd.DataFrame({"name": [], "records": [], "epsilon": [], "epsilon_spent": []})
+    estimator._take(model, no_owners)
+    with io.BytesIO() as file:
+        joblib.dump(estimator, file)
+        return file.getvalue()

@@ -52,7 +52,7 @@ def run_forecast(
     cluster: str | None,
     console: Console,
 ) -> Path:
-    """Forecast a study from public records, and tell who gains; returns the folder.
+    """Forecast a study from public records, and say who gains; returns the folder.
 
     Args:
       settings: The study.
@@ -107,13 +107,15 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
       InputError: The study's own could not be computed.
     """
     if "study" not in sweep.results:
-        raise InputError(f"forecast: the study itself failed: {_failure(sweep, 'study')}")
+        failure = sweep.failures.get("study")
+        reason = failure.error if failure else "it was not computed"
+        raise InputError(f"forecast: the study itself failed: {reason}")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
     return verdict(candidate, answers_of(sweep.results), failures, base=decision)
 
 
 def _warn_of_edges(candidate: Candidate, console: Console) -> None:
-    """Tell whether the box is too small for the public model."""
+    """Say whether the box is too small for the public model."""
     fits, names = candidate.groups, candidate.public.feature_map.feature_names
     sentence = edge_sentence(fits.problem, fits.theta_optimal, names)
     if sentence is not None:
@@ -173,11 +175,6 @@ def _folder(out: Path | None, *, name: str) -> Path:
     if out is not None and (out / "points").is_dir():
         return out
     return create_run_folder(out, name=name)
-
-
-def _failure(sweep: Sweep, name: str) -> str:
-    failure = sweep.failures.get(name)
-    return failure.error if failure else "it was not computed"
 
 
 def _plain(value: Any) -> Any:

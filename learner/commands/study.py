@@ -218,7 +218,7 @@ def run_simulation(
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
-    """All owners' records on this machine, after the feature map; what does not fit is told."""
+    """All owners' records on this machine, after the feature map; warns of what does not fit."""
     tables = owner_tables(settings, settings.owners, public.feature_map, base=base)
     warn_of_misfits(_by_owner(settings, tables), public.feature_map)
     return _mapped(settings, public.feature_map, tables)
@@ -295,7 +295,7 @@ def train_into(
     whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
     summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
-    _print_summary(summary, console, has_told_ways=display.has_told_ways)
+    _print_summary(summary, console, has_shown_ways=display.has_shown_ways)
     _print_unclosed(outcome.unclosed, going_on, console)
     return summary
 
@@ -375,7 +375,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     return write_comparison(runs, out)
 
 
-def _print_summary(summary: Summary, console: Console, *, has_told_ways: bool = False) -> None:
+def _print_summary(summary: Summary, console: Console, *, has_shown_ways: bool = False) -> None:
     console.print(owners_table(summary))
-    for sentence in sentences(summary, has_told_ways=has_told_ways):
+    for sentence in sentences(summary, has_shown_ways=has_shown_ways):
         console.print(sentence, highlight=False)

@@ -185,9 +185,7 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
         relative_fitness_alone=alone,
         gains=psi < _bar(alone, study.public),
         one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
-        smallest_epsilon_factor=_smallest_factor(
-            answers, "epsilon", FACTORS, _bar(alone, study.public)
-        ),
+        smallest_epsilon_factor=_smallest_epsilon_factor(answers, _bar(alone, study.public)),
         relative_fitness_without=None if without is None else without.relative_fitness,
         harms=None if without is None else without.relative_fitness < psi * (1 - NOTICEABLE),
         gain_without=None
@@ -210,12 +208,10 @@ def _psi(answers: Answers, key: str) -> float:
     return answers[key].relative_fitness if key in answers else float("nan")
 
 
-def _smallest_factor(
-    answers: Answers, kind: str, factors: Sequence[float], alone: float
-) -> float | None:
-    """The smallest factor at which the common model is better than ``alone``; None if at none."""
-    points = [(f, _psi(answers, f"{kind}-{f:g}")) for f in factors if f"{kind}-{f:g}" in answers]
-    return _crossing([(f, psi / alone) for f, psi in points])
+def _smallest_epsilon_factor(answers: Answers, bar: float) -> float | None:
+    """The smallest factor of epsilon at which the model is better than ``bar``; None if at none."""
+    points = [(f, f"epsilon-{f:g}") for f in FACTORS]
+    return _crossing([(f, _psi(answers, key) / bar) for f, key in points if key in answers])
 
 
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:

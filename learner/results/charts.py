@@ -24,6 +24,7 @@ SMALLEST, LARGEST = 1e-16, 1e300
 FEW_POINTS, ROOM = 5, 36
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
+TIMELINE = "When each owner answered: darker where it answered more often"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def curve(
     ]
     parts.append(_text(LEFT, 12, y_label, "start"))
     parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
-    return _figure(title, "".join(parts), height)
+    return _figure(title, parts, height)
 
 
 def strip(
@@ -145,23 +146,17 @@ def strip(
         )
         parts.append(f"{shape}<title>{tip}</title></{'circle' if good else 'rect'}>")
     parts.append(_text(WIDTH - RIGHT, height - 4, label, "end"))
-    return _figure(title, "".join(parts), height)
+    return _figure(title, parts, height)
 
 
 def timeline(
-    title: str,
-    names: Sequence[str],
-    spoke: Sequence[Vector],
-    *,
-    horizon: int,
-    marks: Sequence[Mark],
+    names: Sequence[str], spoke: Sequence[Vector], *, horizon: int, marks: Sequence[Mark]
 ) -> str:
-    """Who spoke when: a row for each owner, darker where it spoke more often.
+    """When each owner answered: a row for each, darker where it answered more often.
 
     Args:
-      title: What the picture shows, for screen readers too.
       names: The owners.
-      spoke: The k at which each spoke.
+      spoke: The k at which each answered.
       horizon: T.
       marks: Places on the axis of k.
     """
@@ -185,7 +180,7 @@ def timeline(
             parts.append(_text(label - 6, y + 12, shown, "end"))
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts.append(_text(WIDTH - RIGHT, height - 4, "communication k", "end"))
-    return _figure(title, "".join(parts), height)
+    return _figure(TIMELINE, parts, height)
 
 
 def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
@@ -209,8 +204,8 @@ def _bars(levels: Labels, edges: Vector, y: int, height: int) -> list[str]:
     return paths
 
 
-def _figure(title: str, content: str, height: int) -> str:
-    caption = escaped(title)
+def _figure(title: str, parts: Sequence[str], height: int) -> str:
+    caption, content = escaped(title), "".join(parts)
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{caption}">{content}'
         f"</svg><figcaption>{caption}</figcaption></figure>"

@@ -96,19 +96,19 @@ def _title(summary: Summary) -> str:
     return f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
 
 
-def sentences(summary: Summary, *, has_told_ways: bool = False) -> list[str]:
+def sentences(summary: Summary, *, has_shown_ways: bool = False) -> list[str]:
     """What the numbers say, in sentences.
 
     Args:
       summary: The run's.
-      has_told_ways: Whether the forecasts of all ways were told as it began.
+      has_shown_ways: Whether the forecasts of all ways were shown as it began.
     """
     missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
     asked = counted(summary.horizon, "communication")
     lines = [
         f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
-        *([] if has_told_ways else way_sentences(summary)),
+        *([] if has_shown_ways else way_sentences(summary)),
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]

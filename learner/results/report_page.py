@@ -180,10 +180,10 @@ def _cost_of_privacy(summary: Summary) -> str:
     silent, reached = summary.relative_fitness_noiseless, summary.relative_fitness
     if silent is None or reached is None:
         return "."
-    told = f"; the same ticks without noise come to {silent:.3g}"
+    noiseless = f"; the same ticks without noise come to {silent:.3g}"
     if reached > silent:
-        return f"{told}: the rest is the cost of privacy."
-    return f"{told}: here noise, and what was done to bear it, did no harm."
+        return f"{noiseless}: the rest is the cost of privacy."
+    return f"{noiseless}: here noise, and what was done to bear it, did no harm."
 
 
 def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
@@ -278,7 +278,7 @@ def _owner_row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
 
 
 def _communication(summary: Summary, trace: _Trace | None) -> str:
-    """Who spoke when, and what was missed."""
+    """When each owner answered, and what was missed."""
     lines = [
         f"{summary.ticks:,} of {counted(summary.horizon, 'communication')} in "
         f"{summary.wall_seconds:.2f} s, {summary.queries_per_second:,.0f} responses a second."
@@ -298,7 +298,6 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     if trace is not None and trace.k.size:
         names = [owner.name for owner in summary.owners]
         picture = timeline(
-            "Who spoke when: a row for each owner, darker where it spoke more often",
             names,
             [trace.k[trace.owner == name] for name in names],
             horizon=summary.horizon,

@@ -299,7 +299,7 @@ def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path:
     pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
     assert (tmp_path / "trace.parquet").stat().st_size < 1_000_000
     page, most = page_and_memory(tmp_path)
-    assert "Who spoke when" in page
+    assert "When each owner answered" in page
     assert most < rows * len(name) / 10
 
 
@@ -315,7 +315,7 @@ def test_a_trace_whose_numbers_are_none_is_not_read(tmp_path: Path, column: str,
     pq.write_table(pa.table(trace | {column: cells}), tmp_path / "trace.parquet")
     assert (tmp_path / "trace.parquet").stat().st_size < 1_000_000
     page, most = page_and_memory(tmp_path)
-    assert "Who spoke when" not in page
+    assert "When each owner answered" not in page
     assert most < rows * size
 
 
@@ -341,7 +341,7 @@ def test_a_forecast_is_told_once() -> None:
     step = {"chosen": "auto", "rho": 0.1, "forecast_relative_fitness": 0.0321}
     summary = Summary.model_validate(table(step=step, **FORECAST))
     assert " ".join(sentences(summary)).count("0.0321") == 1
-    assert "0.0321" not in " ".join(sentences(summary, has_told_ways=True))
-    assert "rho = 0.1" in " ".join(sentences(summary, has_told_ways=True))
+    assert "0.0321" not in " ".join(sentences(summary, has_shown_ways=True))
+    assert "rho = 0.1" in " ".join(sentences(summary, has_shown_ways=True))
     alone = Summary.model_validate(table(step=step))
     assert " ".join(sentences(alone)).count("forecast relative fitness 0.0321") == 1
