@@ -1,4 +1,4 @@
-"""Names for the arrays of this program, so that a signature tells what an array holds."""
+"""Names for the arrays of this program, so that a signature says what an array holds."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ BATCH_ROWS = 2**17
 
 
 class Keep(Protocol):
-    """Tells which rows count."""
+    """Decides which rows count."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -77,7 +77,7 @@ class Tap:
     So a table that does not fit the memory is read by the same readers as any other.
 
     Args:
-      keep: Tells which rows count.
+      keep: Which rows count.
       columns: The columns that are passed on.
       receive: (place of the first row among those that count, rows).
     """
@@ -157,7 +157,7 @@ def rows_of_arrow(
     Args:
       batches: The table, with one batch at least; a number stands for rows that were passed over.
       columns: The columns that are wanted.
-      keep: Tells which rows count.
+      keep: Which rows count.
       mend: Whether cells that pandas cannot hold become gaps; without it they are an error.
       with_gaps: Columns that have a gap in rows that were passed over.
     """

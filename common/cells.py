@@ -1,6 +1,6 @@
 """The one boundary between what a cell holds and what is made of it.
 
-Nothing outside may tell what a private cell holds, so no cell may raise, be logged, or take a
+Nothing outside may show what a private cell holds, so no cell may raise, be logged, or take a
 time of its own: what cannot be read is a missing value here, and a public fill value later.
 """
 

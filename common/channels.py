@@ -117,7 +117,7 @@ def _renewals(
 
 
 def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
-    """Tells changed files from unchanged ones."""
+    """What changes when files do."""
     found = [path.stat() for path in (paths.ca, paths.certificate, paths.key)]
     return tuple((status.st_mtime_ns, status.st_ino) for status in found)
 

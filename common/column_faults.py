@@ -36,7 +36,7 @@ HINTS_BY_WIDTH = 3.0
 LONGEST_CATEGORY = 40
 # Sentences that a command prints, what it names beside, and the owners and the records of each
 # that it looks at.
-MOST_TOLD = 8
+MOST_SHOWN = 8
 MOST_NAMED = 50
 NAMED_OWNERS = 3
 NAMED_VALUES = 4
@@ -210,7 +210,7 @@ def warn_of_misfits(
 ) -> None:
     """Warn of columns that do not fit the map: what many owners share is one sentence.
 
-    Looked at are the first owners only, and those with records enough to tell a unit from chance.
+    Looked at are the first owners only, and those with records enough to judge a unit by.
     What the first sentences leave out is named in the last one.
 
     Args:
@@ -231,8 +231,8 @@ def warn_of_misfits(
     of = f"{'the first ' if len(enough) > len(looked) else ''}{counted(len(looked), 'owner')}"
     # What most owners share first: it is the likeliest to be one mistake.
     ranked = sorted(found.items(), key=lambda item: -len(item[1]))
-    sentences = [_shared(name, seen, of) for (name, _), seen in ranked[:MOST_TOLD]]
-    for sentence in (*sentences, *_the_rest([key for key, _ in ranked[MOST_TOLD:]])):
+    sentences = [_shared(name, seen, of) for (name, _), seen in ranked[:MOST_SHOWN]]
+    for sentence in (*sentences, *_the_rest([key for key, _ in ranked[MOST_SHOWN:]])):
         warnings.warn(sentence, DoubtWarning, stacklevel=2)
 
 
@@ -246,7 +246,7 @@ def _shared(name: str, seen: Sequence[tuple[str, Fault]], of: str) -> str:
 
 
 def _the_rest(keys: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The columns that no sentence of their own tells of, and what is wrong with each."""
+    """The columns without a sentence of their own, and what is wrong with each."""
     kinds: dict[str, list[str]] = {}
     for name, kind in keys:
         kinds.setdefault(name, []).append(kind)

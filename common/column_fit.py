@@ -64,7 +64,7 @@ class ColumnSeen:
       filled: Share without a readable value, which get the public one.
       cut: Share beyond the public bounds, which are moved to them.
       unknown: Share of categories that the map does not know, or of classes that no public
-        record has; None where the map tells of none.
+        record has; None where the map has none.
       strange: The most frequent of those.
       num_strange: How many different ones there are.
       known: The categories of the map, or the classes that it knows of.

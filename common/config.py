@@ -95,7 +95,7 @@ class Settings(BaseModel):
         """No number or flag of any settings is taken for another kind."""
         return strict_kinds(handler(source))
 
-    # What the file is called, and keys that tell another kind of file.
+    # What the file is called, and keys by which another kind of file is known.
     FILE: ClassVar[str] = "settings"
     EXAMPLES: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     FOREIGN_KEYS: ClassVar[Mapping[str, str]] = MappingProxyType({})

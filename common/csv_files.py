@@ -187,10 +187,10 @@ class CsvFile:
             )
         header, *rows = self._rows(self.separator)
         is_wide = rows and any(cell.strip() for cell in rows[0][len(header) :])
-        told = f"{len(rows[0])} cells" if is_wide else self._hidden_cells(rows)
-        if told:
+        found = f"{len(rows[0])} cells" if is_wide else self._hidden_cells(rows)
+        if found:
             raise InputError(
-                f"{self._path}: the first row has {told}, but the header has "
+                f"{self._path}: the first row has {found}, but the header has "
                 f"{counted(len(header), 'name')}; correct the header, remove lines above it, or "
                 "set separator"
             )
@@ -256,11 +256,11 @@ class CsvFile:
                 f"{self._path}: the file is empty; give a table with a header and records"
             ) from None
         except pd.errors.ParserError as error:
-            told = _place_of_fault(str(error))
-            if not told:
+            place = _place_of_fault(str(error))
+            if not place:
                 raise
             raise InputError(
-                f"{self._path}: {told}; correct that row: a cell with a separator in it stands "
+                f"{self._path}: {place}; correct that row: a cell with a separator in it stands "
                 "between two quotation marks"
             ) from None
 

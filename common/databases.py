@@ -129,7 +129,7 @@ class Database(ABC):
 
         Args:
           columns: The columns that are wanted.
-          keep: Tells which rows count.
+          keep: Which rows count.
           ask: The one row of a query's answer.
         """
         types = {name: stored for name, stored in self._columns if stored is not None}
@@ -137,8 +137,8 @@ class Database(ABC):
         if not (typed and keep.conditions):
             return []
         counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in typed)
-        told = ask(f"select {counts} from ({self._query}) as q")  # noqa: S608
-        return [name for name, count in zip(typed, told, strict=True) if count]
+        found = ask(f"select {counts} from ({self._query}) as q")  # noqa: S608
+        return [name for name, count in zip(typed, found, strict=True) if count]
 
 
 class DatabaseFile(Database):

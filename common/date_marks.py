@@ -1,6 +1,6 @@
 """Dates that are read otherwise than they may be meant, or not at all.
 
-For the holder of the table, who is told: no cell may change how another one is read.
+Only the holder of the table is warned: no cell may change how another one is read.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def without_specks(values: Matrix) -> Matrix:
     """The same numbers, and 0 in place of those nearer to it than :data:`LEAST_SIZE`.
 
     Records and the models that they are asked at are made of such numbers only: else how long an
-    answer takes would tell how many records have a value, since whoever asks may choose a model
+    answer takes would reveal how many records have a value, since whoever asks may choose a model
     of which that value makes numbers that are slow to compute with.
 
     >>> without_specks(np.array([1.0, -1e-310, 1e-29]))

@@ -73,7 +73,7 @@ class IdentityError(PolicyError):
 
 
 class OwnerFailedError(CoprivError):
-    """The owner failed in a way it did not expect; its own log tells more."""
+    """The owner failed in a way it did not expect; its own log says more."""
 
     exit_status = 4
 
@@ -99,7 +99,7 @@ class DoubtWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A public number was taken from private records: what is released tells about them.
+    """A public number was taken from private records: what is released says something about them.
 
     The noise is sized for bounds that do not depend on any private record. Where they do, no
     epsilon holds, whatever the ledger says.

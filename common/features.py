@@ -147,8 +147,8 @@ class FeatureMap(Lasting):
       format: What this text is.
       version: Version of the format.
       source: Name of the file of the public records.
-      source_kind: "private" when they were some owner's records: then the bounds below tell
-        about them, and owners refuse the map.
+      source_kind: "private" when they were some owner's records: then the bounds below leak
+        something about them, and owners refuse the map.
       num_public_records: How many they were.
       columns: The rule of each raw column that counts, d of them.
       rotation: Matrix of shape (p, d) from standardised columns to features, the constant
@@ -278,7 +278,7 @@ class FeatureMap(Lasting):
           table: A raw table with the :attr:`columns_needed`, n rows.
           where: What the table is called in an error.
           fill_target: Give a record without a readable target the public fill value, where
-            an error would tell a stranger about a record.
+            an error would reveal something about a record.
 
         Raises:
           InputError: A column is missing, or targets cannot be read.

@@ -31,7 +31,7 @@ def held_out_records(feature_map: FeatureMap, table: pd.DataFrame, *, where: str
     """The public records under their map, each coded as if it had not been there to order codes.
 
     In ten-fold cross-validation, a record's category stands where its mean target stands among the
-    means of all categories if its own fold's records have the mean that the other folds tell:
+    means of all categories if its own fold's records have the mean that the other folds give:
     there the nearest category lends its code. Codes by name, and those of a map that was fitted on
     other records, stay.
 

@@ -153,7 +153,7 @@ class Judged:
       models: Each model's measures, by its name.
       better_by: What "common" loses less than another in the main measure: positive is better.
       calibration: Predictions of "common" beside what was so.
-      clamping: What clamping alone costs; None where there are too few records to tell.
+      clamping: What clamping alone costs; None where there are too few records.
       positive: What class +1 is, as "died = yes"; nothing where the target is a number.
       positives: How many records are of it; None where the target is a number.
       intervals: How the intervals were made.

@@ -275,7 +275,7 @@ class Huber(Loss):
 
     @classmethod
     def fitted(cls, residuals: Vector) -> Huber:
-        """Delta is 1.345 deviations, as their median absolute value tells them.
+        """Delta is 1.345 deviations, estimated from their median absolute value.
 
         Under normal residuals it loses a twentieth of the efficiency of least squares.
 

@@ -217,7 +217,7 @@ def memory_finding(needed: int, source: TableSource) -> Finding:
         text = ""
     found = re.search(r"^MemAvailable:\s+([0-9]+) kB$", text, re.MULTILINE)
     if found is None:
-        return unchecked("memory", "this system does not tell how much is left")
+        return unchecked("memory", "this system does not say how much is left")
     left = int(found[1]) * 1024
     words = f"the table takes about {needed / 2**20:,.0f} MiB, {left / 2**20:,.0f} MiB are left"
     if needed > left:

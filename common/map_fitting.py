@@ -33,7 +33,7 @@ def fit_feature_map(
     """
     where = Path(source).name
     if len(table) == 1:
-        raise InputError(f"{where}: there is only 1 public record, which tells nothing; give more")
+        raise InputError(f"{where}: there is only 1 public record, which is not enough; give more")
     names = _input_names(table, settings, where)
     raw_target = table[str(settings.target)]
     target = fit_target(

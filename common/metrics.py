@@ -55,7 +55,7 @@ def serve_metrics(registry: CollectorRegistry, address: str, *, setting: str) ->
 
 
 class _Quiet(WSGIRequestHandler):
-    """Whoever asks fills no log: what goes wrong with a request is told in its status."""
+    """Requests fill no log: what goes wrong with one is in its status."""
 
     timeout = ASKING_SECONDS
 
@@ -99,7 +99,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Let go of a connection."""
+        """Close a connection."""
         with self._changing:
             self._open.pop(request, None)
         super().shutdown_request(request)

@@ -51,7 +51,7 @@ class Model:
       theta: The model, shape (p,).
       public_theta: The model of the public records alone, shape (p,); None where there were none.
       coefficient_noise: Standard error of each raw coefficient and, last, of the intercept, from
-        the owners' noise, shape (d + 1,); None where nobody could tell.
+        the owners' noise, shape (d + 1,); None where it is unknown.
       unprotected: The owner whose raw records it was made from, without noise; None for a model
         that noise protects.
       personal: Whether that owner bent it to its own records.

@@ -1,7 +1,7 @@
 r"""Second moments in one release: their layout on the wire, and how far one record moves them.
 
 For least squares the moments :math:`X'X/n_i` and :math:`X'y/n_i` say all that any number of
-gradients could, so an owner may spend its whole epsilon on telling them once.
+gradients could, so an owner may spend its whole epsilon on sending them once.
 """
 
 from __future__ import annotations

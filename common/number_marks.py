@@ -1,6 +1,6 @@
 """Marks of a table, points and commas in numbers above all, that may mean otherwise than read.
 
-For the holder of the table, who is told: no cell may change how another one is read.
+Only the holder of the table is warned: no cell may change how another one is read.
 """
 
 from __future__ import annotations

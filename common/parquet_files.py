@@ -84,7 +84,7 @@ class _Groups:
     Args:
       file: The open file.
       columns: The columns that are wanted.
-      keep: Tells which rows count.
+      keep: Which rows count.
     """
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str], keep: Keep) -> None:

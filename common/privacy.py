@@ -36,7 +36,7 @@ GRID_BITS = 21
 # Beyond this an integer draw could leave 64 bits with a probability above exp(-128).
 LARGEST_SCALE_UNITS = 2.0**55
 LARGEST_VALUE_UNITS = 2.0**61
-# Sums over records stay finite whatever the records are: an overflow would tell about them.
+# Sums over records stay finite whatever the records are: an overflow would leak them.
 LARGEST_BOUND = 1e100
 SMALLEST_BOUND = 1e-100
 SHORT_BITS = 40
@@ -166,7 +166,7 @@ def rounded_down(value: Fraction) -> Fraction:
 
 
 def as_decimal(value: Fraction, *, digits: int, up: bool = False) -> str:
-    """A budget as a decimal that never tells of less privacy spent, or of more left, than there is.
+    """A budget as a decimal that never shows less as spent, or more as left, than there is.
 
     Args:
       value: The budget, 0 or more.

@@ -1,6 +1,6 @@
 """Cells of a CSV file that its quotation marks, or its encoding, make another text than is meant.
 
-For the holder of the table, who is told: no cell may change how another one is read.
+Only the holder of the table is warned: no cell may change how another one is read.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from common.losses import LOSSES, Loss, loss_of
 from common.moments import gram_change, moments_change, pack_moments, packed_length
 from common.release import Release
 from common.terms import StudyTerms
-from common.validation import factors_of, num_told
+from common.validation import factors_of, num_coordinates
 
 __all__ = [
     "GRADIENT",
@@ -237,7 +237,7 @@ class Validation(Release):
     def dimension(self, terms: StudyTerms, num_features: int) -> int:
         """Loss, difference, and two for each bin."""
         del num_features
-        return num_told(terms)
+        return num_coordinates(terms)
 
     def change(self, terms: StudyTerms, domain: Domain) -> float:
         """All parts together: 1."""

@@ -39,7 +39,7 @@ def parse_rows(text: str) -> slice:
 
 
 class RowFilter:
-    """Tells which rows count: first the range, then the conditions.
+    """Decides which rows count: first the range, then the conditions.
 
     Args:
       rows: The range, in Python's slice notation; None for all.
@@ -107,7 +107,7 @@ class RowFilter:
 
 
 class AnyFilter:
-    """Tells which rows any of several filters wants, each of which keeps its own places."""
+    """Decides which rows any of several filters wants, each of which keeps its own places."""
 
     def __init__(self, filters: Sequence[RowFilter]) -> None:
         self._filters = filters
@@ -119,7 +119,7 @@ class AnyFilter:
 
     @property
     def conditions(self) -> Mapping[str, Any]:
-        """None that all rows satisfy; and each filter tells its rows by their places."""
+        """None that all rows satisfy; and each filter finds its rows by their places."""
         return {}
 
     @property

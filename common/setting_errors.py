@@ -18,7 +18,7 @@ __all__ = ["as_toml", "first_fault", "sentences"]
 LONGEST_VALUE = 80
 LONGEST_PART = 40
 PARTS_SHOWN = 4
-MOST_TOLD = 20
+MOST_SHOWN = 20
 LONGEST_PROBLEM = 1000
 _PLAIN = {
     "string_type": "a text",
@@ -48,15 +48,15 @@ def sentences(error: ValidationError, kind: type[BaseModel], *, where: str) -> l
     details = error.errors()
     wrong = [tuple(detail["loc"]) for detail in details]
     unknown = [place for place, d in zip(wrong, details, strict=True) if _unknown(d)]
-    meant = {_meant(place, kind) for place in unknown[:MOST_TOLD]}
+    meant = {_meant(place, kind) for place in unknown[:MOST_SHOWN]}
     faults = [
         detail
         for detail, place in zip(details, wrong, strict=True)
         if not _follows(detail, place, wrong, meant)
     ]
-    told = [f"{where}: {_sentence(detail, kind)}" for detail in faults[:MOST_TOLD]]
-    more = len(faults) - len(told)
-    return [*told, f"{where}: and {more:,} more; correct these first"] if more else told
+    shown = [f"{where}: {_sentence(detail, kind)}" for detail in faults[:MOST_SHOWN]]
+    more = len(faults) - len(shown)
+    return [*shown, f"{where}: and {more:,} more; correct these first"] if more else shown
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
     Args:
       title: What it is called in an error.
-      identity: What tells its rows from those of every other table; never shown.
+      identity: What distinguishes its rows from those of every other table; never shown.
       table: The table.
       file: Its file, if that holds nothing else.
     """
@@ -100,9 +100,9 @@ class Source:
         return sum(reading(part.table.count, part.title) for part in self.parts)
 
     def stamps(self) -> list[tuple[int, int]]:
-        """Sizes of the files and when they were written: others tell that a file has changed.
+        """Sizes of the files and when they were written: others show that a file has changed.
 
-        Of a database nothing tells that.
+        A database has nothing of the kind.
 
         Raises:
           InputError: A file is gone.
@@ -262,7 +262,7 @@ def _no_table(path: Path) -> str:
 
 
 def database_source(place: str, query: str, *, base: Path) -> Source:
-    """What a query selects in the PostgreSQL database that "file:PATH" or "env:NAME" tells.
+    """What a query selects in the PostgreSQL database that "file:PATH" or "env:NAME" names.
 
     Raises:
       InputError: Nothing is there, or it is no address of a database.

@@ -92,7 +92,7 @@ def same_words(values: Iterable[str], words: Iterable[str]) -> list[str]:
 def spelt_alike(values: Iterable[str]) -> list[list[str]]:
     """The values that differ in letters' case, or in what stands between words, only; grouped.
 
-    Signs elsewhere may tell values apart, as A+ from A-.
+    Signs elsewhere may make values different, as A+ and A-.
 
     >>> spelt_alike(["Den Haag", "A+", "den-haag", "Delft", "A-", "LEIDEN", "Leiden"])
     [['Den Haag', 'den-haag'], ['LEIDEN', 'Leiden']]

@@ -55,7 +55,7 @@ class StudyTerms:
         gradient share epsilon; None for other releases.
       loss_bound: The bound L of a record's loss in a "validation" response, in units of the loss;
         None for other releases, as what follows.
-      difference_bound: The bound D of what two models' losses differ by; None to tell nothing of
+      difference_bound: The bound D of what two models' losses differ by; None to ask nothing of
         it.
       reference: The public model that the query's is compared with, p numbers; none without D.
       edges: For classes the margins between the bins of the calibration table, ascending.
@@ -105,7 +105,7 @@ class Enrollment:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerDescription:
-    """What an owner tells about itself before any study.
+    """What an owner says about itself before any study.
 
     Args:
       name: Its name.
@@ -115,11 +115,11 @@ class OwnerDescription:
       epsilon_per_study: The most it spends on one study.
       epsilon_left: What is left of its lifetime budget.
       losses: The losses it answers for.
-      version: Of its program; "" where it does not tell, as version 0.1.
-      clock_ms: Its clock, milliseconds since 1970 UTC; 0 where it does not tell.
+      version: Of its program; "" where it is not stated, as by version 0.1.
+      clock_ms: Its clock, milliseconds since 1970 UTC; 0 where it is not stated.
       checked_map_digest: SHA-256 of the feature map under which its officer declares to have
         looked at the columns, or "". Not what was seen: that depends on records.
-      validation: Whether it tells how good a finished model is: "shown" also by its name in
+      validation: Whether it says how good a finished model is: "shown" also by its name in
         reports, "pooled" only with others; "" where it does not, as version 0.1.
     """
 

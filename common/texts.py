@@ -99,8 +99,7 @@ def number_words(value: float, digits: int = 3) -> str:
 def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:
     """Texts that are no longer than this, and differ where they differed.
 
-    Those that begin alike are cut in their middle, and numbered where that does not tell them
-    apart.
+    Those that begin alike are cut in their middle, and numbered where they are still the same.
 
     Args:
       texts: They differ.

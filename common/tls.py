@@ -108,7 +108,7 @@ class Peer:
 
 
 def role_uri(role: Role, name: str) -> str:
-    """The URI by which a certificate tells what its holder is.
+    """The URI in a certificate that says what its holder is.
 
     >>> role_uri("owner", "bank")
     'copriv://owner/bank'

@@ -1,4 +1,4 @@
-r"""What an owner tells of a finished model: its loss, by how much it beats another, and a table.
+r"""What an owner answers about a model: its loss, by how much it beats another, and a table.
 
 A study asks each owner for it once, by a release of its own (``common.releases.Validation``). Of
 a record with margin z at the model and :math:`z_0` at a public *reference* model it counts
@@ -22,7 +22,14 @@ from common.arrays import Matrix, Vector
 from common.losses import Loss
 from common.terms import StudyTerms
 
-__all__ = ["Factors", "ValidationMeans", "factors_of", "num_told", "tally", "unpack_validation"]
+__all__ = [
+    "Factors",
+    "ValidationMeans",
+    "factors_of",
+    "num_coordinates",
+    "tally",
+    "unpack_validation",
+]
 
 # How loss, difference and table share epsilon, as far as a response holds them. Both sides must
 # know the same: other numbers are another release.
@@ -87,14 +94,14 @@ def factors_of(terms: StudyTerms) -> Factors:
     )
 
 
-def num_told(terms: StudyTerms) -> int:
+def num_coordinates(terms: StudyTerms) -> int:
     """The number of coordinates of a response: loss, difference, two for each bin.
 
     >>> from fractions import Fraction
     >>> terms = StudyTerms(study_id="s", loss="hinge", theta_max=1.0, feature_map="", horizon=1,
     ...     responses=1, epsilon=Fraction(1), release="validation", loss_bound=4.0,
     ...     edges=(-1.0, 0.0, 1.0))
-    >>> num_told(terms)
+    >>> num_coordinates(terms)
     9
     """
     cells = 2 * (len(terms.edges) + 1) if terms.edges else 0
@@ -104,12 +111,12 @@ def num_told(terms: StudyTerms) -> int:
 def tally(
     margins: Vector, targets: Vector, reference: Vector | None, *, loss: Loss, terms: StudyTerms
 ) -> Vector:
-    """The exact response for records of these margins, shape (:func:`num_told`,).
+    """The exact response for records of these margins, shape (:func:`num_coordinates`,).
 
     Whatever a record is, it counts for no more than the bounds: a loss that overflows, or is no
     number, counts as L, one that rounding took below 0 as 0, and a difference of two that overflow
     as 0. No step branches on a record, so
-    the time that it takes tells nothing of them.
+    the time that it takes reveals nothing of them.
 
     Args:
       margins: Of each record at the model, shape (n,).

@@ -190,7 +190,7 @@ def error_numbered(number: int) -> type[CoprivError]:
 
 
 def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """The headers that tell who asks; none without a token."""
+    """The headers that say who asks; none without a token."""
     return () if token is None else ((AUTHORIZATION, BEARER + token),)
 
 

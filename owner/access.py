@@ -60,10 +60,10 @@ class RateLimit:
 
 
 class Access:
-    """Tells who a caller is, and refuses callers unknown or too frequent.
+    """Identifies a caller, and refuses callers unknown or too frequent.
 
     Guarantees:
-      * Tokens are kept and compared as SHA-256 digests, in a time that tells nothing of them.
+      * Tokens are kept and compared as SHA-256 digests, in a time that says nothing of them.
       * Limits count each learner for itself: nobody is slowed down by another.
 
     Args:
@@ -161,7 +161,7 @@ class Access:
     def _by_token(self, token: str) -> str:
         presented = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         known = None
-        # Every digest is compared, so that the time does not tell which one came close.
+        # Every digest is compared, so that the time does not show which one came close.
         for learner, digest in self._digests.items():
             if hmac.compare_digest(digest, presented):
                 known = learner

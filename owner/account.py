@@ -19,7 +19,7 @@ KEPT_BYTES, MOST_KEPT = 2**18, 16
 
 
 def theta_digest(theta: Vector) -> str:
-    """SHA-256 of a query's bytes: tells a retry from a new question, to the last bit.
+    """SHA-256 of a query's bytes: a retry has the same, a new question has another.
 
     >>> theta_digest(np.array([0.0])) == theta_digest(np.array([-0.0]))
     False

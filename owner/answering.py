@@ -42,7 +42,7 @@ class DataOwner:
 
     Requests are refused in this order: who asks, how often, a message that is malformed, a
     study that is not there or closed, the policy, the budget, and what only the records'
-    columns can tell.
+    columns can find out.
 
     Guarantees:
       * ``charged_before_released``: a response is returned only after its charge is durable.
@@ -154,7 +154,7 @@ class DataOwner:
             gradient = exact_answer(study.shard, query.theta, study.terms)
             response = release(gradient, study.noise.draw(), study.plan)
             kept = response.astype("<f8", copy=False).tobytes()
-            # Whether a charge that fails is on the disk, only the disk can tell.
+            # Whether a charge that fails is on the disk, only the disk can show.
             study.entry = None
             # Charged before released: durable here, and only then may a byte leave.
             self._ledger.charge(

@@ -27,7 +27,7 @@ from owner.policy import OwnerSettings
 __all__ = ["AtHome", "advice", "check_personal", "evaluate_at_home"]
 
 FOLDS = 5
-# An owner with fewer records learns nothing that a comparison could tell from chance.
+# An owner with fewer records learns nothing that a comparison could distinguish from chance.
 FEWEST_RECORDS = 4 * FOLDS
 # The owner's own model is held near 0 only as far as a study's default holds it.
 OWN_WEIGHT = 1e-5

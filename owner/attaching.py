@@ -133,7 +133,7 @@ class Attachment:
             self._ending.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311
 
     def end(self) -> None:
-        """Let go of the learner; what is open in the study stays open."""
+        """Disconnect from the learner; what is open in the study stays open."""
         self._ending.set()
         if self._call is not None:
             self._call.cancel()

@@ -134,7 +134,7 @@ class Neighbour:
 
         Its gradient at theta = 0 is -y times its features: the other side's is the opposite in
         the first coordinate. The second feature changes sign too, so that what two questions'
-        answers differ by also tells the sides apart. Where curvatures are attacked, the other
+        answers differ by also distinguishes the sides. Where curvatures are attacked, the other
         side's is nothing instead.
         """
         sign = 1.0 - 2.0 * self.side

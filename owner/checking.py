@@ -167,11 +167,11 @@ def _noise_in_words(ratio: float, typical: str, m: int) -> str:
 
 
 def _validation(settings: OwnerSettings, trial: TrialStudy) -> str:
-    """What is kept of epsilon to tell how good the model is, and whether this owner does."""
+    """What of epsilon is kept for validation, and whether this owner takes part."""
     asked = _asked(settings, trial)
     kept = (
         f"  {in_short(asked * trial.validation)} of the epsilon {in_short(asked)} asked is kept "
-        "to tell once how good the finished model is on these records"
+        "to say once how good the finished model is on these records"
     )
     if not settings.policy.validation:
         return f"{kept}; policy.validation forbids it, so it is not spent"

@@ -24,7 +24,7 @@ LEGEND = (
 
 
 def refuse_faults(seen: Sequence[ColumnSeen], *, accepted: Collection[str]) -> tuple[str, ...]:
-    """Refuse columns that do not fit, but for those whose owner says that they are so.
+    """Refuse columns that do not fit, except those whose owner says that they are right.
 
     Returns:
       One sentence for each doubt: what may well be right, and is not refused.
@@ -82,7 +82,7 @@ def notes_below(seen: Sequence[ColumnSeen]) -> Iterator[str]:
 
 
 def class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:
-    """How many records are of a target's class, which tells swapped labels from right ones.
+    """How many records are of a target's class, which shows whether labels are swapped.
 
     No map holds the public share, so only the officer can say whether it may be so.
     """

@@ -217,7 +217,7 @@ def warm(
     Args:
       shard: The owner's records.
       terms: The study's terms.
-      kept_in: Tells the folder for compiled code, of this user alone, or None where none is kept;
+      kept_in: Returns the folder for compiled code, of this user alone, or None where none is kept;
         asked only if something is compiled.
 
     >>> from fractions import Fraction

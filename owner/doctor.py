@@ -115,7 +115,7 @@ def _ledger(path: Path) -> Iterator[Finding]:
 
 
 def _attributes(path: Path) -> str:
-    """Whether the file system keeps extended attributes, as far as reading one tells."""
+    """Whether the file system keeps extended attributes, as far as reading one shows."""
     try:
         os.getxattr(path, ATTRIBUTE)
     except OSError as error:
@@ -186,7 +186,7 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
 
 
 def _check_ledger(path: Path, fingerprint: str) -> None:
-    """Refuse the ledger of other records; of one that cannot be read its own rule tells.
+    """Refuse the ledger of other records; one that cannot be read has a rule of its own.
 
     Raises:
       LedgerError: It belongs to other records.

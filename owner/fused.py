@@ -182,7 +182,7 @@ def kernel(
     Args:
       name: The loss's name.
       clipped: Whether it scales gradients down to a clip.
-      kept_in: Tells the folder for compiled code, or None to compile in each process anew. What
+      kept_in: Returns the folder for compiled code, or None to compile again in each process. What
         is there is run, so nobody else may write to it. It is asked for a loss's first kernel.
     """
     if (name, clipped) not in _KERNELS and name in SLOPES:

@@ -151,7 +151,7 @@ def _check_other(rule: Rule, own: str, other: str) -> None:
 
 
 def _known(rule: Rule) -> tuple[str, ...]:
-    """The values that the study knows of; none where the map does not tell them all."""
+    """The values that the study knows of; none where the map does not hold them all."""
     if isinstance(rule, ColumnRule):
         return tuple(rule.codes)
     known = dict.fromkeys((*rule.class_values, *rule.public_values))

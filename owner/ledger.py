@@ -124,7 +124,7 @@ class Ledger(SettlingLedger):
                 try:
                     self._log.give(charged.checksum, record, response)
                 except BaseException:
-                    # Whether it is there, only the disk can tell.
+                    # Whether it is there, only the disk can show.
                     self._unsound = True
                     raise
         self._charged[study_id] = charged = charged.gave(record, response)
@@ -172,7 +172,7 @@ class Ledger(SettlingLedger):
             row, begun = charge_block(self._db, settled, record, count=self._block)
             checksum = self._write(book, before, row)
         self._charged[study_id] = Charged(row, checksum, begun, responses=Kept(settled.responses))
-        # What was charged is spent, as nobody else can tell what was given of it.
+        # What was charged is spent, since nobody else knows what was given of it.
         self._keep(book.after(Charged(row, checksum)))
 
     def close_study(self, study_id: str) -> None:

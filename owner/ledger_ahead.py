@@ -3,7 +3,7 @@
 An owner charges a block of responses at once, before the first of them leaves. On the disk each is
 a charge of no known query. Which of them were given stands in a log beside the ledger, each there
 before it leaves; or, where the owner chose `ledger.block` above 1, nowhere. Whoever finds charges
-after a crash of which no log tells cannot know which were answered: all are spent, and none of
+after a crash that are in no log cannot know which were answered: all are spent, and none of
 their numbers is ever answered again, so no number is answered for two models. A process that ends
 in order, and one that finds a log, writes down what was given and takes the rest of the block back.
 """
@@ -72,7 +72,7 @@ class Charged:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a log was to tell what was given of the row's last charges, and nothing does."""
+        """Whether a log was to hold what was given of the row's last charges, and none does."""
         return not self.begun and ends_ahead(self.row) and bool(self.row.responses)
 
     @property

@@ -30,7 +30,7 @@ class Book:
       study_checksum: Its checksum.
       epsilon: What all promised responses together spend.
       promised: How many.
-      answered: The last number that is spent: given, or of a block of which nobody can tell.
+      answered: The last number that is spent: given, or of a block of which nobody knows.
       left: How many are charged beyond it, and known not to be given.
       noted: How many of those charged with them were given.
       closed: Whether the study is over.
@@ -69,7 +69,7 @@ class Book:
         )
 
     def spent_to_the_end(self) -> Book:
-        """The book where nobody can tell what was given of the account's last charges."""
+        """The book where nobody knows what was given of the account's last charges."""
         return replace(self, answered=self.answered + self.left, left=0, noted=0)
 
     @property
@@ -132,7 +132,7 @@ class Book:
 class Books:
     """All studies, oldest first, and sums over them.
 
-    ``given`` is what the log tells of charges ahead, by the checksum of the account that has them.
+    ``given`` is what the log holds of charges ahead, by the checksum of the account that has them.
     ``generation`` counts studies opened, responses charged and studies closed, and once more each
     response that was charged ahead and taken back. So it never goes back, and a ledger of the same
     generation is the same ledger; of two logs of it the one is newer that has ``noted`` more.
@@ -178,7 +178,7 @@ class Books:
         return Mark(self.generation, self.noted)
 
     def without_log(self) -> Books:
-        """The books where the log tells nothing: what it may have noted is spent."""
+        """The books where the log holds nothing: what it may have noted is spent."""
         return Books.of(self.meta, [book.spent_to_the_end() for book in self], {})
 
     def generation_after(self, books: Iterable[Book], meta: dict[str, str]) -> int:

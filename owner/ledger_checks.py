@@ -112,20 +112,20 @@ def examined(db: sqlite3.Connection, path: Path, mark: Mark) -> tuple[Books, lis
     """
     check_layout(db, path, SCHEMA)
     # After the first look: what is given from now on is noted behind what the ledger knows.
-    told = read_given(path)
+    noted = read_given(path)
     faults = page_faults(db)
     meta = _meta(db, faults.append)
     studies = _studies(db, faults.append)
     blocks = _blocks(db, faults.append)
-    books = _accounts(db, studies, blocks, told.given, faults.append)
+    books = _accounts(db, studies, blocks, noted.given, faults.append)
     faults += [f"charges of study number {number} have no account" for number in sorted(blocks)]
-    found = Books.of(meta, books, told.given)
+    found = Books.of(meta, books, noted.given)
     texts = _texts(db, found, faults.append)
     for book in books:
         account = AccountRow(book.study.number, book.promised, book.answered)
         if book.study.terms in texts:
             faults += promise_faults(book.entry(account, texts.__getitem__))
-    is_newest = told.generation >= found.generation and found.mark >= mark
+    is_newest = noted.generation >= found.generation and found.mark >= mark
     return found if is_newest else found.without_log(), faults
 
 

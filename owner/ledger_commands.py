@@ -169,7 +169,7 @@ def close_study(path: Path, study: str) -> None:
     """Close a study that its learner has not; its unused epsilon is free for others again.
 
     Stop the owner first: one process at a time holds a ledger. A study that is closed is
-    answered no more, whoever closed it. STUDY is the name that ledger show tells.
+    answered no more, whoever closed it. STUDY is the name in ledger show.
 
     Example: copriv-owner ledger close ledger.sqlite spring-4f1c
     """

@@ -3,7 +3,7 @@
 SQLite keeps a ledger in three files, NAME, NAME-wal and NAME-shm; NAME-given and NAME.lock stand
 beside them. What was charged or given last may stand in one of them alone. So how far the ledger
 has come is noted on SQLite's as an extended attribute, in NAME.lock, and at the start of NAME-given
-with each change of the ledger: whichever survives tells what was given.
+with each change of the ledger: whichever survives shows what was given.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class LedgerFiles:
         """Note on every file how far the ledger has come.
 
         Not synced, and a failure does not matter: a mark that lags makes its check weaker, and
-        what it tells of is on the disk already.
+        what it refers to is on the disk already.
         """
         text = _mark_text(mark)
         with contextlib.suppress(OSError):
@@ -250,7 +250,7 @@ class LedgerFiles:
     def _do_without_attributes(self) -> None:
         self._attributes = False
         log.warning(
-            "%s: its file system keeps no extended attributes; only %s.lock tells whether the "
+            "%s: its file system keeps no extended attributes; only %s.lock shows whether the "
             "ledger is the newest, keep the two together",
             self._path,
             self._path.name,
@@ -272,7 +272,7 @@ class LedgerFiles:
     def _hold(self, suffix: str, *, make: bool = True) -> None:
         """Take one file for this process alone; the lock ends with the process."""
         try:
-            # Readable by its owner only: the ledger tells what was asked of the records.
+            # Readable by its owner only: the ledger holds what was asked of the records.
             handle = lock_file(Path(f"{self._path}{suffix}"), make=make)
             self._handles[suffix], held = handle, os.fstat(handle)
             self._inodes[suffix] = held.st_dev, held.st_ino

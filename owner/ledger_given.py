@@ -29,7 +29,7 @@ from pathlib import Path
 from common.files import open_regular, real_path
 from owner.ledger_tables import CHARGES_PER_BLOCK, CHECKSUM_BYTES, RECORD_BYTES
 
-__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "Told", "given_at_once", "read_given"]
+__all__ = ["GIVEN", "MARK_BYTES", "Given", "GivenLog", "LogContent", "given_at_once", "read_given"]
 
 # Stands after the ledger's own name.
 GIVEN = "-given"
@@ -68,7 +68,7 @@ class Given:
 
 
 @dataclass
-class Told:
+class LogContent:
     """What the log says.
 
     Args:
@@ -92,7 +92,7 @@ def given_at_once(size: int) -> int:
     return max(1, min(CHARGES_PER_BLOCK, LARGEST_BYTES // 2 // _entry_bytes(size)))
 
 
-def read_given(path: Path) -> Told:
+def read_given(path: Path) -> LogContent:
     """What the log of a ledger says.
 
     Args:
@@ -103,22 +103,22 @@ def read_given(path: Path) -> Told:
         with open_regular(Path(f"{real_path(path)}{GIVEN}")) as file:
             content = file.read(LARGEST_BYTES + STEP_BYTES)
     except FileNotFoundError:
-        return Told()
-    told = Told()
+        return LogContent()
+    found = LogContent()
     for entry in _entries(content):
         account, said = entry[:CHECKSUM_BYTES], entry[CHECKSUM_BYTES:]
         if len(entry) == GENERATION.size:
-            (told.generation,) = GENERATION.unpack(entry)
+            (found.generation,) = GENERATION.unpack(entry)
         elif len(entry) == BEGIN_BYTES:
-            count, told.generation = COUNT.unpack(said)
-            told.given[account] = Given(count)
+            count, found.generation = COUNT.unpack(said)
+            found.given[account] = Given(count)
         else:
-            given = told.given.get(account)
+            given = found.given.get(account)
             if given is None or given.is_whole or len(said) < RECORD_BYTES:
                 # Nobody here wrote that; nothing behind it is believed.
                 break
-            told.given[account] = given.and_then(said[:RECORD_BYTES], said[RECORD_BYTES:])
-    return told
+            found.given[account] = given.and_then(said[:RECORD_BYTES], said[RECORD_BYTES:])
+    return found
 
 
 def _entry_bytes(size: int) -> int:
@@ -150,7 +150,7 @@ class GivenLog:
     """The log of a ledger that this process holds.
 
     Guarantees:
-      * What it was told is on the disk when a call returns.
+      * What a call writes is on the disk when the call returns.
       * Every response that was begun has its place in the file, whatever comes between; a file
         that has no room says so before anything is charged.
 

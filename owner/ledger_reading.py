@@ -47,7 +47,7 @@ def read_studies(path: Path) -> tuple[dict[str, str], list[StudyEntry]]:
     with _opened(path) as (db, mark):
         books = sound(db, path, mark)
         check_mark(books, mark, path)
-        return _told(books), _entries(db, books)
+        return _shown_meta(books), _entries(db, books)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class History:
 
 
 def read_history(path: Path) -> History:
-    """A ledger with every charge; ``charges_of`` tells what its records say.
+    """A ledger with every charge; ``charges_of`` reads its records.
 
     Raises:
       LedgerError: There is no ledger, or it cannot be read.
@@ -73,7 +73,7 @@ def read_history(path: Path) -> History:
             (book.entry(account, texts.__getitem__), _records(db, account))
             for book, account in _accounts(db, books)
         ]
-        return History(_told(books), texts, studies)
+        return History(_shown_meta(books), texts, studies)
 
 
 def read_fingerprint(path: Path) -> str:
@@ -191,7 +191,7 @@ def check_version(db: sqlite3.Connection, path: Path) -> str:
     return version
 
 
-def _told(books: Books) -> dict[str, str]:
+def _shown_meta(books: Books) -> dict[str, str]:
     return {key: value for key, value in books.meta.items() if key != "shard_fingerprint"}
 
 

@@ -65,7 +65,7 @@ TABLES = ("meta", "studies", "accounts", "charges")
 
 
 def check_old(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger of version 2 that is damaged, by all that it can tell.
+    """Refuse a ledger of version 2 that is damaged, by all that it holds.
 
     Raises:
       LedgerError: The sentence names the first fault.

@@ -62,7 +62,7 @@ class SecureNoise:
       * Each coordinate is a draw of the discrete Laplace distribution of the plan's scale,
         sampled exactly in integers; no floating-point number is drawn.
       * ``epsilon`` is OpenDP's own privacy map at the plan's sensitivity, in exact rationals.
-      * The draws depend on no data: drawing ahead tells nothing.
+      * The draws depend on no data: drawing ahead reveals nothing.
       * Coordinates are independent, so pieces of a vector may be drawn at the same time.
 
     Args:

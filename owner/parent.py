@@ -71,7 +71,7 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
     output and log, and where its process number and then its exit status are written.
     """
     watchers: dict[int, int] = {}
-    signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(watchers))
+    signal.signal(signal.SIGCHLD, lambda *_: _report_ends(watchers))
     # A Ctrl-C on the terminal reaches all: the learner says when its owners stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -80,7 +80,7 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
             return None
         content = _received(requests, int.from_bytes(size, "little"))
         *own, status = handles
-        # Who ends at once is known before its end is told.
+        # A fork that ends at once is known before its end is reported.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
@@ -101,7 +101,7 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
             os.close(handle)
 
 
-def _tell_ends(watchers: dict[int, int]) -> None:
+def _report_ends(watchers: dict[int, int]) -> None:
     """Write the exit status of each fork that has ended to its handle."""
     while watchers:
         try:

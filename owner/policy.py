@@ -76,7 +76,7 @@ class Policy(Settings):
         scaled, takes 1.3 MiB.
       max_map_entries: How many names and codes such a map may hold.
       calls_per_learner: How many calls and streams of one learner may be open at once.
-      validation: Whether it tells once how good a finished model is on its records, out of the
+      validation: Whether it says once how good a finished model is on its records, out of the
         study's epsilon: "shown" if reports may show that by its name, "pooled" if only with the
         other owners', false if not at all. The learner sees the noisy answer in any case.
     """
@@ -196,7 +196,7 @@ class OwnerSettings(Settings):
       listening: Which offers of a broadcasting learner it accepts.
       attach: The learner it goes to, instead of serving on a port.
       tls: Its certificate; required off loopback unless plain text is typed.
-      health: Address of a plain-text port that tells only whether it serves, for probes.
+      health: Address of a plain-text port that says only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
       reflection: Whether tools may ask which calls there are.
       threads: How many threads add up the records for an answer, and draw long noise ahead of
@@ -294,7 +294,7 @@ def check_policy(
     if terms.loss not in policy.losses:
         raise PolicyError(f"this owner answers only for the losses {', '.join(policy.losses)}")
     if terms.release == VALIDATION.name and not policy.validation:
-        raise PolicyError("this owner does not tell how good a model is on its records")
+        raise PolicyError("this owner does not say how good a model is on its records")
     if num_records < policy.min_num_records:
         raise PolicyError("this owner has fewer records than it answers for")
     if terms.epsilon > policy.epsilon_per_study:
@@ -328,7 +328,7 @@ def check_map(policy: Policy, feature_map: FeatureMap, *, allow_private_bounds: 
         )
     if feature_map.source_kind == "private" and not allow_private_bounds:
         raise PolicyError(
-            "the study's feature map was fitted on private records, so its bounds tell about "
+            "the study's feature map was fitted on private records, so its bounds describe "
             "them; fit it on public records"
         )
 

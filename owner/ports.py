@@ -81,7 +81,7 @@ class Port:
         What does not end when it is cut off does not keep us.
         """
         if not self._started:
-            # gRPC lets go of the port of a server only if it was started.
+            # gRPC releases the port of a server only if it was started.
             self.start()
         try:
             on_loop(self._server.stop(grace), timeout=(grace or 0.0) + CUT_OFF_SECONDS)

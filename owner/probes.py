@@ -32,9 +32,9 @@ class Probes:
     def __init__(self) -> None:
         self._servicer = aio.HealthServicer()
         self._open: dict[asyncio.Timeout, None] = {}
-        self.tell(serving=False)
+        self.set(serving=False)
 
-    def tell(self, *, serving: bool) -> None:
+    def set(self, *, serving: bool) -> None:
         """From now on answer that the owner serves, or that it does not."""
         status = Status.SERVING if serving else Status.NOT_SERVING
         for name in (SERVICE, ""):

@@ -1,6 +1,6 @@
 """Where a feature map's bounds come from: what an owner can check of it by itself.
 
-The answer is for the owner's operator alone. Told to a learner, it would be an answer about
+The answer is for the owner's operator alone. Sent to a learner, it would be an answer about
 the records.
 """
 

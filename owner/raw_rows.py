@@ -67,7 +67,7 @@ class HeldRows:
 
 
 class FarRows:
-    """Records that stay in their files or their database, and are read anew for each pass.
+    """Records that stay in their files or their database, and are read again for each pass.
 
     Args:
       opened: The table.
@@ -75,7 +75,7 @@ class FarRows:
       where: What it is called in an error.
       columns: The columns that learners may use, in the study's words.
       num_rows: How many rows count.
-      stamps: What told, before anything was read, that its files have not changed.
+      stamps: Sizes and times of its files before anything was read, to see that none has changed.
       keep: Which of those are records, shape (num_rows,); None for all.
     """
 

@@ -36,7 +36,7 @@ class Route:
         """A channel, and the learner's name as its certificate says; None in plain text.
 
         The channel is bound to that name, which copriv certs puts among a certificate's: nobody
-        else of the same CA can take its place. Our files are read anew, so renewed ones are in
+        else of the same CA can take its place. Our files are read again, so renewed ones are in
         use from the next stream on.
 
         Raises:

@@ -62,7 +62,7 @@ class RunningOwner:
 
     def drain(self, *, grace: float) -> None:
         """Take no new call, let those under way finish, and release the ledger."""
-        self.health.tell(serving=False)
+        self.health.set(serving=False)
         on_loop(self.calls.end())
         self.server.stop(grace)
         if self.probes is not None:
@@ -154,7 +154,7 @@ def create_server(
 
 
 def _probe_server(health: Probes, address: str) -> Port:
-    """A plain-text port for probes that have no certificate: it tells only whether we serve."""
+    """A plain-text port for probes that have no certificate: it says only whether we serve."""
     options = [*OPTIONS, *size_options(LARGEST_PROBE)]
     return Port(health.add_to, "health", address, identity=None, options=options)
 
@@ -217,7 +217,7 @@ def start_owner(
         if probes is not None:
             probes.start()
         stack.pop_all()
-    health.tell(serving=True)
+    health.set(serving=True)
     return RunningOwner(owner, server, calls, health, probes, scraped)
 
 

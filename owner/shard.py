@@ -128,7 +128,7 @@ class PrivateTable:
 
         Raises:
           PolicyError: The map needs a column that is not named for learners. Whether there is
-            one of that name, the sentence does not tell.
+            one of that name, the sentence does not say.
         """
         self._check(feature_map)
         with self._lock:

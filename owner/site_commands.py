@@ -243,7 +243,7 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
     _show_columns(seen)
     for line in marks(invited, joining):
         click.echo(f"note: {printable(line)}")
-    _tell(refuse_faults(seen, accepted=accepted))
+    _warn_of(refuse_faults(seen, accepted=accepted))
     settings, fingerprint = write_all(invited, joining)
     if declares:
         owner = load_settings(OwnerSettings, settings)
@@ -292,7 +292,7 @@ def show_site(
       settings: The owner's settings.
       base: The folder of their file.
       accepted: Columns that are right as they are.
-      declares: Whether learners shall be told that the columns were looked at.
+      declares: Whether learners may know that the columns were looked at.
 
     Raises:
       InputError: A certificate or a column does not fit, or there is no map to look under.
@@ -315,7 +315,7 @@ def show_site(
             f"{path}: learners can see that you have looked at your columns under this map, "
             "not what you saw"
         )
-    _tell(refuse_faults(found.seen, accepted=accepted))
+    _warn_of(refuse_faults(found.seen, accepted=accepted))
 
 
 def _show_columns(seen: Sequence[ColumnSeen]) -> None:
@@ -327,7 +327,7 @@ def _show_columns(seen: Sequence[ColumnSeen]) -> None:
         click.echo(note)
 
 
-def _tell(doubts: Sequence[str]) -> None:
+def _warn_of(doubts: Sequence[str]) -> None:
     """Print what may be right and rarely is."""
     for sentence in doubts:
         warnings.warn(f"{sentence} (--accept passes it)", DoubtWarning, stacklevel=2)

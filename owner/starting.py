@@ -98,12 +98,12 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
     for column in look.columns.values():
         if column.unread_number:
-            words = f"{column.unread_words}, so they are names{_told(column)}; {PLAINLY}"
+            words = f"{column.unread_words}, so they are names{_withheld(column)}; {PLAINLY}"
             notes.append(f"{column.shown}: {words}")
         elif column.odd_one:
-            notes.append(f"{column.shown}: {column.odd_words}, so all are names{_told(column)}")
-        elif why := _why_not_told(column):
-            notes.append(f"{column.shown}: {why}; not told to learners")
+            notes.append(f"{column.shown}: {column.odd_words}, so all are names{_withheld(column)}")
+        elif why := _why_withheld(column):
+            notes.append(f"{column.shown}: {why}; not shown to learners")
         elif column.far_out.size or column.code_for_missing:
             notes.append(f"{column.shown}: {_far_out(column)}")
         if column.unsure_date:
@@ -118,7 +118,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     return look, notes
 
 
-def _why_not_told(column: Column) -> str:
+def _why_withheld(column: Column) -> str:
     """Why learners may not use a column if the owner says nothing else, or nothing."""
     if column.is_identifier:
         return "has dates" if column.unsure_date else "names records (an identifier)"
@@ -127,10 +127,10 @@ def _why_not_told(column: Column) -> str:
     return {"text": "free text", "empty": "empty"}.get(column.kind, "")
 
 
-def _told(column: Column) -> str:
-    """That names are not told to learners, where they are too many."""
-    is_told = column.kind == "category" and not column.is_identifier
-    return "" if is_told else "; not told to learners"
+def _withheld(column: Column) -> str:
+    """That names are not shown to learners, where they are too many."""
+    is_shown = column.kind == "category" and not column.is_identifier
+    return "" if is_shown else "; not shown to learners"
 
 
 def _far_out(column: Column) -> str:
@@ -155,7 +155,7 @@ def _date(column: Column) -> str:
 
 def usable(look: Look) -> list[str]:
     """The columns that learners may use, if the owner says nothing else."""
-    return [column.name for column in look.columns.values() if not _why_not_told(column)]
+    return [column.name for column in look.columns.values() if not _why_withheld(column)]
 
 
 def checked_budget(option: str, typed: str) -> Fraction:

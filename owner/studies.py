@@ -108,7 +108,7 @@ class Studies:
         return study_id in self._open
 
     def hold(self, study_id: str, study: OpenStudy) -> list[OpenStudy]:
-        """Hold a study ready; returns what the caller stops, after it has let go of the lock."""
+        """Hold a study ready; returns what the caller stops, after it has released the lock."""
         return self._open.hold(study_id, study)
 
     def close(self, study_id: str, learner: str) -> StudyEntry:

@@ -126,7 +126,7 @@ def _sums_of(
     helpers = [_pool(threads - 1).submit(add) for _ in range(threads - 1)]
     add()
     for helper in helpers:
-        # One that never began has nothing to tell.
+        # One that never began raises nothing.
         if not helper.cancel():
             helper.result()
     return [found[k] for k in range(len(ranges))]

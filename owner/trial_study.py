@@ -50,7 +50,7 @@ class TrialStudy:
       kappa: In how many shards one record may be; None for what the policy says.
       release: A key of ``common.releases.RELEASES``.
       curvature_share: The share of epsilon that a release of curvatures spends on them.
-      validation: The share of epsilon that is kept to tell how good the finished model is.
+      validation: The share of epsilon that is kept to validate the finished model.
       origins: Where each of these is from, by its name.
       left_open: What the study leaves to the learner and no option gives.
     """

@@ -39,7 +39,7 @@ class MomentsState:
     """What has arrived: weighted sums, and the model that they make.
 
     Args:
-      total: Weighted sum of what the owners told, packed.
+      total: Weighted sum of the owners' responses, packed.
       weight: Sum of their weights.
       variance: Sum of their noise's variances times their squared weights.
       theta: The model, shape (p,).
@@ -60,12 +60,12 @@ def received(
     scales: Vector,
     solve: Callable[[Vector, float], Vector],
 ) -> MomentsState:
-    """The state after one more owner has told what it has to tell.
+    """The state after one more owner has answered.
 
     Args:
       state: The state before.
       tick: Whose turn it is.
-      responses: What they told.
+      responses: Their responses.
       weights: Each owner's share of the records, shape (N,).
       scales: Scale b of each owner's noise, of variance 2 b^2, shape (N,).
       solve: (mean response, variance of its noise) -> model.

@@ -1,7 +1,7 @@
 r"""One step from the public model, by noisy gradient and curvature whose noise is known.
 
 The public records have a model :math:`\theta_0` and say what the loss looks like around it. Owners
-tell a noisy gradient :math:`\hat g` and curvature :math:`\hat H` of theirs at :math:`\theta_0`; a
+send a noisy gradient :math:`\hat g` and curvature :math:`\hat H` of theirs at :math:`\theta_0`; a
 step :math:`-\hat H^{-1} \hat g` would lead to their best model if it were not for the noise. Its
 variance is public, so what it does can be taken back, as far as it is expected to:
 
@@ -9,7 +9,7 @@ variance is public, so what it does can be taken back, as far as it is expected 
    by and noise. Each entry is kept as far as it is expected to be real
    (:mod:`learner.algorithms.wiener`), and no eigenvalue is taken to be less than twice what it
    varies by chance, or a quarter if that is less. Where owners were asked at several models, what
-   their gradients change by from one to the next tells what noise has hidden.
+   their gradients change by from one to the next shows what noise has hidden.
 2. The step's noise has a covariance with eigenvectors q and variances m. Along each the step is
    kept as far as it is expected to be real, given how far :math:`\theta_0` is off by chance. What
    the public records' own gradient asks for, at an edge of the box, is no news and is kept whole.
@@ -223,14 +223,14 @@ class Blend:
 
     @property
     def _ridge(self) -> Matrix:
-        """The curvature of g, which owners do not tell, shape (p, p)."""
+        """The curvature of g, which no response holds, shape (p, p)."""
         ridge: Matrix = self.curvature - self.around.curvature
         return ridge
 
     def taught(
         self, gradients: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]]
     ) -> Blend:
-        r"""The blend once gradients at several models have told how they change on the way.
+        r"""The blend once gradients at several models have shown how they change on the way.
 
         From one model to the next, s away, they change by y, where the blend M says Ms. Noise may
         have hidden that the owners' curvature is far from the public one; then each step is too
@@ -340,7 +340,7 @@ def _times(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
 
 @lru_cache(maxsize=8)
 def _whitened(around: Around, regulariser: Regulariser) -> tuple[Matrix, Matrix]:
-    """The public curvature, with g, and its whitening: the same for all that is told around it."""
+    """The public curvature, with g, and its whitening: the same for all responses around it."""
     public = around.curvature + regulariser.strong_convexity * np.eye(around.theta.size)
     return public, whitening(public)
 

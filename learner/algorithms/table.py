@@ -1,6 +1,6 @@
 """Every algorithm with what may be asked about it before it is made.
 
-An algorithm is added here; whoever plans, decides, checks settings or tells a run asks its entry.
+An algorithm is added here; planning, deciding, checking settings and reporting ask its entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Setup:
       tail_average: Whether the result is the mean over the last half of the ticks.
       start: Where all models begin, shape (p,); None for 0.
       around: The public model, and what is known around it, where the algorithm needs it.
-      curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+      curvature_scale: The factor of the curvature in responses; 0 where they hold none.
       scales: Scale of each owner's noise, where the algorithm takes it into account, shape (N,).
       is_quadratic: Whether the loss has the same curvature everywhere.
     """
@@ -201,7 +201,7 @@ ALGORITHMS: dict[str, Kind] = {
         make=_descent, ticks=_in_rounds, constant="rho", uses=frozenset({"rule"})
     ),
     "synchronous-2": Kind(make=_average, ticks=_in_rounds, constant="initial_step"),
-    # An owner is told what an algorithm asks by the release's name alone (copriv-owner check).
+    # The release's name alone says to an owner what an algorithm asks (copriv-owner check).
     MOMENTS.name: Kind(
         make=_moments,
         ticks=_each_in_turn,

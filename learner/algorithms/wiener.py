@@ -1,8 +1,8 @@
 r"""How much of noisy values is expected to be real, where the variance of their noise is known.
 
 A value z is a true one of variance :math:`\tau^2` and noise of variance m, so Wiener's filter keeps
-:math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known: values tell it together, and
-where few of them may be far larger than the others, each tells its own as well.
+:math:`\tau^2/(\tau^2+m)`. How large :math:`\tau^2` is, is not known: values determine it
+together, and where few of them may be far larger than the others, each determines its own as well.
 
 References: Wiener (1949), Extrapolation, Interpolation, and Smoothing of Stationary Time Series.
 Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, on variances of one's

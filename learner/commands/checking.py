@@ -37,7 +37,7 @@ def check_study(
       settings: The study.
       base: The folder of its file.
       insecure: Whether plain text may leave this machine.
-      every: Whether to tell what passes, too.
+      every: Whether to show what passes, too.
       console: Where to print.
 
     Raises:

@@ -145,7 +145,7 @@ def _study(
 
 
 def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
-    """What each owner promised and spent, on the training and on telling how good the model is."""
+    """What each owner promised and spent, on training and on validation."""
     validated = outcome.validated
     answers = validated.answers if validated else (None,) * len(names)
     rows = [

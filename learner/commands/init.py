@@ -214,7 +214,7 @@ class _Draft:
                 return
 
     def _shifts(self, places: NDArray[np.intp]) -> list[Shift]:
-        """The columns that count and tell these rows from the others."""
+        """The columns that count and in which these rows differ from the others."""
         counts = {self.target.name, *self.inputs.columns}
         return [found for found in shifts(self.session.look, places) if found.name in counts]
 
@@ -247,14 +247,14 @@ class _Draft:
         table = self.session.table
         make_folder(out / "owners")
         public = table.iloc[self.public]
-        told: dict[str, Any] = {}
+        groups: dict[str, Any] = {}
         if self.session.is_dealt(self.choices):
-            public, told = self.with_owners(public)
+            public, groups = self.with_owners(public)
         write_table(out / "public.parquet", public)
         for part in self.parts:
             write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
         return {
-            **told,
+            **groups,
             "data": {},
             "public": {"path": "public.parquet"},
             "owners": [
@@ -264,9 +264,9 @@ class _Draft:
         }
 
     def with_owners(self, public: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """Dealt rows with a column that says among whose they lie, and what forecasts are told.
+        """Dealt rows with a column that says among whose they lie, and its settings of forecasts.
 
-        Else their order would be taken to tell: that of last rows, which come after the owners'.
+        Else their order would count as that of last rows, which come after the owners'.
         """
         column = next(iter(self.parts[0].where), None)
         if column is None:
@@ -290,10 +290,10 @@ class _Draft:
         nobodys = int(np.count_nonzero(self.known)) - records - self.num_public
         left = [f"{nobodys:,} are of no owner"] * (nobodys > 0)
         left += [f"{self.target.missing:,} have no target"] * (self.target.missing > 0)
-        told = f"; of {len(self.known):,} rows {' and '.join(left)}" if left else ""
+        rest = f"; of {len(self.known):,} rows {' and '.join(left)}" if left else ""
         yield (
             f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "
-            f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{told}"
+            f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{rest}"
         )
 
 
@@ -305,7 +305,7 @@ def _owners_records(draft: _Draft) -> pd.DataFrame:
 
 @contextlib.contextmanager
 def _told_already() -> Iterator[None]:
-    """What is doubted here is told in the words of this command's options."""
+    """Warnings in the words of this command's options."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtWarning)
         yield

@@ -132,7 +132,7 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
       learner: The learner's name.
 
     Raises:
-      InputError: That is no copy of the other, and is not made as it.
+      InputError: They are different.
     """
     made, signer = certs / learner / "ca.pem", certs / CA_FOLDER / "certificate.pem"
     if ours.resolve() == made.resolve():

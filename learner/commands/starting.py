@@ -95,7 +95,7 @@ def init(
     """Make a study of TABLE that runs: a CSV or Parquet file, a folder of them, a database.
 
     Looks at the columns, asks what was not typed, and writes study.toml with a comment on
-    every key. It warns of identifiers, of columns that tell the target, of heavy tails, missing
+    every key. It warns of identifiers, of columns that leak the target, of heavy tails, missing
     targets and dates. TABLE is a path, or env:NAME of a PostgreSQL address with --query.
 
     Example: copriv init stays.csv --target los --owners Hospital.County --yes

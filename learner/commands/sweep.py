@@ -185,7 +185,7 @@ def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
 def _computed(
     points: Sequence[Point], grounds: Sequence[Ground], seeds: int, how: How
 ) -> pd.DataFrame:
-    """One row for each study that could be computed; what was left out is told.
+    """One row for each study that could be computed; a warning names what was left out.
 
     Raises:
       InputError: None could be.

@@ -97,7 +97,7 @@ def make_certificates(
       study: The study's name, for the CA's.
       days: How long a certificate is valid.
       ca_days: How long a new CA is.
-      renew: Make all certificates anew, with the same CA.
+      renew: Replace all certificates, with the same CA.
       option: What names the folder.
 
     Raises:

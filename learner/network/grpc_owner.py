@@ -138,7 +138,7 @@ class GrpcOwner:
         self._call(lambda: self._reply("Close", request))
 
     def disconnect(self, *, over: bool = False) -> None:
-        """Let go of the connection, and of whoever waits in a call."""
+        """Disconnect, and wake whoever waits in a call."""
         self._ending.set()
         self._queries.drop()
         self._channels.close()
@@ -201,7 +201,7 @@ class GrpcOwner:
                     raise
                 wait = 0.0
             if self._ending.wait(wait):
-                raise self._named(UnreachableError, "the connection was let go of")
+                raise self._named(UnreachableError, "the connection was closed by us")
 
     def _error(self, error: grpc.RpcError, *, busy: bool, diagnose: bool) -> CoprivError:
         """The owner's status as one of our errors."""
@@ -231,7 +231,7 @@ class GrpcOwner:
 
 
 class _Queries:
-    """The stream of queries to one owner, opened when it is needed, and anew after a failure."""
+    """The stream of queries to one owner, opened when it is needed, and again after a failure."""
 
     def __init__(self, opened: Callable[[], Stream]) -> None:
         self._opened = opened

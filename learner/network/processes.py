@@ -170,7 +170,7 @@ def _clock_seed(settings: StudySettings, index: int) -> int | None:
 
 
 def _arguments(seed: int | None, *, learner: str | None, allow_private_bounds: bool) -> list[str]:
-    """What ``copriv-owner`` is told; the process ends by itself when this one does."""
+    """The arguments of ``copriv-owner``; the process ends by itself when this one does."""
     what = ["serve"] if learner is None else ["attach", "--learner", learner]
     arguments = [*what, "owner.toml", "--with-parent"]
     if seed is not None:

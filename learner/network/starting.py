@@ -144,7 +144,7 @@ class StartingOwner:
         self._owner().close(study_id)
 
     def disconnect(self, *, over: bool = False) -> None:
-        """Let go of the connection, and of whoever waits in a call."""
+        """Disconnect, and wake whoever waits in a call."""
         if self._reached is not None:
             self._reached.disconnect(over=over)
 

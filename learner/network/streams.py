@@ -60,7 +60,7 @@ class Channels:
         self._is_over = False
 
     def renew(self) -> None:
-        """Let the next call try anew; whoever waits in a call of the channel is told."""
+        """Let the next call try again; whoever waits in a call of the channel is woken."""
         with self._changing:
             if not self._is_over:
                 failed, self.now = self.now, self._opened()
@@ -77,7 +77,7 @@ class Stream(Protocol):
     """One stream of queries, one of them unanswered at a time; one thread asks."""
 
     def send(self, query: bytes) -> None:
-        """Ask; what is wrong is told when the answer is waited for."""
+        """Ask; what is wrong is raised when the answer is waited for."""
 
     def answer(self) -> bytes:
         """The answer to the query, as it arrived.
@@ -212,7 +212,7 @@ class DirectStream:
         try:
             event = self._call.next_event()
         except BaseException:
-            # Interrupted: gRPC has let go of the call.
+            # Interrupted: gRPC has ended the call.
             self._events = 0
             raise
         self._events -= 1

@@ -35,7 +35,7 @@ class StartedOwner:
 
     @cached_property
     def pid(self) -> int:
-        """Its process number; the parent tells it once it has imported everything."""
+        """Its process number; the parent sends it once it has imported everything."""
         return int(self._status.readline() or 0)
 
     def poll(self) -> int | None:

@@ -50,7 +50,7 @@ def deal(num_rows: int, count: int) -> NDArray[np.intp]:
 
 
 def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) -> list[Shift]:
-    """The columns that tell the public rows from the others, those that do so most first.
+    """The columns in which public rows differ from the others, the largest differences first.
 
     Chance differs from table to table, so what is too much is measured against rows that are dealt.
 

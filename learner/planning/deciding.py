@@ -94,7 +94,7 @@ def decide_quietly(
 
 
 def _best_of(settings: StudySettings, ground: Ground) -> Decision:
-    """The best way by its forecast, which :func:`best_way` tells."""
+    """The best way by its forecast, which :func:`best_way` returns."""
     designs = _designed(settings, ground, _ways(settings, ground))
     found = {way: its for way, (_, its) in designs.items()}
     by_world = {way: its.by_world for way, its in found.items()}

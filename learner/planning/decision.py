@@ -29,7 +29,7 @@ class NotedAround:
       offset: The offset.
       spread: The spread.
       curvature_spread: The curvature's spread.
-      curvature_scale: The factor of the curvature in what owners tell; 0 where they do not.
+      curvature_scale: The factor of the curvature in responses; 0 where they hold none.
       doubt: The doubt in the curvature.
       pull: The public records' own gradient there; nothing for 0.
       drifts: Whether the owners' records may be far from the public ones.
@@ -123,7 +123,7 @@ class Decision:
       alone: That of each owner's own model, as ``public``.
       validation: The share of epsilon that is kept for validation, an exact rational; runs of
         before it was asked for have none.
-      validated_by: Whether each owner tells how good the model is, as it described itself.
+      validated_by: Whether each owner says how good the model is, as it described itself.
     """
 
     num_records: tuple[int, ...]

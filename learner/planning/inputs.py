@@ -275,11 +275,8 @@ def _odd_names(column: Column) -> Iterator[str]:
     if column.spelt_alike:
         alike = max(column.spelt_alike, key=len)
         spelt = " and ".join(map(repr, shortened(alike[:NAMED])))
-        yield (
-            f"{name}: {spelt} are different categories"
-            f"{', and more values are so' * (len(column.spelt_alike) > 1)}; spell them alike if "
-            "they are one"
-        )
+        others = ", and there are more such values" * (len(column.spelt_alike) > 1)
+        yield f"{name}: {spelt} are different categories{others}; spell them alike if they are one"
 
 
 def _odd_dates(column: Column) -> Iterator[str]:

@@ -98,6 +98,6 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
         return ""
     cut = int(np.count_nonzero(are_cut(far, low, high)))
     bounds = f"the public bounds ({low:g} to {high:g})"
-    told = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    of_them = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""
-    return f"{what}{column.shown}: numbers far out: {far.size:,}; {told}{code}"
+    return f"{what}{column.shown}: numbers far out: {far.size:,}; {of_them}{code}"

@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def _curvature_scale(self) -> float | None:
-        """The factor of the curvature in what owners tell; None where they do not."""
+        """The factor of the curvature in responses; None where they hold none."""
         around = self.decision.around
         return None if around is None else around.curvature_scale or None
 

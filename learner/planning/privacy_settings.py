@@ -40,7 +40,7 @@ class PrivacySettings(Settings):
         clocks ahead and promises each owner exactly its own number of ticks, as the recommended
         profile does unless owners have a say in when they are asked.
       kappa: In how many shards one record may be.
-      validation: The share of each owner's epsilon with which it tells once how good the finished
+      validation: The share of each owner's epsilon with which it says once how good the finished
         model is on its records; the training has the rest. 0 asks for nothing; the recommended
         profile keeps a tenth.
     """

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# Longer sequences of ticks are drawn anew instead of kept.
+# Longer sequences of ticks are drawn again instead of kept.
 LONGEST_KNOWN = 100_000
 
 

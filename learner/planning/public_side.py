@@ -57,7 +57,7 @@ class PublicSide:
         """The loss that a study learns with; parameters left to "auto" follow the public records.
 
         Raises:
-          InputError: A parameter is left to "auto", and the public records do not tell it.
+          InputError: A parameter is left to "auto", and the public records do not determine it.
         """
         open_ones = [name for name in PARAMETERS if getattr(model, name) == "auto"]
         if not open_ones:
@@ -173,11 +173,11 @@ def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFram
         return public
     labels, known = _groups(settings, table, column)
     grouped = replace(public, labels=labels, known=known)
-    return grouped if _groups_tell_more(grouped, settings) else public
+    return grouped if _groups_say_more(grouped, settings) else public
 
 
 def _column_of_owners(settings: StudySettings, table: pd.DataFrame) -> str | None:
-    """The public records' column whose values tell the owners apart, by ``data.where``."""
+    """The public records' column whose values distinguish the owners, by ``data.where``."""
     wheres = [entry.data.where if entry.data else {} for entry in settings.owners]
     for column in wheres[0] if wheres else ():
         values = [where.get(column) for where in wheres]
@@ -187,7 +187,7 @@ def _column_of_owners(settings: StudySettings, table: pd.DataFrame) -> str | Non
     return None
 
 
-def _groups_tell_more(public: PublicSide, settings: StudySettings) -> bool:
+def _groups_say_more(public: PublicSide, settings: StudySettings) -> bool:
     """Whether groups say more of the owners than the order of the public table.
 
     They do not where there is one only, or where records of a group change along the table: the
@@ -196,7 +196,7 @@ def _groups_tell_more(public: PublicSide, settings: StudySettings) -> bool:
     try:
         problem = problem_of(settings, public.loss(settings.model))
         groups = public_groups(public, problem)
-    except InputError:  # Too few records to tell anything: whoever needs them says so.
+    except InputError:  # Too few records; whoever needs them reports it.
         return False
     return len(groups.usable) > 1 and not drifts_within(groups)
 
@@ -226,7 +226,7 @@ def _groups(
 
 
 def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
-    """Whether the public records are also an owner's, as far as this study file can tell."""
+    """Whether the public records are also an owner's, as far as this study file shows."""
     public = settings.features.public
     default = settings.data
     owners = [entry for entry in settings.owners if has_table(settings, entry)]
@@ -247,7 +247,7 @@ def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
 
 
 def _warn_of_few(num_records: int, num_features: int) -> None:
-    """Say that so few public records tell little."""
+    """Warn that so few public records say little."""
     if num_features <= num_records < FEWEST_FOR_EACH * num_features:
         warnings.warn(
             f"features.public: {counted(num_records, 'record')} for "

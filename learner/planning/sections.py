@@ -136,7 +136,7 @@ class AlgorithmSettings(Settings):
     Args:
       name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
-        owner tells its noisy second moments once; squared loss only), newton (each owner tells
+        owner sends its noisy second moments once; squared loss only), newton (each owner sends
         curvature and gradient in one to a few rounds, first at the public model; needs public
         records), or auto (the one of these with the best forecast). A study of the recommended
         profile is auto if it has public records and sets nothing that only ticks have.

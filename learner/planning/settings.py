@@ -40,18 +40,18 @@ class ForecastSettings(Settings):
     """How a study is forecast from public records.
 
     Args:
-      group_column: A column of the public records that tells groups of them apart, such as the
+      group_column: A column of the public records that names their groups, such as the
         county; owners are expected to differ as groups do. Without it that column which tells the
         owners apart by their ``data.where``, if public records of its groups do not change along
         their table; else only the order tells.
       groups: The group that an owner is, by the owner's name; an owner whose ``data.where`` names
         a value of the group column needs none.
-      records: An owner's n_i by its name, where its table is not at hand.
+      records: An owner's n_i by its name, where its table is not available.
       availability: Share of the time at which owners answer.
       availability_of: The same of single owners, by name.
       mean_absence: Mean length of an absence, in units of virtual time.
       runs: Simulated runs.
-      worlds: How often public records are dealt to owners anew.
+      worlds: How often public records are dealt to owners again.
     """
 
     EXAMPLES = MappingProxyType(
@@ -173,7 +173,7 @@ class StudySettings(Settings):
 
     @model_validator(mode="after")
     def _names_differ(self) -> StudySettings:
-        """Owners are told apart by name."""
+        """Owners have different names."""
         twice = repeated(owner.name for owner in self.owners)
         if twice:
             raise ValueError(f"owners: the name {min(twice)!r} stands twice; give each its own")
@@ -188,7 +188,7 @@ class StudySettings(Settings):
         return self.promised(entry) * (1 - self.privacy.validation)
 
     def for_validation(self, entry: OwnerEntry) -> Fraction:
-        """What of it is kept to tell how good the finished model is."""
+        """What of it is kept to validate the finished model."""
         return self.promised(entry) * self.privacy.validation
 
     def with_validation(self, share: Fraction) -> StudySettings:

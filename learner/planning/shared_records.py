@@ -70,7 +70,7 @@ def warn_of_shared_records(
       kappa: In how many shards one record may be.
 
     Warns:
-      DoubtWarning: It is so.
+      DoubtWarning: Records are several owners', and kappa does not cover it.
 
     >>> import warnings
     >>> at = [Rows(("t",), np.arange(9)), Rows(("t",), np.arange(6, 15))]

@@ -317,7 +317,7 @@ class _Search:
     def _in_all(
         self, answers: _Answers, clip: float | None, thetas: Matrix, runs: int
     ) -> NDArray[np.float64]:
-        """What the owners of all worlds tell so many runs in each, one world after the other."""
+        """The answers of all worlds' owners in so many runs of each, one world after the other."""
         if thetas.ndim == 1:
             same = np.stack([answers(place, clip, thetas) for place in range(len(self.worlds))])
             return np.repeat(same, runs, axis=0)

@@ -14,8 +14,8 @@ together,
 .. math:: D = \arg\min_{D} \Big(\frac1m \sum_j (|d_j| - D)_+\Big)^2 + (D u)^2.
 
 What is cut off above D and below -D need not be the same: few records that one model gets very
-wrong stand against many that the other gets a little wrong. Both are told, since the mean of all
-differences may lie beyond that of the cut ones by as much. The public model knows the public
+wrong stand against many that the other gets a little wrong. Both are reported, since the mean of
+all differences may lie beyond that of the cut ones by as much. The public model knows the public
 records too well for either, so a fifth of them is compared by a public model of the others.
 """
 

@@ -96,7 +96,7 @@ def best_way(
     >>> best_way(dict.fromkeys(("ticks", "newton"), np.nan * ticks), trusts_public_model=True)
     'newton'
     """
-    # A world whose best model has no loss tells no way from another.
+    # A world whose best model has no loss cannot rank ways.
     compared = {
         way: np.maximum(np.nan_to_num(own, nan=1.0), TINY) for way, own in forecasts.items()
     }

@@ -15,7 +15,7 @@ __all__ = ["ERRORS", "each_way", "judge_pick"]
 
 # A way of learning is the best if no other is better by more than this share.
 CLOSE = 0.1
-# Standard errors by which two means of runs must differ to be told apart.
+# Standard errors by which two means of runs must differ to count as different.
 ERRORS = 2.0
 
 

@@ -13,8 +13,8 @@ __all__ = ["Arrivals"]
 
 log = logging.getLogger("copriv.learner")
 
-# Owners that answer within so many seconds are not spoken of.
-TOLD_AFTER = 1.0
+# Owners that answer within so many seconds are not named.
+WARN_AFTER = 1.0
 NAMED = 6
 
 
@@ -34,22 +34,22 @@ class Arrivals:
         self._patience, self._on_all = patience, on_all
         self._changing = threading.Lock()
         self._timer: threading.Timer | None = None
-        # Who was told of last; None before anybody was.
-        self._told: list[str] | None = None
+        # Who was named last; None before anybody was.
+        self._warned_of: list[str] | None = None
 
     @contextmanager
     def expected(self, name: str) -> Iterator[None]:
         """While an owner is asked for the first time; one that does not answer is still missing."""
         with self._changing:
-            if self._told is None and self._patience > TOLD_AFTER:
-                self._tell_soon()
+            if self._warned_of is None and self._patience > WARN_AFTER:
+                self._warn_soon()
         yield
         with self._changing:
             was_missing = name in self._missing
             self._missing.pop(name, None)
-            is_last = was_missing and not self._missing and bool(self._told)
-            if was_missing and self._missing and self._told:
-                self._tell_soon()
+            is_last = was_missing and not self._missing and bool(self._warned_of)
+            if was_missing and self._missing and self._warned_of:
+                self._warn_soon()
         if is_last:
             self._on_all()
 
@@ -60,17 +60,17 @@ class Arrivals:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _tell_soon(self) -> None:
-        """Those who come together are told of together."""
+    def _warn_soon(self) -> None:
+        """Owners that arrive together are named together."""
         if self._timer is None:
-            self._timer = threading.Timer(TOLD_AFTER, self._tell)
+            self._timer = threading.Timer(WARN_AFTER, self._warn)
             self._timer.daemon = True
             self._timer.start()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         with self._changing:
-            before, self._told, self._timer = self._told, list(self._missing), None
-            names = named(self._told, NAMED)
+            before, self._warned_of, self._timer = self._warned_of, list(self._missing), None
+            names = named(self._warned_of, NAMED)
         if before:
             if names:
                 log.warning("still waiting for %s", names)

@@ -159,7 +159,7 @@ def _limits(summary: Summary, model: Model) -> list[str]:
         "It is linear: of what depends on two columns together it knows nothing.",
         "Values beyond the public bounds count as if they were at the bounds; categories that the "
         "public records do not have count as one.",
-        "Its parameters carry noise; copriv export --to json tells each coefficient's share of it.",
+        "Its parameters carry noise; copriv export --to json gives each coefficient's share of it.",
         "An owner that answers falsely can spoil it: answers are bounded, not proved.",
     ]
     if model.coefficient_noise is None:

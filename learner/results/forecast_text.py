@@ -63,7 +63,7 @@ def _owners_table(verdict: Verdict) -> Table:
 
 
 def _worth(lower: float, expected: float) -> str:
-    """What one more unit of epsilon changes; what simulations cannot tell from nothing is that."""
+    """What one more unit of epsilon changes; "nothing" where simulations cannot show a change."""
     if not lower > NOTHING * expected:
         return "nothing"
     return f"{-lower:+.2g}"

@@ -133,5 +133,5 @@ class TimedOwner:
         self._owner.close(study_id)
 
     def disconnect(self, *, over: bool = False) -> None:
-        """Let go of the connection."""
+        """Disconnect."""
         self._owner.disconnect(over=over)

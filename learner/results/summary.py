@@ -199,8 +199,8 @@ class Summary(Part):
             values += [owner.relative_fitness_alone, owner.gains]
         if len({value is None for value in values}) > 1:
             raise ValueError("some of what a simulation evaluates is missing")
-        told = {bool(self.way), bool(self.ways), self.forecast_relative_fitness_public is not None}
-        if len(told) > 1 or (self.ways and self.way not in self.ways):
+        given = {bool(self.way), bool(self.ways), self.forecast_relative_fitness_public is not None}
+        if len(given) > 1 or (self.ways and self.way not in self.ways):
             raise ValueError("some of what the ways of learning were forecast is missing")
         if self.delta_chosen is not None and self.delta is None:
             raise ValueError("delta is missing, and delta_chosen says how it was chosen")

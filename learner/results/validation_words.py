@@ -151,7 +151,7 @@ def _better(found: ValidationSummary) -> list[str]:
         return [
             "By their answers it cannot be told from the public records' model, which is free. By "
             f"how much its mean loss differs is {differs}: only a larger epsilon or more records "
-            "would tell."
+            "would decide."
         ]
 
     def at_least(end: float) -> str:

@@ -62,7 +62,7 @@ class CrossValidation:
         r"""Whether a model of these records is more than twice too sure of others.
 
         Its calibration slope, the s at which margins times s lose least on the records held out,
-        is below a half. The loss is convex in s, so that its derivative there tells.
+        is below a half. The loss is convex in s, so that its derivative there decides.
 
         References: Cox (1958), Two further applications of a model for binary regression; Copas
         (1983), Regression, prediction and shrinkage.

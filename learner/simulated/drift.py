@@ -39,7 +39,7 @@ from common.arrays import Flags, Labels, Matrix, Vector
 
 __all__ = ["Drift", "drift_of", "drifts_of_residuals"]
 
-# Parts of the table, and the fewest that tell anything; each has two records a feature at least.
+# Parts of the table, and the fewest that show anything; each has two records a feature at least.
 MOST_PARTS, FEWEST_PARTS, RECORDS_PER_FEATURE = 30, 6, 2
 # The grid: lengths from half a part to so many tables, and what parts differ by, in the variance
 # of a single record, from a tenth of the chance of the whole table.
@@ -258,7 +258,7 @@ def _modes(part: float, left: Matrix) -> _Modes:
     np.fill_diagonal(covariance, 2.0 * (part + np.expm1(-part)) / part**2)
     size = float(np.trace(covariance) - covariance.sum() / K) / (K - 1)
     values, vectors = np.linalg.eigh(left @ covariance @ left)
-    # Nothing is told of the mean of all parts, whose variance is the one that is exactly 0.
+    # Nothing is known of the mean of all parts, whose variance is the one that is exactly 0.
     return _Modes(covariance, size, np.maximum(values, 0.0), vectors)
 
 

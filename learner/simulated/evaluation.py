@@ -38,7 +38,7 @@ def union(shards: Sequence[Records]) -> Records:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    r"""What is needed to tell the relative fitness :math:`\psi(\theta) = f(\theta)/f(\theta^*)-1`.
+    r"""What computes the relative fitness :math:`\psi(\theta) = f(\theta)/f(\theta^*)-1`.
 
     The optimum on the union is computed once, when it is first needed; after that, squared loss
     needs the moments only, whatever the number of records.

@@ -4,7 +4,7 @@ Their mean gradient at the optimum of all, :math:`v_g`, says how much group g di
 fitness :math:`q_g = v_g^\top H^{-1} v_g` is what a model of the group alone would lose, twice.
 But a group of :math:`m` public records differs by chance too, by :math:`t/m` in the mean with
 :math:`t = \mathrm{tr}(H^{-1}\,\mathrm{Cov}\,\nabla\ell)`. Where nothing but the order of the table
-is known, it tells how records drift along it (:mod:`learner.simulated.drift`).
+is known, it shows how records drift along it (:mod:`learner.simulated.drift`).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class PublicGroups:
 
     @cached_property
     def score_drifts(self) -> list[Drift]:
-        """How whitened gradients drift where nothing but the order is known, if it tells."""
+        """How whitened gradients drift where nothing but the order is known, if it shows."""
         if self.labels is not None:
             return []
         return drifts_of_residuals(self.scores, self.records.features, self.whitening)
@@ -213,11 +213,11 @@ class PublicGroups:
 
     @property
     def drifts(self) -> bool:
-        """Whether nothing but the order is known, and it tells that records change along it."""
-        return _tell_of_change(self.feature_drift, *self.score_drifts)
+        """Whether nothing but the order is known, and it shows that records change along it."""
+        return _show_change(self.feature_drift, *self.score_drifts)
 
 
-def _tell_of_change(*drifts: Drift | None) -> bool:
+def _show_change(*drifts: Drift | None) -> bool:
     """Whether one of them is sure."""
     return any(each.steady < 1.0 - SURE for each in drifts if each is not None)
 
@@ -244,10 +244,10 @@ def consecutive_parts(num_records: int, parts: int) -> Labels:
 
 
 def drifts_within(public: PublicGroups) -> bool:
-    """Whether the order tells that records of one group change along the table."""
+    """Whether the order shows that records of one group change along the table."""
     features = _less_means(public, public.records.features)
     scores = _less_means(public, public.scores)
-    return _tell_of_change(
+    return _show_change(
         drift_of(features - features.mean(axis=0), features.shape[1]),
         *drifts_of_residuals(scores, public.records.features, public.whitening),
     )

@@ -39,7 +39,7 @@ def run_rounds(
       step: A constant rho (Algorithm 1) or c1 (Algorithm 2) for each run, shape (R,).
       present: Who answers in each round of each run, somebody at least, shape (T, R, N); the
         others are stood for by those who do. None for everybody.
-      on_round: Told of k and the results of all runs after each round, shape (R, p).
+      on_round: Called with k and the results of all runs after each round, shape (R, p).
 
     Returns:
       The result of each run, shape (R, p).

@@ -373,7 +373,7 @@ def _solve(
     *,
     rng: np.random.Generator,
 ) -> Matrix:
-    """What is told once: all owners answer, sooner or later."""
+    """What is asked once: all owners answer, sooner or later."""
     p, now = algorithm.num_features, np.zeros(runs, dtype=np.intp)
     if isinstance(algorithm, NewtonStep):
         scales = algorithm.weights * proposal.unit_scales * algorithm.rounds

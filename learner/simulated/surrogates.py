@@ -11,7 +11,7 @@ process
           s = \frac{m}{m + \alpha_g}
 
 and of n_i records that it has itself, of its size :math:`1/(1/n_i + 1/(m + \alpha_g))`: its group's
-records with random weights, as much as they tell, and records of everyone else's. An owner whose
+records with random weights, as far as they go, and records of everyone else's. An owner whose
 group is not known is nowhere near any, but differs as much as groups do: a group at random plays
 it with :math:`\sqrt{s}` for s, and its concentration is n_i. :math:`\bar P` is redrawn, too.
 
@@ -22,7 +22,7 @@ model is then off by a step :math:`\delta_i`: its targets are shifted by :math:`
 (squared loss only; for classes a drift of the model is only warned of), and its own Gram matrix is
 that of n_i consecutive records. The features of all owners together have moved, for every loss.
 
-Where neither labels nor a drift tell that owners differ, parts of one table differ by chance only.
+Where neither labels nor a drift show that owners differ, parts of one table differ by chance only.
 A choice that must also hold for owners that differ *assumes* a difference: each owner's mean
 gradient is off by a constant of its own, a tenth of what single records' gradients differ by,
 weighted to cancel over all owners. (Counties of one state and years of one lender differ by 0.02 to
@@ -91,7 +91,7 @@ def surrogate_world(
       num_records: Each owner's n_i, shape (N,).
       known: The group that each owner is known to be, None where it is not known.
       assumed: How much owners differ from the public records and from each other where nothing
-        tells by how much: from 0 for not at all to 1 for as much as is assumed at most.
+        says by how much: from 0 for not at all to 1 for as much as is assumed at most.
       played: Records that answer for one owner where answers need records.
       rng: Where the deal of groups, and of records to small owners, comes from.
 
@@ -107,7 +107,7 @@ def surrogate_world(
         drawn = drawn * _assumed(public, assumed, rng=rng)
     padded = [*known, *[None] * (len(num_records) - len(known))]
     sure = [g in public.usable for g in padded]
-    # Where the order tells how owners differ, parts would count the same difference twice.
+    # Where the order shows how owners differ, parts would count the same difference twice.
     by_order = public.drifts and bool(public.score_drifts) and public.problem.loss.is_quadratic
     dealt = [UNKNOWN] * len(padded) if by_order else _deal(public, padded, rng=rng)
     centre = drawn / drawn.sum()
@@ -145,7 +145,7 @@ def worlds_to_choose_in(
 ) -> list[World]:
     """A few worlds of few records, in which owners differ, where designs are compared.
 
-    They differ by 0 to ``assumed`` times what is assumed at most where nothing tells by how much.
+    They differ by 0 to ``assumed`` times what is assumed at most where nothing shows by how much.
     """
     rng = np.random.default_rng(CHOICE_SEED)
     return [
@@ -271,7 +271,7 @@ def _draw_differences(public: PublicGroups, weights: Vector, *, rng: np.random.G
 def _shifts(
     public: PublicGroups, num_records: Vector, *, by_order: bool, rng: np.random.Generator
 ) -> Matrix:
-    """What each owner's best model is off by as the order tells, shape (N, p)."""
+    """What each owner's best model is off by as the order shows, shape (N, p)."""
     shifts = np.zeros((num_records.size, public.records.features.shape[1]))
     for drift in public.score_drifts if by_order else []:
         shifts -= drift.path(num_records, rng=rng) @ public.whitening.T

@@ -74,8 +74,8 @@ def run_sweep(
       folder: Where results are kept; None keeps none.
       jobs: Processes on this machine; -1 for one on each core, 1 for none beside this one.
       cluster: Address of a Dask scheduler that computes in place of this machine.
-      fingerprint: What tells a point's arguments from others: a text that is equal for equal ones.
-      on_done: Told how many points are done.
+      fingerprint: A text that identifies a point's arguments: equal for equal ones.
+      on_done: Called with how many points are done.
 
     Raises:
       InputError: The cluster cannot be reached, or the folder cannot be written.
@@ -133,8 +133,8 @@ def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Fail
     try:
         return name, work(*arguments)
     except Exception as error:  # recorded, and the other points go on
-        told = isinstance(error, CoprivError)
-        message = str(error) if told else f"{type(error).__name__}: {error}"
+        is_sentence = isinstance(error, CoprivError)
+        message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
         return name, Failure(error=message, trace=traceback.format_exc())
 
 
@@ -201,7 +201,7 @@ def holds_results(folder: Path) -> bool:
 
 
 def _checksum(result: Result) -> str:
-    """What tells a result that was changed since it was written.
+    """A checksum that shows whether a result was changed since it was written.
 
     >>> _checksum({"loss": (0.5,)}) == _checksum({"loss": [0.5]}) != _checksum({"loss": [0.25]})
     True

@@ -101,7 +101,7 @@ def deal(
       public: The public records in groups.
       num_records: The n_i of all owners whose union fitness is judged on, shape (N,).
       known: The group that each owner is known to be.
-      worlds: How often public records are redrawn, and groups dealt to owners anew.
+      worlds: How often public records are redrawn, and groups dealt to owners again.
       rng: Where the deal comes from; seed it with nothing private.
     """
     return [surrogate_world(public, num_records, known=known, rng=rng) for _ in range(worlds)]

@@ -32,7 +32,7 @@ FEW_COORDINATES = 64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """Owners played by public records, or the owners' own records where they are at hand.
+    """Owners played by public records, or the owners' own records where they are available.
 
     Args:
       problem: What is learnt.
@@ -266,7 +266,7 @@ class Mixture:
 
         A mixture's Gram matrix is nearer to everyone's than an owner's own is, and a model learnt
         from it is too good: features that are constant within a group say nothing to its owner. So
-        an owner has the Gram matrix of its group, as far as the group's m records tell it,
+        an owner has the Gram matrix of its group, as far as the group's m records determine it,
         :math:`m/(m+6p)`, else the group's means and what all groups vary by within; and the mean
         gradient of the mixture at the optimum.
         """
@@ -312,7 +312,7 @@ def middle(psi: Matrix) -> float:
 
 
 def runs_worth(most: int, num_features: int) -> int:
-    """How many runs tell as much as so many of few coordinates.
+    """How many runs say as much as so many of few coordinates.
 
     What a run comes to is a sum over coordinates, each with noise of its own: the more there are,
     the less runs differ, and each takes longer.

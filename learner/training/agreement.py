@@ -1,7 +1,7 @@
 """Whether a site can take part in a study: one finding for each rule, before anything is spent.
 
 Only what is public is judged here. How a site's records fit the feature map is for its own
-officer to see (``copriv-owner check``): learners are told at most that somebody has looked.
+officer to see (``copriv-owner check``): learners see at most that somebody has looked.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Seen:
       encrypted: Whether certificates are used at all.
       description: What it says of itself, or None.
       failure: Why it was not reached, or gave no description.
-      skew_seconds: How far its clock is before ours, at least; None where it does not tell.
+      skew_seconds: How far its clock is before ours, at least; None where it is not stated.
     """
 
     where: str
@@ -186,7 +186,7 @@ def _version(description: OwnerDescription) -> Finding:
 
 def _clock(skew: float | None) -> Finding:
     if skew is None:
-        return unchecked("clock", "its version does not tell the time")
+        return unchecked("clock", "its version does not state the time")
     if abs(skew) <= LARGEST_SKEW_SECONDS:
         return passes("clock", f"within {max(abs(skew), 1):.0f} s of ours")
     way = "ahead of" if skew > 0 else "behind"

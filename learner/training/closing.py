@@ -37,7 +37,7 @@ def end_study(
     journal: Journal,
     validates: bool = False,
 ) -> tuple[str, ...]:
-    """Close the study with each owner that promised responses, and let go of all.
+    """Close the study with each owner that promised responses, and disconnect from all.
 
     Args:
       owners: The owners.
@@ -82,7 +82,7 @@ def note_closed(journal: Journal, names: Iterable[str]) -> None:
 
 
 def note_given_up(journal: Journal, *, was: bool = True) -> None:
-    """Keep that the run was given up, before the first owner is told; or that none could be."""
+    """Keep that the run was given up, before the first owner hears of it; or that none could be."""
     journal.note(GIVEN_UP, "yes" if was else "no")
 
 

@@ -1,4 +1,4 @@
-"""Owners agree to a study before it, and are let go of after it."""
+"""Owners agree to a study before it, and are disconnected after it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 START_WAIT_SECONDS = 0.2
 # Owners that are asked at the same time, each by a thread: of thousands the others wait.
 MOST_AT_ONCE = 64
-# Owners are being let go of, so that some may have closed the study already.
+# Owners are being disconnected, so that some may have closed the study already.
 OVER = "over"
 
 
@@ -142,7 +142,7 @@ def enrollments_of(
 
 
 def note_over(journal: Journal) -> None:
-    """Keep that no owner is asked any more, before the first is let go of."""
+    """Keep that no owner is asked any more, before the first is disconnected."""
     journal.note(OVER, "yes")
 
 

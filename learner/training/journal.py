@@ -258,12 +258,12 @@ class Journal:
         os.close(self._lock)
 
     def _note_end(self) -> None:
-        """Tell the next start that nothing is missing; without that it asks owners."""
+        """Note for the next start that nothing is missing; without that it asks owners."""
         with contextlib.suppress(sqlite3.DatabaseError):
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('ended', 'in order')")
 
     def _take_end(self) -> bool:
-        """Whether that was told; it holds for one start."""
+        """Whether that was noted; it holds for one start."""
         return self._db.execute("DELETE FROM meta WHERE key = 'ended'").rowcount > 0
 
     @contextlib.contextmanager
@@ -302,7 +302,7 @@ class _Tail:
     def __init__(self, write: Callable[[Sequence[TickEntry]], None]) -> None:
         self._write = write
         self._entries: list[TickEntry] = []
-        # By owner: answers among the entries, and how many it repeats, as far as that was told.
+        # By owner: answers among the entries, and how many it repeats, as far as that is known.
         self._answers: Counter[int] = Counter()
         self._repeats: dict[int, int] = {}
         self._failure: Exception | None = None

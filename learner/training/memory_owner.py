@@ -80,7 +80,7 @@ class _Present:
         """It answers when it is asked."""
 
     def disconnect(self, *, over: bool = False) -> None:
-        """Nothing to let go of."""
+        """Nothing to disconnect."""
 
 
 class MemoryOwner(_Present):

@@ -46,7 +46,7 @@ class Owner(Protocol):
         """End the study; what it did not use returns to the owner's budget."""
 
     def disconnect(self, *, over: bool = False) -> None:
-        """Let go of the connection, and of whoever waits in a call.
+        """Disconnect, and wake whoever waits in a call.
 
         Args:
           over: Whether the study is over; an owner that came to us then need not come back.

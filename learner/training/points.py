@@ -41,7 +41,7 @@ __all__ = [
 
 # Runs side by side, and ticks of them all that are held at once.
 SEEDS_AT_ONCE, TICKS_AT_ONCE = 100, 20_000_000
-# Ticks that tell what one costs.
+# Ticks that are timed to learn what one costs.
 TRIED = 20
 
 
@@ -53,7 +53,7 @@ class Deciding:
       settings: The study there.
       public: What is public.
       num_records: The n_i of those who take part.
-      records: A text that tells their records, and the public ones, from others.
+      records: A text that identifies their records, and the public ones.
       seeds: How many seeds are to come.
     """
 
@@ -72,7 +72,7 @@ class Repeating:
       settings: The study there.
       feature_map: Its feature map.
       decision: What it left open, decided.
-      records: A text that tells the records from others.
+      records: A text that identifies the records.
       seeds: The seeds.
     """
 
@@ -95,7 +95,7 @@ def fingerprint(what: Deciding | Repeating, features: Matrix, targets: Vector) -
 
 
 def records_digest(*arrays: NDArray[np.float64]) -> str:
-    """A text that tells records from others.
+    """A text that identifies records.
 
     >>> records_digest(np.zeros(2)) == records_digest(np.zeros(1))
     False

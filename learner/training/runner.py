@@ -80,7 +80,7 @@ class Pace:
     # Ticks that nobody answered since somebody did, and when the first of them was asked.
     missed: int = 0
     missed_since: float = 0.0
-    # Whether people were told that everything waits.
+    # Whether it was announced that everything waits.
     announced: bool = False
 
     def answered(self) -> None:
@@ -115,7 +115,7 @@ class Pace:
             for line in lines
             if line.answered < line.promised and line.state is not LineState.LEFT
         ]
-        # A tick of owners that are gone tells nothing of the others, who may have theirs later.
+        # A tick of owners that are gone says nothing of the others, who may have theirs later.
         if self.asked is not None:
             self.quiet_since = self.asked if self.quiet_since is None else self.quiet_since
             self._miss(missing, asked=self.asked)
@@ -126,11 +126,11 @@ class Pace:
             if time.monotonic() - self.quiet_since > self.patience:
                 names = ", ".join(line.status for line in missing)
                 raise UnreachableError(f"no owner answered for {self.patience:g} seconds ({names})")
-            self._tell(missing)
+            self._announce(missing)
             time.sleep(IDLE_SECONDS)
         return bool(missing)
 
-    def _tell(self, missing: Sequence[OwnerLine]) -> None:
+    def _announce(self, missing: Sequence[OwnerLine]) -> None:
         """Say once who is waited for; each line says itself when its owner is back."""
         if not self.announced:
             self.announced = True

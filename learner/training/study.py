@@ -51,7 +51,7 @@ class Facts:
 
     Args:
       num_records: Each owner's n_i.
-      validation: How each tells how good a finished model is, "" for not at all.
+      validation: How each validates a finished model, "" for not at all.
     """
 
     num_records: tuple[int, ...]
@@ -109,7 +109,7 @@ def train(
       owners: The owners, in the order of the settings.
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
-      foreseen: What owners are known to say: decided on while they start, and anew if it differs.
+      foreseen: What owners are known to say: decided on while they start, and again if it differs.
       on_started: Called with the plan before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
@@ -192,7 +192,7 @@ def _end(
 
 
 def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> None:
-    """Tell the plan, and stop while nobody has been asked if it is worse than what is free."""
+    """Show the plan, and stop before anybody is asked if it is worse than what is free."""
     on_started(plan)
     if journal.noted("enrollments") is None:
         check_guard(plan.settings, plan.decision)
@@ -345,7 +345,7 @@ def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed:
     """What the settings leave to "auto", for owners that say this of themselves.
 
     Raises:
-      UndecidedError: That cannot be told; no owner knows of the study yet.
+      UndecidedError: It cannot be decided; no owner knows of the study yet.
     """
     # What nobody would answer need not be kept for it.
     asked = settings if any(facts.validation) else settings.with_validation(Fraction(0))

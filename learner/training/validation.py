@@ -41,7 +41,7 @@ log = logging.getLogger("copriv.learner")
 # What an owner says of itself if it agrees: whether reports may show its part by its name.
 AGREES = ("pooled", "shown")
 QUESTIONS = "validation"
-UNWILLING = "it does not tell how good a model is"
+UNWILLING = "it does not say how good a model is"
 WAIT_SECONDS = 0.2
 
 
@@ -91,7 +91,7 @@ def validate(
 ) -> Validated | None:
     """Ask every owner that agrees how good the model is.
 
-    What an earlier start of the run has heard is in its journal; what it was not told, though an
+    What an earlier start of the run has heard is in its journal; what it has not heard, though an
     owner was charged, the owner says again.
 
     Args:

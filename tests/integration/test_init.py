@@ -441,7 +441,7 @@ def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(
 def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., Any]) -> None:
     said = typed("copriv-owner", "init", "stays.csv", "--learner", "lab", "--yes")
     assert said.returncode == 0, said.stderr
-    assert "Record ID: names records (an identifier); not told to learners" in said.stdout
+    assert "Record ID: names records (an identifier); not shown to learners" in said.stdout
     assert "2.7 times at most" in said.stdout
     settings = load_settings(OwnerSettings, folder / "owner.toml")
     assert "Record ID" not in settings.data.columns
@@ -480,11 +480,11 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     assert "sum: cells that are no numbers and count as empty: 2\n" in said.stdout
     form = "its numbers have a form that is not read"
     assert f"weight: {form} (50 kg), so they are names; if they are amounts" in said.stdout
-    assert f"cost: {form} (1 000 \u20ac), so they are names; not told to learners" in said.stdout
+    assert f"cost: {form} (1 000 \u20ac), so they are names; not shown to learners" in said.stdout
     assert "seen: 28.07.2020 is no form of date that is read; write dates as" in said.stdout
-    assert "at: has dates; not told to learners\nnote: at: 2015/01/01 00:00 is no" in said.stdout
+    assert "at: has dates; not shown to learners\nnote: at: 2015/01/01 00:00 is no" in said.stdout
     assert "day: 20150101 looks like a date and is read as a number" in said.stdout
-    assert "patient id: each of its values names few records; not told to learners" in said.stdout
+    assert "patient id: each of its values names few records; not shown to learners" in said.stdout
     columns = load_settings(OwnerSettings, folder / "owner.toml").data.columns
     assert "patient id" not in columns
     assert {"weight", "seen"} <= set(columns)

@@ -197,7 +197,7 @@ def test_the_health_port_tells_whether_it_serves_and_nothing_else(
         elsewhere.describe()
     elsewhere.disconnect()
     running.server.stop(None)
-    running.health.tell(serving=False)
+    running.health.set(serving=False)
     with pytest.raises(UnreachableError, match="does not serve"):
         ask_health(f"127.0.0.1:{port}", seconds=5)
     with pytest.raises(UnreachableError, match="no answer"):

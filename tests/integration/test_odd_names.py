@@ -147,7 +147,7 @@ def test_a_long_name_hides_nothing_of_what_is_said_of_it(
     assert said.stdout.replace("\n", " ").isprintable()
     said = typed("copriv-owner", "init", data, "--name", "a", "--yes", "--out", owner)
     assert said.returncode == 0, said.stderr
-    assert "not told to learners" in said.stdout
+    assert "not shown to learners" in said.stdout
     assert "are read as decimals; if the point groups thousands, say so" in said.stdout
     assert max(map(len, said.stdout.splitlines())) < 1000
     data.write_text(f"{LONG},y,{LONG}\n1,2,3\n")

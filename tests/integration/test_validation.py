@@ -96,7 +96,7 @@ def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_pro
     found = told["validation"]
     assert found["owners"] == 2
     assert [one["name"] for one in found["by_owner"]] == ["owner-a"]
-    assert told["validation_missing"] == {"owner-c": "it does not tell how good a model is"}
+    assert told["validation_missing"] == {"owner-c": "it does not say how good a model is"}
     said = " ".join(trained.stdout.split())
     assert "2 owners say, with noise: typical error (RMSE)" in said
     assert "No answer on how good the model is from owner-c" in said
@@ -257,7 +257,7 @@ def test_an_owner_whose_policy_forbids_it_refuses_whoever_asks(
     owner = GrpcOwner("owner-a", f"127.0.0.1:{serve_owner(path).port}", deadline=5.0)
     try:
         assert owner.describe().validation == ""
-        with pytest.raises(PolicyError, match="does not tell how good a model is on its records"):
+        with pytest.raises(PolicyError, match="does not say how good a model is on its records"):
             owner.enroll(make_terms(release="validation", responses=1, horizon=1, loss_bound=2.0))
     finally:
         owner.disconnect()

@@ -15,7 +15,7 @@ import pytest
 from common.column_faults import (
     MOST_NAMED,
     MOST_OWNERS,
-    MOST_TOLD,
+    MOST_SHOWN,
     faults_of,
     warn_of_misfits,
 )
@@ -229,7 +229,7 @@ def test_what_many_owners_share_is_one_sentence(study_map: FeatureMap) -> None:
 
 @pytest.mark.parametrize("beyond", [0, 1, 3, MOST_NAMED + 2])
 def test_each_column_that_does_not_fit_is_named(beyond: int) -> None:
-    names = [f"x{i}" for i in range(MOST_TOLD + beyond)]
+    names = [f"x{i}" for i in range(MOST_SHOWN + beyond)]
     rng = np.random.default_rng(1)
     table = pd.DataFrame({name: rng.normal(40.0, 2.0, 400) for name in names})
     table["y"] = rng.normal(size=400)
@@ -237,14 +237,14 @@ def test_each_column_that_does_not_fit_is_named(beyond: int) -> None:
     wide_map = fit_feature_map(table, settings, source="public.csv")
     wrong = table.assign(**dict.fromkeys(names, np.nan))
     told = told_of({"new.csv": wrong}, wide_map)
-    assert [sentence.split("'")[1] for sentence in told[:MOST_TOLD]] == names[:MOST_TOLD]
+    assert [sentence.split("'")[1] for sentence in told[:MOST_SHOWN]] == names[:MOST_SHOWN]
     if not beyond:
-        assert len(told) == MOST_TOLD
+        assert len(told) == MOST_SHOWN
         return
-    more = told[MOST_TOLD]
+    more = told[MOST_SHOWN]
     begins = "1 more column does not fit: " if beyond == 1 else f"{beyond} more columns do not fit"
     assert more.startswith(begins)
-    for name in names[MOST_TOLD:][:MOST_NAMED]:
+    for name in names[MOST_SHOWN:][:MOST_NAMED]:
         assert f"'{name}' (gaps)" in more
     assert (" and 2 more;" in more) == (beyond > MOST_NAMED)
 

@@ -13,7 +13,7 @@ from learner.results.arrivals import Arrivals
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learner.results.arrivals.TOLD_AFTER", 0.05)
+    monkeypatch.setattr("learner.results.arrivals.WARN_AFTER", 0.05)
 
 
 def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:

@@ -34,7 +34,7 @@ class CrashError(Exception):
 
 
 class Watched(MemoryOwner):
-    """An owner that keeps how it was let go of."""
+    """An owner that keeps how it was disconnected."""
 
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]
