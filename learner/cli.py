@@ -25,6 +25,7 @@ from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.map_text import file_text
 from common.texts import counted
+from learner.commands.init_command import init, settings
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
     cluster_option,
@@ -40,7 +41,6 @@ from learner.commands.options import (
     yes_option,
 )
 from learner.commands.sites import admit, check, close, doctor, invite
-from learner.commands.starting import init, settings
 from learner.commands.sweep_command import sweep
 from learner.network.warm_parent import warm_parent
 

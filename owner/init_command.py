@@ -79,7 +79,7 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
     """
-    from owner.starting import (  # noqa: PLC0415 (keeps --help quick)
+    from owner.init import (  # noqa: PLC0415 (keeps --help quick)
         Answers,
         checked_budget,
         checked_lifetime,

@@ -13,7 +13,7 @@ asked. What a crash may lose is therefore a tail of ticks, and the owners hold a
 * What else is noted (a missed tick, a query left unanswered, a tick of the owners' own) is written
   after all ticks before it, and a tick that only some of its owners answered is waited for.
   So in the tail every tick was answered by all its owners, and none was missed.
-* Questions that were asked ahead (``questions.py``) were asked at the models that these ticks come
+* Questions that were asked ahead (``in_flight.py``) were asked at the models that these ticks come
   to if all are answered. Where one is missed, those behind it are noted as unanswered first.
 
 Hence the order of the tail is that of the ticks, which a restart draws again from the same seed:

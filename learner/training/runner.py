@@ -20,10 +20,10 @@ from common.errors import RefusedError, UnreachableError
 from common.terms import Response
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import Algorithm
+from learner.training.in_flight import InFlight
 from learner.training.journal import Journal, TickEntry
 from learner.training.line import OwnerLine, hears
 from learner.training.line_state import LineState
-from learner.training.questions import Questions
 
 __all__ = ["Applied", "Pace", "raise_if_all_left", "run"]
 
@@ -173,13 +173,11 @@ def run(
 ) -> Vector:
     """Train until ``horizon`` communications were applied, or the ticks end.
 
-    What the journal holds is applied again without asking anybody.
-
     Args:
       algorithm: The algorithm.
       ticks: The ticks, the same at every start of this run.
       lines: The owners, by index.
-      journal: The run's durable trace; None for owners that cost nothing.
+      journal: The run's trace, applied again without asking; None for owners that cost nothing.
       horizon: The number T of communications.
       pace: How to wait.
       on_applied: Called after each communication.
@@ -193,7 +191,9 @@ def run(
     """
     replay, tail = _Replay(lines, journal), _LostTail(lines, journal, patience=pace.patience)
     state, k = algorithm.initial_state(), 0
-    questions = _questions(algorithm, ticks, lines, pace, settle=replay.settle)
+    questions = InFlight(
+        algorithm, ticks, lines, most=pace.in_flight, deadline=pace.deadline, settle=replay.settle
+    )
     with ThreadPoolExecutor(max_workers=len(lines)) as executor, questions.held():
         for position, tick in enumerate(questions):
             if replay.was_missed(position):
@@ -220,20 +220,6 @@ def run(
                 break
     replay.end()
     return algorithm.central_model(state)
-
-
-def _questions(
-    algorithm: Algorithm[State],
-    ticks: Iterable[Tick],
-    lines: Sequence[OwnerLine],
-    pace: Pace,
-    *,
-    settle: Callable[[Tick], None],
-) -> Questions[State]:
-    """What owners are asked, as many of them at the same time as the pace allows."""
-    return Questions(
-        algorithm, ticks, lines, most=pace.in_flight, deadline=pace.deadline, settle=settle
-    )
 
 
 def _ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +17,6 @@ from common.errors import InputError
 from common.features import FeatureMap
 from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query
-from learner.algorithms.clocks import Tick
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
 from learner.planning.guard import UndecidedError, check_guard
@@ -119,7 +118,7 @@ def train(
     Raises:
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
     """
-    with _let_go(owners):
+    with _disconnected_on_failure(owners):
         study_id = _kept(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}", str)
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
         _begin(plan, journal, on_started)
@@ -156,10 +155,18 @@ def _run(
     requests: Requests | None,
 ) -> Vector:
     """The ticks of the plan, whoever makes them; the model."""
-    study_id, pace = journal.noted("study_id") or "", _pace(plan.settings)
+    pace = _pace(plan.settings)
+    live = live_ticks(
+        plan.settings.algorithm,
+        lines,
+        study_id=journal.noted("study_id") or "",
+        requests=requests,
+        journal=journal,
+        pace=pace,
+    )
     return run(
         plan.algorithm,
-        _ticks(plan, lines, pace, study_id=study_id, requests=requests, journal=journal),
+        plan.ticks() if live is None else live,
         lines,
         journal=journal,
         horizon=plan.horizon,
@@ -209,27 +216,6 @@ def _pace(settings: StudySettings) -> Pace:
     )
 
 
-def _ticks(
-    plan: Plan,
-    lines: Sequence[OwnerLine],
-    pace: Pace,
-    *,
-    study_id: str,
-    requests: Requests | None,
-    journal: Journal,
-) -> Iterable[Tick]:
-    """The ticks of the run, whoever makes them."""
-    live = live_ticks(
-        plan.settings.algorithm,
-        lines,
-        study_id=study_id,
-        requests=requests,
-        journal=journal,
-        pace=pace,
-    )
-    return plan.ticks() if live is None else live
-
-
 class _Last:
     """Passes each communication on; keeps how many there were, from whom, how long they took."""
 
@@ -250,7 +236,7 @@ class _Last:
 
 
 @contextmanager
-def _let_go(owners: Sequence[Owner]) -> Iterator[None]:
+def _disconnected_on_failure(owners: Sequence[Owner]) -> Iterator[None]:
     """Disconnect all owners if this fails; the study stays open, the run can be resumed."""
     try:
         yield

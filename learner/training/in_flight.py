@@ -29,7 +29,7 @@ from learner.algorithms.protocol import Algorithm
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 
-__all__ = ["Questions"]
+__all__ = ["InFlight"]
 
 State = TypeVar("State")
 
@@ -38,7 +38,7 @@ State = TypeVar("State")
 SOON, LATE = 0.25, 0.5
 
 
-class Questions(Generic[State]):
+class InFlight(Generic[State]):
     """The ticks of a run, and what their owners are asked, some of them ahead of their turn.
 
     Args:

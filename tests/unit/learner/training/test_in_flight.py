@@ -13,10 +13,10 @@ from common.errors import UnreachableError
 from common.losses import Regulariser
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, Tick, each_alone
+from learner.training.in_flight import InFlight
 from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
-from learner.training.questions import Questions
 from learner.training.runner import Pace, run
 
 HORIZON = 60
@@ -140,7 +140,7 @@ def most_waiting(log):
 
 
 def test_where_answers_take_long_fewer_are_asked_at_the_same_time():
-    questions = Questions(algorithm(), [], [], most=16, deadline=20.0, settle=lambda tick: None)
+    questions = InFlight(algorithm(), [], [], most=16, deadline=20.0, settle=lambda tick: None)
     rooms = []
     for waited in (*[0.1] * 20, 6.0, 11.0, 11.0, 6.0, *[11.0] * 4, 0.1, 0.1):
         questions.answered(was=True, waited=waited)
