@@ -132,7 +132,7 @@ class AttachedOwner:
 
     @property
     def answers_later(self) -> bool:
-        """It does not."""
+        """No: it works only while somebody waits for it."""
         return False
 
     @property

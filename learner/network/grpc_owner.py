@@ -114,7 +114,7 @@ class GrpcOwner:
 
     @property
     def answers_later(self) -> bool:
-        """It works while nobody waits for it."""
+        """Yes: it works while nobody waits for it."""
         return True
 
     def send(self, query: Query) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from common.judged_text import WORDS
 from common.texts import number_words
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import as_number
+from learner.results.privacy_words import epsilons_spent
 from learner.results.quality_words import is_better
 from learner.results.summary import Summary
 
@@ -85,7 +85,7 @@ def _judged_on(summary: Summary) -> tuple[object, ...]:
 
 
 def _row(name: str, summary: Summary) -> list[Cell | str]:
-    spent = [as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"]
+    spent = epsilons_spent(summary)
     quality, fitness = summary.quality, summary.relative_fitness
     quality_cell: Cell | str = "-"
     if quality is not None:

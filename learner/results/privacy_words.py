@@ -6,8 +6,9 @@ import math
 from fractions import Fraction
 
 from common.texts import number_words
+from learner.results.summary import Summary
 
-__all__ = ["as_number", "meaning", "strength"]
+__all__ = ["as_number", "epsilons_spent", "meaning", "strength"]
 
 # Beyond this a factor says no more than that it is beyond all use.
 LARGEST_FACTOR = 1e6
@@ -20,6 +21,11 @@ def as_number(text: str) -> float:
     (0.25, inf)
     """
     return math.inf if text == "inf" else float(Fraction(text))
+
+
+def epsilons_spent(summary: Summary) -> list[float]:
+    """What each owner spent, ascending; the learner's own shard, which spends nothing, left out."""
+    return sorted(as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf")
 
 
 def strength(epsilon: float) -> str:

@@ -18,7 +18,7 @@ from common.texts import counted, number_words
 from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import as_number, meaning, strength
+from learner.results.privacy_words import as_number, epsilons_spent, meaning, strength
 from learner.results.quality_words import MEASURES, interval_words
 from learner.results.report import (
     WARNINGS,
@@ -114,7 +114,7 @@ def _first(summary: Summary) -> str:
     """The first screen: warnings, verdict, what it came to."""
     warnings = [line for line in sentences(summary) if line.startswith(WARNINGS)]
     verdict = verdict_lines(summary)
-    spent = [as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"]
+    spent = epsilons_spent(summary)
     tiles = []
     if summary.quality is not None:
         measure = MEASURES[summary.quality.measure]
@@ -123,7 +123,7 @@ def _first(summary: Summary) -> str:
         gaining = sum(bool(owner.gains) for owner in summary.owners)
         tiles.append((f"{gaining} of {len(summary.owners)}", "owners who gain from taking part"))
     if spent:
-        tiles.append((f"{max(spent):g}", "epsilon spent by the owner that spent most"))
+        tiles.append((f"{spent[-1]:g}", "epsilon spent by the owner that spent most"))
     tiles.append((f"{summary.ticks:,} of {summary.horizon:,}", "communications"))
     return (
         paragraphs(warnings, "warning")
@@ -325,9 +325,7 @@ def _budget(summary: Summary) -> str:
         )
     heads = ["owner", "promised", "spent", "not spent", "protection"]
     lines = []
-    most = max(
-        (as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"), default=0
-    )
+    most = max(epsilons_spent(summary), default=0)
     if most > 0 and not summary.insecure_noise:
         lines.append(f"At epsilon {most:g}, the most that was spent, {meaning(most)}.")
     if any(isinstance(row[3], Cell) and (row[3].value or 0) > 0 for row in rows):

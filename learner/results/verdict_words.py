@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.texts import number_words, printable
-from learner.results.privacy_words import as_number, strength
+from common.texts import first_few, number_words, printable
+from learner.results.privacy_words import epsilons_spent, strength
 from learner.results.quality_words import (
     MEASURES,
     at_home_lines,
@@ -74,7 +74,7 @@ def _gains(summary: Summary) -> str:
 
 
 def _spent(summary: Summary) -> str:
-    spent = sorted({as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf"})
+    spent = epsilons_spent(summary)
     if not spent:
         return "Nothing was spent."
     if summary.insecure_noise:
@@ -98,9 +98,9 @@ def gains_in_words(gaining: Sequence[str], others: Sequence[str]) -> str:
     if len(gaining) == 1:
         count = f"1 owner of {total} gains"
     if len(gaining) <= len(others):
-        return f"{count}: {_named(gaining)}"
+        return f"{count}: {first_few(gaining, NAMED)}"
     few = "the one that does not" if len(others) == 1 else f"the {len(others)} that do not"
-    return f"{count}; {few}: {_named(others)}"
+    return f"{count}; {few}: {first_few(others, NAMED)}"
 
 
 def gains_of_own(name: str, *, gains: bool) -> str:
@@ -110,10 +110,6 @@ def gains_of_own(name: str, *, gains: bool) -> str:
     'a, which alone has the model, does not gain'
     """
     return f"{name}, which alone has the model, {'gains' if gains else 'does not gain'}"
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def notes(summary: Summary) -> list[str]:
@@ -133,5 +129,5 @@ def notes(summary: Summary) -> list[str]:
         )
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
     if idle:
-        lines.append(f"Never asked, so they promised and spent nothing: {', '.join(idle)}.")
+        lines.append(f"Never asked, so they promised and spent nothing: {first_few(idle, NAMED)}.")
     return lines

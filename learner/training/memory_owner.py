@@ -60,7 +60,7 @@ class _Present:
 
     @property
     def answers_later(self) -> bool:
-        """It does not."""
+        """No: it works only while somebody waits for it."""
         return False
 
     def describe(self) -> OwnerDescription:
