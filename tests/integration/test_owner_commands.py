@@ -210,7 +210,7 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         assert asked in checked.stdout
         assert "gradient, L1: at most 1.5, by the clip" in checked.stdout
         assert f"; {share:g} of epsilon is for the curvature" in checked.stdout
-        assert "0.1 of the epsilon 1 asked is kept to tell once how good" in checked.stdout
+        assert "0.1 of the epsilon 1 asked is kept to say once how good" in checked.stdout
         left = re.findall(r"leaves (.+) to its learner's", checked.stdout)
         open_ones = [("rounds", "responses"), ("curvature_share", "curvature-share")]
         expected = [words for key, words in open_ones if said.get(key, "auto") == "auto"]

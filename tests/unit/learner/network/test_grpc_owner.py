@@ -281,7 +281,7 @@ def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:
     owner.disconnect()
     asking.join(LONG)
     assert not asking.is_alive()
-    assert "let go of" in str(failures[0])
+    assert "closed by us" in str(failures[0])
 
 
 def test_an_owner_that_has_come_is_found_by_the_next_call(
