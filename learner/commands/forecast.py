@@ -109,7 +109,7 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
     if "study" not in sweep.results:
         failure = sweep.failures.get("study")
         reason = failure.error if failure else "it was not computed"
-        raise InputError(f"forecast: the study itself failed: {reason}")
+        raise InputError(f"forecast: the study itself failed ({reason}); correct that first")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
     return verdict(candidate, answers_of(sweep.results), failures, base=decision)
 

@@ -89,8 +89,8 @@ def test_categories_that_are_spelt_in_several_ways_are_told() -> None:
         grade=np.resize(["A+", "A-", "A", "AA"], 400),
     )
     assert (
-        "city: 'Leiden' and 'leiden' and 'LEIDEN' are different categories, and more values are "
-        "so; spell them alike if they are one"
+        "city: 'Leiden' and 'leiden' and 'LEIDEN' are different categories, and there are more "
+        "such values; spell them alike if they are one"
     ) in told
     assert "smokes: 'Y' and 'y' are different categories; spell" in told
     assert "grade: " not in told
