@@ -16,7 +16,7 @@ import tomli_w
 from common.config import read_toml
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.features import FeatureMap
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from common.tls import Identity, TlsSettings, load_identity
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
@@ -94,9 +94,7 @@ def ask(owner: Owner, sequence: int, theta: np.ndarray | None = None) -> np.ndar
     return response.gradient
 
 
-def test_enrolment_tells_records_and_noise(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_enrolment_tells_records_and_noise(owner, make_terms):
     enrollment = owner.enroll(make_terms())
     assert enrollment.num_records == 200
     assert (enrollment.responses, enrollment.answered) == (10, 0)
@@ -106,16 +104,12 @@ def test_enrolment_tells_records_and_noise(
     assert owner.describe().num_records == 200
 
 
-def test_terms_that_ask_for_noise_that_nobody_can_draw_are_refused(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_terms_that_ask_for_noise_that_nobody_can_draw_are_refused(owner, make_terms):
     with pytest.raises(MalformedError, match=r"owner .*: epsilon: too small for any noise"):
         owner.enroll(make_terms(responses=1, horizon=1, epsilon=Fraction(1, 10**18)))
 
 
-def test_the_same_terms_again_are_the_same_enrolment(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_the_same_terms_again_are_the_same_enrolment(owner, make_terms):
     first = owner.enroll(make_terms())
     ask(owner, 1)
     again = owner.enroll(make_terms())
@@ -123,9 +117,7 @@ def test_the_same_terms_again_are_the_same_enrolment(
     assert again.noise_scale == first.noise_scale
 
 
-def test_all_m_of_m_answers_and_no_more(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_all_m_of_m_answers_and_no_more(owner, make_terms):
     owner.enroll(make_terms(responses=5))
     for sequence in range(1, 6):
         ask(owner, sequence)
@@ -133,7 +125,7 @@ def test_all_m_of_m_answers_and_no_more(
         ask(owner, 6)
 
 
-def test_retry_is_replayed(owner: Owner, make_terms: Callable[..., StudyTerms]) -> None:
+def test_retry_is_replayed(owner, make_terms):
     owner.enroll(make_terms())
     first = ask(owner, 1)
     np.testing.assert_array_equal(ask(owner, 1), first)
@@ -143,9 +135,7 @@ def test_retry_is_replayed(owner: Owner, make_terms: Callable[..., StudyTerms]) 
     assert not np.array_equal(ask(owner, 2), first)
 
 
-def test_theta_outside_the_box_is_refused(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_theta_outside_the_box_is_refused(owner, make_terms):
     owner.enroll(make_terms())
     for bad in (
         np.array([0.0, 0.0, 0.0, np.nextafter(2.0, 3.0)]),
@@ -158,15 +148,13 @@ def test_theta_outside_the_box_is_refused(
     assert owner.enroll(make_terms()).answered == 0
 
 
-def test_an_offer_charges_nothing(owner: Owner, make_terms: Callable[..., StudyTerms]) -> None:
+def test_an_offer_charges_nothing(owner, make_terms):
     owner.enroll(make_terms())
     assert owner.offer("study-1")
     assert owner.enroll(make_terms()).answered == 0
 
 
-def test_a_query_before_enrolment_or_out_of_order_is_refused(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_a_query_before_enrolment_or_out_of_order_is_refused(owner, make_terms):
     with pytest.raises(OrderError, match="enrol"):
         ask(owner, 1)
     owner.enroll(make_terms())
@@ -174,9 +162,7 @@ def test_a_query_before_enrolment_or_out_of_order_is_refused(
         ask(owner, 2)
 
 
-def test_a_closed_study_answers_nothing(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_a_closed_study_answers_nothing(owner, make_terms):
     owner.enroll(make_terms())
     ask(owner, 1)
     owner.close("study-1")
@@ -184,9 +170,7 @@ def test_a_closed_study_answers_nothing(
         ask(owner, 2)
 
 
-def test_moments_are_released_once_and_are_the_records_own(
-    owner: Owner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_moments_are_released_once_and_are_the_records_own(owner, make_terms):
     terms = make_terms(release="moments", responses=1, epsilon=Fraction(10))
     enrollment = owner.enroll(terms)
     packed = ask(owner, 1, np.zeros(4))
@@ -201,11 +185,8 @@ def test_moments_are_released_once_and_are_the_records_own(
 
 
 def test_over_the_network_equals_in_memory_bit_for_bit(
-    feature_map: FeatureMap,
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    feature_map, owner_folder, serve_owner, make_terms
+):
     settings = owner_folder()
     running = serve_owner(settings, insecure_noise_seed=SEED)
     remote = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)

@@ -197,7 +197,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     made.compose("down", "-v", "--remove-orphans")
 
 
-def test_up_trains_and_leaves_the_run_folder_on_the_host(stack: Stack) -> None:
+def test_up_trains_and_leaves_the_run_folder_on_the_host(stack):
     began = time.monotonic()
     result = stack.compose("up", "--no-build", "--exit-code-from", "learner", run="first")
     seconds = time.monotonic() - began
@@ -210,7 +210,7 @@ def test_up_trains_and_leaves_the_run_folder_on_the_host(stack: Stack) -> None:
     assert stack.check("first")
 
 
-def test_containers_are_confined_and_owners_are_alone(stack: Stack) -> None:
+def test_containers_are_confined_and_owners_are_alone(stack):
     stack.study = longer_study(stack.runs.parent / "study.toml", HORIZONS[0])
     stack.up("confined")
     stack.wait_until(lambda: stack.lived("confined") >= 10)
@@ -276,7 +276,7 @@ def trouble_learner(stack: Stack, run: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", [trouble_kill, trouble_pause, trouble_network, trouble_learner])
-def test_a_run_survives(stack: Stack, trouble: Callable[[Stack, str], None]) -> None:
+def test_a_run_survives(stack, trouble):
     survived = False
     for horizon in HORIZONS:
         stack.study = longer_study(stack.runs.parent / "study.toml", horizon)

@@ -223,9 +223,7 @@ def federation(
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_three_hosts_over_a_slow_and_lossy_line(
-    federation: Callable[..., Federation], version: int
-) -> None:
+def test_three_hosts_over_a_slow_and_lossy_line(federation, version):
     made = federation(version=version, deadline=15, algorithm={"horizon": 60})
     for line in made.network.carrier.lines:
         line.delay, line.loss = 0.05, 0.05
@@ -310,7 +308,7 @@ class Chaos:
         self.again(index)
 
 
-def test_chaos(federation: Callable[..., Federation]) -> None:
+def test_chaos(federation):
     # Three ticks for each unit of virtual time: a run takes at least 50 s.
     made = federation(algorithm={"horizon": 1500, "time_scale": 0.1})
     made.begin()

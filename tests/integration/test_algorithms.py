@@ -162,9 +162,7 @@ AVERAGE = {"name": "synchronous-2", "horizon": 8, "initial_step": 0.3}
         ("huber", AVERAGE, {"clip": 0.2}),
     ],
 )
-def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(
-    world: Callable[[str], World], loss: str, algorithm: dict[str, Any], privacy: dict[str, Any]
-) -> None:
+def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(world, loss, algorithm, privacy):
     here = world(loss)
     settings = here.settings(loss, algorithm, privacy)
     outcome, over_grpc = here.train(settings, here.remote(), "grpc")
@@ -183,7 +181,7 @@ def test_every_algorithm_over_grpc_equals_in_memory_bit_for_bit(
         assert entry.epsilon_spent == entry.epsilon * responses / entry.account.promised
 
 
-def test_a_schedule_needs_less_noise_for_the_same_epsilon(world: Callable[[str], World]) -> None:
+def test_a_schedule_needs_less_noise_for_the_same_epsilon(world):
     here = world("squared")
     privacy = {"sensitivity": "domain"}
     numbers = NUMBERS | {"clocks": "given"}
@@ -202,9 +200,7 @@ def test_a_schedule_needs_less_noise_for_the_same_epsilon(world: Callable[[str],
         assert ratio == pytest.approx(count / 24, rel=1e-9)
 
 
-def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
-    world: Callable[[str], World],
-) -> None:
+def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(world):
     here = world("squared")
     short = {"horizon": 2, "rho": 1e-7}
     outcome, _ = here.train(here.settings("squared", short, {"clip": 1.0}), here.remote(), "short")
@@ -216,7 +212,7 @@ def test_an_owner_that_the_schedule_leaves_out_promises_and_spends_nothing(
         assert len(read_studies(one.owner._ledger._path)[1]) == (index not in idle)
 
 
-def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) -> None:
+def test_moments_without_noise_are_the_optimum(world):
     from common.losses import Regulariser  # noqa: PLC0415
     from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
     from learner.simulated.problem import Problem  # noqa: PLC0415
@@ -231,7 +227,7 @@ def test_moments_without_noise_are_the_optimum(world: Callable[[str], World]) ->
     assert evaluation.relative_fitness(outcome.theta[None])[0] < 1e-9
 
 
-def test_newton_without_noise_is_the_optimum(world: Callable[[str], World]) -> None:
+def test_newton_without_noise_is_the_optimum(world):
     from common.losses import Regulariser  # noqa: PLC0415
     from learner.simulated.evaluation import Evaluation  # noqa: PLC0415
     from learner.simulated.problem import Problem  # noqa: PLC0415
@@ -252,9 +248,7 @@ def test_newton_without_noise_is_the_optimum(world: Callable[[str], World]) -> N
     assert psi[0] < 1e-6 < psi[1]
 
 
-def test_every_owner_is_told_the_same_factor_of_the_curvature(
-    world: Callable[[str], World],
-) -> None:
+def test_every_owner_is_told_the_same_factor_of_the_curvature(world):
     here = world("squared")
     algorithm = {"name": "newton", "curvature_share": 0.2, "rounds": 2}
     settings = here.settings("squared", algorithm, {"clip": 1.5})
@@ -280,9 +274,7 @@ def test_every_owner_is_told_the_same_factor_of_the_curvature(
         ({"name": "newton", "rounds": 3}, 5),
     ],
 )
-def test_a_study_that_stopped_goes_on_with_what_it_decided_first(
-    world: Callable[[str], World], algorithm: dict[str, Any], stops_at: int
-) -> None:
+def test_a_study_that_stopped_goes_on_with_what_it_decided_first(world, algorithm, stops_at):
     here = world("squared")
     settings = here.settings("squared", algorithm, {})
     twin, in_memory = here.train(settings, here.local(), "memory")

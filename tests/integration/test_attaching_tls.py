@@ -21,10 +21,8 @@ import learner.network.certificates
 from common.channels import open_channel
 from common.config import check_settings, read_toml
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
-from common.features import FeatureMap
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
@@ -37,7 +35,6 @@ from learner.training.study import train
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 from owner.refusals import SlowLog
-from owner.server import RunningOwner
 
 NAMES = ("owner-a", "owner-b", "owner-c")
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -154,8 +151,8 @@ def study(**more: Any) -> StudySettings:
 
 
 def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
-    settings_file: Callable[..., Path], feature_map: FeatureMap, tmp_path: Path
-) -> None:
+    settings_file, feature_map, tmp_path
+):
     folder = certs(tmp_path / "certs")
     paths = [settings_file(name, folder / name, learners=["lab"]) for name in NAMES]
     settings = study(tls=tls_of(folder / "lab").model_dump(mode="json"))
@@ -177,11 +174,8 @@ def test_owners_come_with_their_certificates_and_the_ledger_knows_the_learners(
 
 
 def test_an_owner_attaches_through_the_proxy_of_its_site(
-    settings_file: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    proxied: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
+    settings_file, make_terms, proxied, tmp_path
+):
     # The learner's name means nothing here: only the proxy reaches it.
     folder = certs(tmp_path / "certs", hosts=("lab.example",))
     path = settings_file("owner-a", folder / "owner-a", learners=["lab"])
@@ -196,9 +190,7 @@ def test_an_owner_attaches_through_the_proxy_of_its_site(
     assert proxy.asked == 2
 
 
-def test_an_owner_admits_the_learners_of_its_policy_only(
-    settings_file: Callable[..., Path], make_terms: Callable[..., StudyTerms], tmp_path: Path
-) -> None:
+def test_an_owner_admits_the_learners_of_its_policy_only(settings_file, make_terms, tmp_path):
     folder = certs(tmp_path / "certs")
     path = settings_file("owner-a", folder / "owner-a", learners=["somebody-else"])
     with (
@@ -211,9 +203,7 @@ def test_an_owner_admits_the_learners_of_its_policy_only(
     assert not failures
 
 
-def test_an_owner_attaches_under_the_name_in_its_certificate_only(
-    settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_an_owner_attaches_under_the_name_in_its_certificate_only(settings_file, tmp_path):
     folder = certs(tmp_path / "certs")
     with listening(folder / "lab") as learner:
         with pytest.raises(PolicyError, match="the certificate is owner-b's") as refusal:
@@ -225,8 +215,8 @@ def test_an_owner_attaches_under_the_name_in_its_certificate_only(
 
 
 def test_an_owner_that_opens_many_streams_keeps_no_other_from_coming(
-    settings_file: Callable[..., Path], make_terms: Callable[..., StudyTerms], tmp_path: Path
-) -> None:
+    settings_file, make_terms, tmp_path
+):
     """More silent ones than the learner has threads for; nothing is read of a stranger's."""
     folder = certs(tmp_path / "certs")
     path = settings_file("owner-a", folder / "owner-a", learners=["lab"])
@@ -263,9 +253,7 @@ def silence(over: threading.Event) -> Iterator[pb.OwnerMessage]:
     yield from ()
 
 
-def test_a_learner_for_another_name_is_refused(
-    settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
     folder = certs(tmp_path / "certs", hosts=("lab.example", "10.9.8.7"))
     with (
         listening(folder / "lab") as learner,
@@ -274,9 +262,7 @@ def test_a_learner_for_another_name_is_refused(
         attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
 
 
-def test_a_learner_of_another_ca_or_none_is_refused(
-    settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_learner_of_another_ca_or_none_is_refused(settings_file, tmp_path):
     ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
     forged = tmp_path / "forged"
     forged.mkdir()
@@ -298,9 +284,7 @@ def test_a_learner_of_another_ca_or_none_is_refused(
             assert "files that were made for this study" in str(refusal.value)
 
 
-def test_an_expired_certificate_is_refused_on_either_side(
-    settings_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_certificate_is_refused_on_either_side(settings_file, tmp_path, monkeypatch):
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
     folder = expired(tmp_path / "1" / "certs", "lab", monkeypatch)
@@ -325,9 +309,7 @@ def test_an_expired_certificate_is_refused_on_either_side(
             attach(path, f"127.0.0.1:{learner.port}")
 
 
-def test_a_visitor_without_a_certificate_gets_nothing(
-    settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_visitor_without_a_certificate_gets_nothing(settings_file, tmp_path):
     folder = certs(tmp_path / "certs")
     ca = (folder / "owner-a" / "ca.pem").read_bytes()
     with listening(folder / "lab") as learner:
@@ -343,19 +325,15 @@ def test_a_visitor_without_a_certificate_gets_nothing(
         assert not learner.anybody(lambda owner: True)
 
 
-def test_an_owner_with_tls_does_not_talk_to_a_learner_in_plain_text(
-    settings_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_an_owner_with_tls_does_not_talk_to_a_learner_in_plain_text(settings_file, tmp_path):
     folder = certs(tmp_path / "certs")
     with listening(None) as learner, pytest.raises(InputError, match="it does not speak TLS"):
         attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
 
 
 def test_an_owner_cannot_play_the_learner_nor_question_another_owner(
-    settings_file: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    tmp_path: Path,
-) -> None:
+    settings_file, serve_owner, tmp_path
+):
     folder = certs(tmp_path / "certs")
     with (
         listening(folder / "server") as learner,
@@ -371,9 +349,7 @@ def test_an_owner_cannot_play_the_learner_nor_question_another_owner(
         curious.disconnect()
 
 
-def test_off_loopback_plain_text_must_be_typed_on_both_sides(
-    settings_file: Callable[..., Path], feature_map: FeatureMap, tmp_path: Path
-) -> None:
+def test_off_loopback_plain_text_must_be_typed_on_both_sides(settings_file, feature_map, tmp_path):
     sentence = r"leaves this machine without TLS.*--insecure"
     with pytest.raises(InputError, match=f"attach.learner.*{sentence}"):
         attach(settings_file("owner-a", None), "lab.example:50060")
@@ -386,11 +362,8 @@ def test_off_loopback_plain_text_must_be_typed_on_both_sides(
 
 
 def test_a_learner_that_was_there_may_mend_its_certificate(
-    settings_file: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    settings_file, make_terms, tmp_path, monkeypatch
+):
     ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
     path = settings_file("owner-a", ours / "owner-a")
     complained = threading.Event()
@@ -419,7 +392,7 @@ def test_a_learner_that_was_there_may_mend_its_certificate(
     assert not failures
 
 
-def test_copriv_certs_knows_owners_that_attach(tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_copriv_certs_knows_owners_that_attach(tmp_path, typed):
     path, out = tmp_path / "study.toml", tmp_path / "certs"
     table = study().model_dump(mode="json", exclude_unset=True)
     path.write_text(tomli_w.dumps(table))

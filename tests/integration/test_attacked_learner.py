@@ -31,7 +31,7 @@ def run_tool(name: str) -> Any:
 
 
 @pytest.mark.long
-def test_whatever_an_owner_says_the_run_ends_in_a_sentence_or_goes_on_without_it() -> None:
+def test_whatever_an_owner_says_the_run_ends_in_a_sentence_or_goes_on_without_it():
     told = run_tool("attack_learner.py")
     assert told["modes"] >= 105
     assert told["runs"] == 2 * told["modes"]
@@ -40,7 +40,7 @@ def test_whatever_an_owner_says_the_run_ends_in_a_sentence_or_goes_on_without_it
 
 
 @pytest.mark.long
-def test_whoever_lies_on_an_attached_stream_the_other_side_goes_on_or_says_why_not() -> None:
+def test_whoever_lies_on_an_attached_stream_the_other_side_goes_on_or_says_why_not():
     told = run_tool("attack_attachment.py")
     assert told["owners"] >= 32
     assert told["learners"] >= 35

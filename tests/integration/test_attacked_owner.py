@@ -34,7 +34,7 @@ def run_tool(name: str, *options: str) -> Any:
 
 
 @pytest.mark.long
-def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None:
+def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised():
     told = run_tool("kill_owner.py", "--kills", "24")
     assert told["kills"] == 24
     steps = {"before_charge", "in_transaction", "at_commit", "after_commit", "before_note"}
@@ -45,7 +45,7 @@ def test_an_owner_killed_at_any_step_never_gives_more_than_it_promised() -> None
 
 
 @pytest.mark.long
-def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> None:
+def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill():
     told = run_tool("kill_owner.py", "--kills", "14", "--block", "64")
     assert told["kills"] == 14
     assert told["charged"] == told["promised"]
@@ -54,7 +54,7 @@ def test_an_owner_that_charges_in_blocks_loses_at_most_one_for_each_kill() -> No
 
 
 @pytest.mark.long
-def test_owners_and_learner_killed_while_owners_are_asked_ahead_lose_nothing() -> None:
+def test_owners_and_learner_killed_while_owners_are_asked_ahead_lose_nothing():
     told = run_tool("kill_all.py", "--kills", "30")
     assert sum(told["kills"].values()) == 30
     assert set(told["kills"]) == {"owner", "learner"}
@@ -64,7 +64,7 @@ def test_owners_and_learner_killed_while_owners_are_asked_ahead_lose_nothing() -
 
 
 @pytest.mark.long
-def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
+def test_malformed_messages_crash_charge_and_leak_nothing():
     told = run_tool("fuzz_owner.py", "--messages", "3000")
     assert told["messages"] >= 3000
     assert set(told["statuses"]) == {
@@ -79,7 +79,7 @@ def test_malformed_messages_crash_charge_and_leak_nothing() -> None:
 
 
 @pytest.mark.long
-def test_the_time_of_an_answer_does_not_tell_how_many_records_have_a_value() -> None:
+def test_the_time_of_an_answer_does_not_tell_how_many_records_have_a_value():
     command = [sys.executable, str(TOOLS / "time_answers.py"), "--records", "10000"]
     # Ratios within a run; a number that is slow to compute with makes them 1.6 and more.
     command += ["--rounds", "15", "--limit", "1.5"]
@@ -105,7 +105,7 @@ def threads(pid: int) -> int:
     return 0 if told[0] == "Z" else int(told[17])
 
 
-def test_a_tool_that_fails_leaves_no_owner_behind() -> None:
+def test_a_tool_that_fails_leaves_no_owner_behind():
     command = [sys.executable, str(TOOLS / "kill_owner.py"), "--kills", "100000"]
     tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -128,7 +128,7 @@ def test_a_tool_that_fails_leaves_no_owner_behind() -> None:
 
 
 @pytest.mark.long
-def test_files_of_a_ledger_that_are_lost_or_older_give_no_budget_back() -> None:
+def test_files_of_a_ledger_that_are_lost_or_older_give_no_budget_back():
     """Two ways for each proper subset of the files; the tool itself has sixteen."""
     told = run_tool("rollback_ledger.py", "--every", "16")
     assert told["cases"] == 30

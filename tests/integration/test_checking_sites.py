@@ -128,7 +128,7 @@ def fails(said: Any, rule: str, *words: str, site: str = "owner-a") -> None:
         assert word in said.out
 
 
-def test_sound_sites_pass_and_nothing_is_spent(check: Any, site: SimpleNamespace) -> None:
+def test_sound_sites_pass_and_nothing_is_spent(check, site):
     said = check(site.sound["owner-a"], "--all")
     assert said.status == 0, said
     assert "nothing fails; nothing was spent" in said.out
@@ -139,9 +139,7 @@ def test_sound_sites_pass_and_nothing_is_spent(check: Any, site: SimpleNamespace
         assert read_studies(site.folder / name / "ledger.sqlite")[1] == []
 
 
-def test_an_officers_declaration_is_told_and_nothing_else(
-    check: Any, site: SimpleNamespace
-) -> None:
+def test_an_officers_declaration_is_told_and_nothing_else(check, site):
     folder = site.folder / "declared"
     folder.mkdir()
     digest = FeatureMap.from_json(site.map.read_text()).digest
@@ -161,7 +159,7 @@ def test_an_officers_declaration_is_told_and_nothing_else(
     assert "owner-a: records is not checked" in said.out
 
 
-def test_a_wrong_ca_is_found(check: Any, site: SimpleNamespace) -> None:
+def test_a_wrong_ca_is_found(check, site):
     other = make_certs(site.folder / "other-certs")
     port = site.serve("other-ca", "owner-a", other / "owner-a").port
     fails(
@@ -169,9 +167,7 @@ def test_a_wrong_ca_is_found(check: Any, site: SimpleNamespace) -> None:
     )
 
 
-def test_an_expired_certificate_is_found(
-    check: Any, site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_certificate_is_found(check, site, monkeypatch):
     old = site.folder / "old-certs"
     (old / "ca").mkdir(parents=True)
     for path in (site.certs / "ca").iterdir():
@@ -184,7 +180,7 @@ def test_an_expired_certificate_is_found(
     fails(check(port), "certificate", "expired on 2", "copriv admit", "copriv certs --renew")
 
 
-def test_a_certificate_for_another_host_is_found(check: Any, site: SimpleNamespace) -> None:
+def test_a_certificate_for_another_host_is_found(check, site):
     elsewhere = site.folder / "elsewhere"
     (elsewhere / "ca").mkdir(parents=True)
     for path in (site.certs / "ca").iterdir():
@@ -194,20 +190,20 @@ def test_a_certificate_for_another_host_is_found(check: Any, site: SimpleNamespa
     fails(check(port), "certificate", "is for bank.example, not for 127.0.0.1")
 
 
-def test_swapped_addresses_are_found(check: Any, site: SimpleNamespace) -> None:
+def test_swapped_addresses_are_found(check, site):
     said = check(site.sound["owner-b"], second=site.sound["owner-a"])
     assert said.status == 2
     for name, other in (NAMES, NAMES[::-1]):
         assert f"{name}: name FAILS: the certificate there is that of '{other}'" in said.out
 
 
-def test_a_missing_column_is_found(check: Any, site: SimpleNamespace) -> None:
+def test_a_missing_column_is_found(check, site):
     columns = {"data": {"path": "shard.parquet", "columns": ["column-0", "column-2", "y"]}}
     port = site.serve("missing", "owner-a", site.certs / "owner-a", **columns).port
     fails(check(port), "columns", "it names no column 'column-1'", "adds or maps")
 
 
-def test_a_budget_too_small_is_found(check: Any, site: SimpleNamespace) -> None:
+def test_a_budget_too_small_is_found(check, site):
     said = check(site.sound["owner-a"], privacy={"epsilon": "2.5"})
     assert said.status == 2
     assert "owner-a: budget FAILS: the study asks for epsilon 2.5, it spends at most 2" in said.out
@@ -219,9 +215,7 @@ def test_a_budget_too_small_is_found(check: Any, site: SimpleNamespace) -> None:
     assert "closing a study frees only what it has not spent" in said.out
 
 
-def test_a_run_that_one_owner_would_refuse_enrols_nobody(
-    site: SimpleNamespace, typed: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_run_that_one_owner_would_refuse_enrols_nobody(site, typed, tmp_path):
     policy = {"policy": {"epsilon_per_study": "1/2", "epsilon_lifetime": "3"}}
     port = site.serve("frugal", "owner-b", site.certs / "owner-b", **policy).port
     path = write_study(tmp_path, site, site.sound["owner-a"], port)
@@ -235,9 +229,7 @@ def test_a_run_that_one_owner_would_refuse_enrols_nobody(
 
 
 @pytest.mark.parametrize("version", ["", "0.0.9"])
-def test_another_version_is_found(
-    check: Any, site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+def test_another_version_is_found(check, site, monkeypatch, version):
     monkeypatch.setattr("owner.answering.PROGRAM_VERSION", version)
     said = check(site.sound["owner-a"])
     told = f"it runs version {version}" if version else "a version too old to say which"
@@ -248,9 +240,7 @@ def test_another_version_is_found(
 
 
 @pytest.mark.parametrize(("hours", "way"), [(1, "ahead of"), (-1, "behind")])
-def test_a_clock_off_by_an_hour_is_found(
-    check: Any, site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, hours: int, way: str
-) -> None:
+def test_a_clock_off_by_an_hour_is_found(check, site, monkeypatch, hours, way):
     shifted = SimpleNamespace(
         time_ns=lambda: time.time_ns() + hours * 3600 * 10**9, sleep=time.sleep
     )
@@ -260,7 +250,7 @@ def test_a_clock_off_by_an_hour_is_found(
     assert f"owner-a: clock FAILS: its clock is 60 minutes {way} ours" in said.out
 
 
-def test_a_closed_port_is_found(check: Any) -> None:
+def test_a_closed_port_is_found(check):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     said = check(port)
@@ -269,9 +259,7 @@ def test_a_closed_port_is_found(check: Any) -> None:
     assert said.out.count("owner-a: ") == 1
 
 
-def test_a_proxy_in_between_is_found(
-    check: Any, site: SimpleNamespace, proxied: Callable[..., Any]
-) -> None:
+def test_a_proxy_in_between_is_found(check, site, proxied):
     with proxied(refuses=True) as proxy:
         said = check(site.sound["owner-a"])
     assert said.status == 2
@@ -281,18 +269,14 @@ def test_a_proxy_in_between_is_found(
     assert "(it says: HTTP/1.1 403 not [2Jhere)" in said.out
 
 
-def test_a_proxy_that_connects_is_gone_through(
-    check: Any, site: SimpleNamespace, proxied: Callable[..., Any]
-) -> None:
+def test_a_proxy_that_connects_is_gone_through(check, site, proxied):
     with proxied() as proxy:
         said = check(site.sound["owner-a"])
     assert said.status == 0, said
     assert proxy.asked >= 4
 
 
-def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(
-    check: Any, site: SimpleNamespace, feature_map: FeatureMap
-) -> None:
+def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(check, site, feature_map):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     make_certificates(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -49,9 +48,7 @@ def never_late(column: pd.Series) -> pd.Series:
 
 
 @pytest.mark.parametrize("command", ["check", "doctor"])
-def test_a_class_that_is_spelt_otherwise_is_refused_until_it_is_mapped(
-    owner: Owner, typed: Callable[..., Any], command: str
-) -> None:
+def test_a_class_that_is_spelt_otherwise_is_refused_until_it_is_mapped(owner, typed, command):
     path = owner(upper)
     said = typed("copriv-owner", command, path)
     assert said.returncode == 2
@@ -69,9 +66,7 @@ def test_a_class_that_is_spelt_otherwise_is_refused_until_it_is_mapped(
 
 
 @pytest.mark.parametrize("command", ["check", "doctor"])
-def test_a_class_that_is_absent_is_a_doubt_and_no_fault(
-    owner: Owner, typed: Callable[..., Any], command: str
-) -> None:
+def test_a_class_that_is_absent_is_a_doubt_and_no_fault(owner, typed, command):
     path = owner(never_late)
     said = typed("copriv-owner", command, path)
     assert said.returncode == 0, said.stderr
@@ -83,8 +78,8 @@ def test_a_class_that_is_absent_is_a_doubt_and_no_fault(
 
 
 def test_public_records_that_a_saved_map_does_not_fit_are_told(
-    tmp_path: Path, make_model: Callable[..., Model], make_raw_table: Callable[..., pd.DataFrame]
-) -> None:
+    tmp_path, make_model, make_raw_table
+):
     (tmp_path / "features.json").write_text(file_text(make_model("logistic").feature_map))
     table = {
         "name": "small",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pytest
 import tomli_w
 
 from common.config import read_toml
-from common.terms import StudyTerms
 from learner.training.closing import note_given_up
 from learner.training.journal import Journal
 from owner.ledger import Ledger
@@ -49,12 +46,8 @@ def held(folder: Path, name: str) -> Fraction:
 
 
 def test_an_owner_that_was_away_at_the_end_gets_its_unused_epsilon_back_later(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, typed, monkeypatch, tmp_path
+):
     files = {name: owner_folder(name, seed=i) for i, name in enumerate(NAMES)}
     running = {name: serve_owner(path) for name, path in files.items()}
     study, run = write_study(tmp_path, running), tmp_path / "run"
@@ -93,12 +86,8 @@ def test_an_owner_that_was_away_at_the_end_gets_its_unused_epsilon_back_later(
 
 
 def test_an_unfinished_run_is_closed_only_when_that_is_typed(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, typed, monkeypatch, tmp_path
+):
     running = {"owner-a": serve_owner(owner_folder("owner-a"))}
     study, run = write_study(tmp_path, running), tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -131,11 +120,8 @@ def _stops(*_: object) -> None:
 
 
 def test_the_officer_closes_a_study_whose_learner_does_not(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-    typed: Callable[..., Any],
-) -> None:
+    owner_folder, serve_owner, make_terms, typed
+):
     path = owner_folder()
     ledger = path.parent / "ledger.sqlite"
     running = serve_owner(path)
@@ -161,12 +147,8 @@ def test_the_officer_closes_a_study_whose_learner_does_not(
 
 
 def test_an_owners_log_tells_each_enrolment_and_closing(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    owner_folder, serve_owner, make_terms, caplog, monkeypatch
+):
     running = serve_owner(owner_folder())
     with caplog.at_level(logging.INFO, logger="copriv.owner"):
         for _ in range(2):
@@ -189,9 +171,7 @@ def test_an_owners_log_tells_each_enrolment_and_closing(
     assert closed.startswith("closed study study-2 of its learner: 0 of 1 responses")
 
 
-def test_an_owners_command_logs_at_level_info(
-    typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owners_command_logs_at_level_info(typed, tmp_path, monkeypatch):
     levels: list[int] = []
     monkeypatch.setattr(
         "owner.cli.start_logging", lambda form, level=logging.WARNING: levels.append(level)

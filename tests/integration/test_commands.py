@@ -18,7 +18,7 @@ from forked import Ended, Forked
 from forked import run as run_command
 from free_ports import free_address
 
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 OWNERS = ("north", "south")
 
@@ -104,9 +104,7 @@ def real_time_run(
     return simulated(path, folder / "run", *options)
 
 
-def test_simulate_leaves_a_complete_run_folder(
-    real_time_run: Run, typed: Callable[..., Any]
-) -> None:
+def test_simulate_leaves_a_complete_run_folder(real_time_run, typed):
     out, said, told = real_time_run.folder, real_time_run.said, real_time_run.told()
     assert said.rstrip().endswith(f"run folder: {out}")
     for word in ("owner", "records", "epsilon", "responses", "noise scale", "alone", "gains"):
@@ -131,14 +129,12 @@ def test_simulate_leaves_a_complete_run_folder(
         assert study_entry["studies"][0]["epsilon_spent"] == owner["epsilon_spent"]
 
 
-def test_real_time_waits_for_the_clocks(real_time_run: Run) -> None:
+def test_real_time_waits_for_the_clocks(real_time_run):
     trace = pd.read_parquet(real_time_run.folder / "trace.parquet")
     assert (trace["wall_seconds"] >= trace["time"] * TIME_SCALE).all()
 
 
-def test_a_report_is_made_again_from_its_summary(
-    real_time_run: Run, tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_report_is_made_again_from_its_summary(real_time_run, tmp_path, typed):
     out = tmp_path / "run"
     shutil.copytree(real_time_run.folder, out)
     page = (out / "report.html").read_text()
@@ -166,7 +162,7 @@ def test_a_report_is_made_again_from_its_summary(
     assert not (tmp_path / "c.html").exists()
 
 
-def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_a_report_of_no_run_is_refused(tmp_path, typed):
     assert "holds no summary.json" in sentence(typed("copriv", "report", tmp_path))
     gone = typed("copriv", "report", tmp_path / "gone")
     assert "gone: there is no such folder; give the folder of a" in sentence(gone)
@@ -180,9 +176,7 @@ def test_a_report_of_no_run_is_refused(tmp_path: Path, typed: Callable[..., Any]
     assert "study: field required" in sentence(typed("copriv", "report", tmp_path))
 
 
-def test_a_table_may_have_an_apostrophe_in_its_name(
-    study: Callable[..., Path], tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_table_may_have_an_apostrophe_in_its_name(study, tmp_path, typed):
     path = study(change=lambda settings: settings.pop("data"))
     table = (tmp_path / "records.csv").rename(tmp_path / "the owner's.csv")
     result = typed("copriv", "features", "fit", path, "--data", table, "--out", tmp_path / "map")
@@ -208,7 +202,7 @@ def seeded_runs(
     return [first, *others]
 
 
-def test_a_seed_below_0_is_refused(study: Callable[..., Path]) -> None:
+def test_a_seed_below_0_is_refused(study):
     path = study()
     for more in ((), ("--in-memory",)):
         result = copriv("simulate", path, "--insecure-noise-seed", -1, *more)
@@ -216,9 +210,7 @@ def test_a_seed_below_0_is_refused(study: Callable[..., Path]) -> None:
         assert "-1 is not in the range" in result.stderr
 
 
-def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
-    seeded_runs: list[Run], tmp_path: Path
-) -> None:
+def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(seeded_runs, tmp_path):
     path = seeded_runs[0].folder.parent / "study.toml"
     run = simulated(path, tmp_path / "run", "--insecure-noise-seed", 3, "--in-memory")
     told = run.told()
@@ -230,9 +222,7 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(
     assert "in_memory" not in seeded_runs[1].told()
 
 
-def test_numbers_that_no_option_can_have_are_refused(
-    study: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_numbers_that_no_option_can_have_are_refused(study, tmp_path):
     out = tmp_path / "run"
     grid = ("--grid", "privacy.epsilon=1", "--seeds", 2)
     for words in (
@@ -248,9 +238,7 @@ def test_numbers_that_no_option_can_have_are_refused(
         assert not out.exists()
 
 
-def test_a_simulation_warns_of_an_owner_whose_columns_do_not_fit(
-    study: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_simulation_warns_of_an_owner_whose_columns_do_not_fit(study, tmp_path):
     path = study()
     table = pd.read_csv(tmp_path / "records.csv")
     column = next(name for name in table.columns if name != "y")
@@ -262,9 +250,7 @@ def test_a_simulation_warns_of_an_owner_whose_columns_do_not_fit(
     assert line.startswith(f"copriv: warning: owner north: column '{column}': ")
 
 
-def test_what_the_guard_stops_leaves_no_folder_so_that_yes_goes_on_there(
-    study: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_the_guard_stops_leaves_no_folder_so_that_yes_goes_on_there(study, tmp_path):
     path, out = study(), tmp_path / "run"
     path.write_text(
         path.read_text()
@@ -279,15 +265,13 @@ def test_what_the_guard_stops_leaves_no_folder_so_that_yes_goes_on_there(
     assert (out / "summary.json").is_file()
 
 
-def test_owners_in_memory_cannot_come_to_the_learner(study: Callable[..., Path]) -> None:
+def test_owners_in_memory_cannot_come_to_the_learner(study):
     path = study(change=lambda settings: settings["algorithm"].update(initiative="owner"))
     assert "--in-memory" in sentence(copriv("simulate", path, "--in-memory"))
     assert "--in-memory" in sentence(copriv("simulate", study(), "--in-memory", "--each-learns"))
 
 
-def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(
-    seeded_runs: list[Run],
-) -> None:
+def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(seeded_runs):
     for run in seeded_runs:
         assert "INSECURE" in run.said
         assert run.told()["insecure_noise"] is True
@@ -297,18 +281,14 @@ def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(
     assert thetas[0] == thetas[1] != thetas[2]
 
 
-def test_features_fit_saves_the_map_that_a_study_can_use(seeded_runs: list[Run]) -> None:
+def test_features_fit_saves_the_map_that_a_study_can_use(seeded_runs):
     saved = (seeded_runs[0].folder.parent / "features.json").read_text()
     assert [(run.folder / "features.json").read_text() for run in seeded_runs] == [saved] * 3
 
 
 def test_train_reaches_owners_that_run_elsewhere(
-    study: Callable[..., Path],
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    feature_map: Any,
-) -> None:
+    study, tmp_path, owner_folder, serve_owner, feature_map
+):
     running = [serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(OWNERS)]
     (tmp_path / "features.json").write_text(feature_map.to_json())
 
@@ -328,7 +308,7 @@ def test_train_reaches_owners_that_run_elsewhere(
     assert not {"fitness", "relative_fitness"} & set(told)
 
 
-def test_an_owner_serves_until_it_is_told_to_stop(owner_folder: Callable[..., Path]) -> None:
+def test_an_owner_serves_until_it_is_told_to_stop(owner_folder):
     process = Forked("copriv-owner", "serve", owner_folder())
     line = process.stdout.readline()
     assert line.startswith("serving on port ")
@@ -384,12 +364,8 @@ def no_address(settings: dict[str, Any]) -> None:
     ],
 )
 def test_a_wrong_study_is_refused_in_one_sentence_and_leaves_nothing(
-    study: Callable[..., Path],
-    tmp_path: Path,
-    typed: Callable[..., Any],
-    change: Any,
-    words: list[str],
-) -> None:
+    study, tmp_path, typed, change, words
+):
     out = tmp_path / "run"
     arguments = ("simulate", study(change=change), "--out", out)
     said = sentence(typed("copriv", *arguments))
@@ -401,9 +377,7 @@ def test_a_wrong_study_is_refused_in_one_sentence_and_leaves_nothing(
         assert not out.exists()
 
 
-def test_a_study_file_that_is_absent_or_no_toml_is_refused(
-    tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_study_file_that_is_absent_or_no_toml_is_refused(tmp_path, typed):
     said = sentence(typed("copriv", "simulate", tmp_path / "absent.toml"))
     assert "cannot be read" in said
     broken = tmp_path / "broken.toml"
@@ -411,13 +385,11 @@ def test_a_study_file_that_is_absent_or_no_toml_is_refused(
     assert "not valid TOML" in sentence(typed("copriv", "train", broken))
 
 
-def test_training_without_addresses_is_refused(
-    study: Callable[..., Path], typed: Callable[..., Any]
-) -> None:
+def test_training_without_addresses_is_refused(study, typed):
     assert "north has no address" in sentence(typed("copriv", "train", study()))
 
 
-def test_an_owner_that_is_not_there_is_named(study: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_owner_that_is_not_there_is_named(study, tmp_path):
     address = free_address()
 
     def elsewhere(settings: dict[str, Any]) -> None:
@@ -429,7 +401,7 @@ def test_an_owner_that_is_not_there_is_named(study: Callable[..., Path], tmp_pat
     assert "start it, or check its address" in said
 
 
-def test_a_port_in_use_is_refused_in_one_sentence(owner_folder: Callable[..., Path]) -> None:
+def test_a_port_in_use_is_refused_in_one_sentence(owner_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -439,10 +411,8 @@ def test_a_port_in_use_is_refused_in_one_sentence(owner_folder: Callable[..., Pa
 
 
 def test_unreadable_targets_are_counted_for_the_operator_and_refused_by_nobody(
-    owner_folder: Callable[..., Path],
-    table_maker: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    owner_folder, table_maker, typed
+):
     table = table_maker(50, seed=1)
     table.loc[3:5, "y"] = np.nan
     settings = owner_folder(table=table)
@@ -454,16 +424,12 @@ def test_unreadable_targets_are_counted_for_the_operator_and_refused_by_nobody(
     assert "no column 'y'" in said
 
 
-def test_a_wrong_key_of_an_owner_is_named(
-    owner_folder: Callable[..., Path], typed: Callable[..., Any]
-) -> None:
+def test_a_wrong_key_of_an_owner_is_named(owner_folder, typed):
     path = owner_folder(epsilon_per_sturdy="1")
     assert "policy.epsilon_per_sturdy" in sentence(typed("copriv-owner", "serve", path))
 
 
-def test_a_run_folder_in_use_is_not_written_to(
-    study: Callable[..., Path], tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_run_folder_in_use_is_not_written_to(study, tmp_path, typed):
     out = tmp_path / "run"
     out.mkdir()
     (out / "precious").write_text("keep")

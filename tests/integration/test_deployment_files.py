@@ -49,11 +49,11 @@ def pods() -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(
     "manifest", list(manifests()), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
 )
-def test_manifests_are_what_kubernetes_knows(manifest: dict[str, Any]) -> None:
+def test_manifests_are_what_kubernetes_knows(manifest):
     kubernetes_validate.validate(manifest, "1.30", strict=True)
 
 
-def test_every_pod_is_confined() -> None:
+def test_every_pod_is_confined():
     for pod in pods():
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -68,7 +68,7 @@ def test_every_pod_is_confined() -> None:
             assert mounted == {volume["name"] for volume in spec["volumes"]} | templates
 
 
-def test_each_owner_keeps_one_ledger_and_answers_probes() -> None:
+def test_each_owner_keeps_one_ledger_and_answers_probes():
     configs = {m["metadata"]["name"]: m["data"] for m in of_kind("ConfigMap")}
     for stateful in of_kind("StatefulSet"):
         name = stateful["metadata"]["name"]
@@ -89,7 +89,7 @@ def test_each_owner_keeps_one_ledger_and_answers_probes() -> None:
     assert sorted(configs) == sorted(OWNERS)
 
 
-def test_network_policies_let_only_the_learner_reach_owners() -> None:
+def test_network_policies_let_only_the_learner_reach_owners():
     policies = {m["metadata"]["name"]: m["spec"] for m in of_kind("NetworkPolicy")}
     assert policies["nobody"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     (ingress,) = policies["learner-to-owners"]["ingress"]
@@ -99,7 +99,7 @@ def test_network_policies_let_only_the_learner_reach_owners() -> None:
     assert "egress" not in policies["learner-to-owners"]
 
 
-def test_the_learners_study_names_the_services() -> None:
+def test_the_learners_study_names_the_services():
     study = load_settings(StudySettings, KUBERNETES / "study.toml")
     services = {service["metadata"]["name"] for service in of_kind("Service")}
     hosts = {str(owner.address) for owner in study.owners}
@@ -107,7 +107,7 @@ def test_the_learners_study_names_the_services() -> None:
     assert services == set(OWNERS)
 
 
-def test_compose_confines_everybody_and_publishes_no_owner() -> None:
+def test_compose_confines_everybody_and_publishes_no_owner():
     services = COMPOSE["services"]
     ours = [*OWNERS, "learner", "certs", "prepare"]
     for name in ours:
@@ -135,7 +135,7 @@ def test_compose_confines_everybody_and_publishes_no_owner() -> None:
     assert "version" not in COMPOSE
 
 
-def test_who_watches_gains_nothing_and_nobody_logs_in() -> None:
+def test_who_watches_gains_nothing_and_nobody_logs_in():
     services = COMPOSE["services"]
     for name in ("prometheus", "grafana"):
         assert services[name]["profiles"] == ["watch"]
@@ -149,7 +149,7 @@ def test_who_watches_gains_nothing_and_nobody_logs_in() -> None:
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
 
 
-def test_the_settings_of_the_stack_are_valid_and_fit_each_other() -> None:
+def test_the_settings_of_the_stack_are_valid_and_fit_each_other():
     study = load_settings(StudySettings, ROOT / "deploy/compose/study.toml")
     for entry in study.owners:
         settings = load_settings(OwnerSettings, ROOT / f"deploy/compose/{entry.name}.toml")
@@ -165,7 +165,7 @@ def test_the_settings_of_the_stack_are_valid_and_fit_each_other() -> None:
         assert ours[table] == shipped[table]
 
 
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+def test_the_dashboard_asks_for_metrics_that_exist():
     dashboard = json.loads((ROOT / "deploy/grafana/dashboards/copriv.json").read_text())
     asked = {
         name
@@ -189,7 +189,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="NO systemd-analyze: UNITS WERE NOT VERIFIED"
 )
-def test_systemd_knows_every_word_of_the_units(tmp_path: Path) -> None:
+def test_systemd_knows_every_word_of_the_units(tmp_path):
     for unit in (ROOT / "deploy/systemd").glob("*.service"):
         text = unit.read_text()
         # The program is not installed where the unit expects it, on this machine.
@@ -225,7 +225,7 @@ def imported_by(*rooms: str) -> set[str]:
 @pytest.mark.parametrize(
     ("rooms", "lists"), [(("common", "owner"), ["owner"]), (tuple(ROOMS), ["owner", "learner"])]
 )
-def test_an_image_holds_what_its_rooms_import(rooms: tuple[str, ...], lists: list[str]) -> None:
+def test_an_image_holds_what_its_rooms_import(rooms, lists):
     lines = [
         line
         for name in lists

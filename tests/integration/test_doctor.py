@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 import tomli_w
 
@@ -83,9 +82,7 @@ def with_setting(path: Path, old: str, new: str) -> Path:
     return path
 
 
-def test_a_sound_owner_passes_and_the_certificate_is_told(
-    doctor: Any, owner_folder: Any, certs: Path
-) -> None:
+def test_a_sound_owner_passes_and_the_certificate_is_told(doctor, owner_folder, certs):
     path = owner_folder()
     path.write_text(path.read_text() + tls(certs / "owner-a"))
     said = doctor("copriv-owner", path)
@@ -96,9 +93,7 @@ def test_a_sound_owner_passes_and_the_certificate_is_told(
     assert "ledger.sqlite: made at the first start" in said.out
 
 
-def test_a_certificate_of_another_and_a_key_for_all_are_found(
-    doctor: Any, owner_folder: Any, certs: Path
-) -> None:
+def test_a_certificate_of_another_and_a_key_for_all_are_found(doctor, owner_folder, certs):
     path = owner_folder()
     path.write_text(path.read_text() + tls(certs / "owner-b"))
     fails(doctor("copriv-owner", path), "is that of 'owner-b'")
@@ -111,13 +106,13 @@ def test_a_certificate_of_another_and_a_key_for_all_are_found(
     assert "others can read it (mode 644); chmod 600 it" in said.out
 
 
-def test_every_fault_of_the_settings_is_told(doctor: Any, owner_folder: Any) -> None:
+def test_every_fault_of_the_settings_is_told(doctor, owner_folder):
     path = with_setting(owner_folder(epsilon_per_studie=1), 'name = "', 'nam = "')
     said = doctor("copriv-owner", path)
     fails(said, "nam ", "epsilon_per_studie", "all else not checked")
 
 
-def test_a_port_that_is_taken_is_found(doctor: Any, owner_folder: Any) -> None:
+def test_a_port_that_is_taken_is_found(doctor, owner_folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         path = with_setting(owner_folder(), "127.0.0.1:0", f"127.0.0.1:{port}")
@@ -125,9 +120,7 @@ def test_a_port_that_is_taken_is_found(doctor: Any, owner_folder: Any) -> None:
     assert doctor("copriv-owner", path).status == 0
 
 
-def test_an_owner_that_serves_already_is_told_as_such(
-    doctor: Any, owner_folder: Any, serve_owner: Callable[..., Any]
-) -> None:
+def test_an_owner_that_serves_already_is_told_as_such(doctor, owner_folder, serve_owner):
     path = owner_folder()
     running = serve_owner(path)
     with_setting(path, "127.0.0.1:0", f"127.0.0.1:{running.port}")
@@ -141,14 +134,12 @@ def test_an_owner_that_serves_already_is_told_as_such(
     fails(doctor("copriv-owner", other), f"{running.port} is taken; stop what listens there")
 
 
-def test_plain_text_to_others_is_found(doctor: Any, owner_folder: Any) -> None:
+def test_plain_text_to_others_is_found(doctor, owner_folder):
     path = with_setting(owner_folder(), "127.0.0.1:0", "0.0.0.0:0")
     fails(doctor("copriv-owner", path), "leaves this machine without TLS; give [tls]")
 
 
-def test_a_unit_that_is_another_is_found(
-    doctor: Any, owner_folder: Any, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_unit_that_is_another_is_found(doctor, owner_folder, table_maker):
     table = table_maker(200, seed=1)
     table["column-0"] = table["column-0"] * 365
     path = owner_folder(table=table)
@@ -156,7 +147,7 @@ def test_a_unit_that_is_another_is_found(
     assert doctor("copriv-owner", path, "--accept", "column-0").status == 0
 
 
-def test_a_damaged_ledger_is_found(doctor: Any, owner_folder: Any) -> None:
+def test_a_damaged_ledger_is_found(doctor, owner_folder):
     path = owner_folder()
     ledger = path.parent / "ledger.sqlite"
     records = load_records(load_settings(OwnerSettings, path), base=path.parent, pinned=None)
@@ -168,7 +159,7 @@ def test_a_damaged_ledger_is_found(doctor: Any, owner_folder: Any) -> None:
     fails(doctor("copriv-owner", path), "ledger FAILS")
 
 
-def test_a_ledger_of_other_records_is_found(doctor: Any, owner_folder: Any) -> None:
+def test_a_ledger_of_other_records_is_found(doctor, owner_folder):
     path = owner_folder()
     Ledger(path.parent / "ledger.sqlite", owner="owner-a", fingerprint="f").close()
     said = doctor("copriv-owner", path)
@@ -192,9 +183,7 @@ def write_study(folder: Path, feature_map: FeatureMap, **changes: Any) -> Path:
     return path
 
 
-def test_a_sound_study_passes_while_no_owner_is_up(
-    doctor: Any, tmp_path: Path, feature_map: FeatureMap, certs: Path
-) -> None:
+def test_a_sound_study_passes_while_no_owner_is_up(doctor, tmp_path, feature_map, certs):
     path = write_study(tmp_path, feature_map)
     path.write_text(path.read_text() + tls(certs / "lab"))
     said = doctor("copriv", path)
@@ -203,9 +192,7 @@ def test_a_sound_study_passes_while_no_owner_is_up(
     assert "no public records, a feature map of 4 features" in said.out
 
 
-def test_a_study_that_cannot_run_here_is_told_why(
-    doctor: Any, tmp_path: Path, feature_map: FeatureMap, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_that_cannot_run_here_is_told_why(doctor, tmp_path, feature_map, monkeypatch):
     path = write_study(tmp_path, feature_map)
     fails(doctor("copriv", path, "--set", "network.token=file:gone"), "the file cannot be read")
     fails(doctor("copriv", path, "--set", "features.map=gone.json"), "give a feature map's JSON")

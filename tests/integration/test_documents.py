@@ -43,12 +43,12 @@ def run_commands_of(*documents: str, folder: Path) -> None:
         assert result.returncode == 0, f"{command}\n{result.stderr}"
 
 
-def test_the_commands_of_the_deployment_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_deployment_run(tmp_path):
     run_commands_of("docs/deployment.md", folder=tmp_path)
 
 
 @pytest.mark.long
-def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_path):
     run_commands_of("README.md", "docs/model.md", folder=tmp_path)
     told = json.loads((tmp_path / "runs/readme/summary.json").read_text())
     schema = json.loads((ROOT / "learner/summary.schema.json").read_text())
@@ -58,28 +58,28 @@ def test_the_commands_of_the_readme_run_and_the_summary_keeps_its_schema(tmp_pat
         assert set(part["properties"]) <= documented
 
 
-def test_links_of_the_documents_lead_somewhere() -> None:
+def test_links_of_the_documents_lead_somewhere():
     for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def test_no_other_distribution_claims_our_import_names() -> None:
+def test_no_other_distribution_claims_our_import_names():
     owners = importlib.metadata.packages_distributions()
     for name in ("common", "learner", "owner"):
         assert set(owners.get(name, ["copriv"])) == {"copriv"}
 
 
 @pytest.mark.parametrize("example", ["hospitals.toml", "lending.toml", "creditcard.toml"])
-def test_examples_are_valid_studies(example: str) -> None:
+def test_examples_are_valid_studies(example):
     from common.config import load_settings  # noqa: PLC0415
     from learner.planning.settings import StudySettings  # noqa: PLC0415
 
     assert len(load_settings(StudySettings, ROOT / "examples" / example).owners) == 3
 
 
-def test_the_design_names_every_module_where_it_is_and_no_other() -> None:
+def test_the_design_names_every_module_where_it_is_and_no_other():
     page = (ROOT / "docs/design.md").read_text()
     named, room, package = set(), "", ""
     for line in page.split("## 1. Rooms")[1].split("Imports: ")[0].splitlines():

@@ -61,7 +61,7 @@ def unpack(folder: Path, out: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_a_maps_text_and_digest_are_the_same(name: str) -> None:
+def test_a_maps_text_and_digest_are_the_same(name):
     path = GOLDEN / "maps" / f"{name}.json"
     feature_map = load_feature_map(path)
     assert feature_map.to_json() == path.read_text()
@@ -72,7 +72,7 @@ def test_a_maps_text_and_digest_are_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("table", ["table.parquet", "table.csv"])
 @pytest.mark.parametrize("name", MAPS)
-def test_a_map_gives_the_same_records_bit_for_bit(name: str, table: str) -> None:
+def test_a_map_gives_the_same_records_bit_for_bit(name, table):
     feature_map = load_feature_map(GOLDEN / "maps" / f"{name}.json")
     raw = read_table(TableSource(path=Path(table)), base=GOLDEN / "maps")
     records = feature_map.apply(raw, where=table)
@@ -147,9 +147,7 @@ def studies_of(meaning: dict[str, Any], *, insecure: bool = False) -> list[dict[
     return [study for study in meaning["studies"] if study["insecure"] is insecure]
 
 
-def test_a_ledger_holds_and_has_spent_the_same(
-    golden_owner: Golden, typed: Callable[..., Any]
-) -> None:
+def test_a_ledger_holds_and_has_spent_the_same(golden_owner, typed):
     settings, meaning = golden_owner
     path = settings.with_name("ledger.sqlite")
     held, spent = (Fraction(meaning[key]) for key in ("epsilon_held", "epsilon_spent"))
@@ -181,7 +179,7 @@ def test_a_ledger_holds_and_has_spent_the_same(
             ledger.close()
 
 
-def test_an_owner_opens_on_its_old_ledger_with_the_same_budget(golden_owner: Golden) -> None:
+def test_an_owner_opens_on_its_old_ledger_with_the_same_budget(golden_owner):
     settings, meaning = golden_owner
     loaded = load_settings(OwnerSettings, settings)
     owner = open_owner(loaded, base=settings.parent, insecure_noise_seed=None)
@@ -191,9 +189,7 @@ def test_an_owner_opens_on_its_old_ledger_with_the_same_budget(golden_owner: Gol
         owner.stop()
 
 
-def test_the_same_terms_again_return_the_same_enrolment(
-    golden_owner: Golden, serve_owner: Served
-) -> None:
+def test_the_same_terms_again_return_the_same_enrolment(golden_owner, serve_owner):
     settings, meaning = golden_owner
     lifetime = Fraction(read_toml(settings)["policy"]["epsilon_lifetime"])
     with wire(serve_owner(settings)) as owner:
@@ -224,9 +220,7 @@ def test_the_same_terms_again_return_the_same_enrolment(
         assert owner.left() == left
 
 
-def test_the_last_query_is_replayed_and_the_next_is_answered(
-    golden_owner: Golden, serve_owner: Served
-) -> None:
+def test_the_last_query_is_replayed_and_the_next_is_answered(golden_owner, serve_owner):
     settings, meaning = golden_owner
     with wire(serve_owner(settings)) as owner:
         left = owner.left()
@@ -254,8 +248,8 @@ def test_the_last_query_is_replayed_and_the_next_is_answered(
 
 
 def test_a_study_under_an_insecure_seed_is_not_taken_up_under_secure_noise(
-    golden_owner: Golden, serve_owner: Served
-) -> None:
+    golden_owner, serve_owner
+):
     settings, meaning = golden_owner
     (study,) = studies_of(meaning, insecure=True)
     theta = np.array(study["last_theta"])
@@ -264,9 +258,7 @@ def test_a_study_under_an_insecure_seed_is_not_taken_up_under_secure_noise(
         assert refused == grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_a_study_under_an_insecure_seed_is_taken_up_under_one(
-    golden_owner: Golden, serve_owner: Served
-) -> None:
+def test_a_study_under_an_insecure_seed_is_taken_up_under_one(golden_owner, serve_owner):
     settings, meaning = golden_owner
     (study,) = studies_of(meaning, insecure=True)
     theta = np.array(study["last_theta"])
@@ -283,7 +275,7 @@ def test_a_study_under_an_insecure_seed_is_taken_up_under_one(
 # --- runs -------------------------------------------------------------------------------------
 
 
-def test_a_run_folder_can_be_reported(tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_a_run_folder_can_be_reported(tmp_path, typed):
     folder = unpack(GOLDEN / "simulated", tmp_path / "simulated") / "run"
     before = (folder / "summary.json").read_text()
     told = typed("copriv", "report", folder)
@@ -295,7 +287,7 @@ def test_a_run_folder_can_be_reported(tmp_path: Path, typed: Callable[..., Any])
         assert name in page
 
 
-def test_the_settings_of_a_run_simulate_it_again(tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_the_settings_of_a_run_simulate_it_again(tmp_path, typed):
     folder = unpack(GOLDEN / "simulated", tmp_path / "simulated")
     told = typed(
         *("copriv", "simulate", folder / "run" / "study.toml"),
@@ -314,9 +306,7 @@ def test_the_settings_of_a_run_simulate_it_again(tmp_path: Path, typed: Callable
         assert [o[key] for o in again["owners"]] == [o[key] for o in before["owners"]]
 
 
-def test_the_journal_of_a_killed_run_resumes(
-    tmp_path: Path, serve_owner: Served, typed: Callable[..., Any]
-) -> None:
+def test_the_journal_of_a_killed_run_resumes(tmp_path, serve_owner, typed):
     folder = unpack(GOLDEN / "killed", tmp_path / "killed")
     meaning = json.loads((folder / "meaning.json").read_text())
     study = read_toml(folder / "study.toml")

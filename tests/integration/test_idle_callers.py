@@ -23,7 +23,7 @@ import owner.answering
 from common.config import read_toml
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.server import RunningOwner, start_owner
 
@@ -68,7 +68,7 @@ def _never() -> Iterator[Iterator[bytes]]:
 
 
 @pytest.mark.long
-def test_a_crowd_of_silent_strangers_keeps_no_learner_waiting() -> None:
+def test_a_crowd_of_silent_strangers_keeps_no_learner_waiting():
     options = ["--idle", "60", "--silent", "200", "--studies", "24", "--rounds", "3", "--enough"]
     result = subprocess.run(
         [sys.executable, str(TOOL), *options],
@@ -84,9 +84,7 @@ def test_a_crowd_of_silent_strangers_keeps_no_learner_waiting() -> None:
         assert found["studies_finished"] == 24
 
 
-def test_who_is_not_known_is_refused_before_a_message_is_waited_for(
-    owner_folder: Folder, serve_owner: Serve
-) -> None:
+def test_who_is_not_known_is_refused_before_a_message_is_waited_for(owner_folder, serve_owner):
     running = serve_owner(owner_folder(tokens={"bank-a": "sha256:" + "0" * 64}))
     for name in ("Answer", "AnswerOnce", "Enroll", "Describe", "Close", "Offer"):
         with silent_calls(running, f"{SERVICE}/{name}", 1) as (call,):
@@ -94,7 +92,7 @@ def test_who_is_not_known_is_refused_before_a_message_is_waited_for(
             assert "token" in call.details()
 
 
-def test_a_call_whose_message_never_comes_ends(owner_folder: Folder, serve_owner: Serve) -> None:
+def test_a_call_whose_message_never_comes_ends(owner_folder, serve_owner):
     running = serve_owner(settings_with(owner_folder(), idle_seconds=0.2))
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 1) as (call,):
         assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -103,7 +101,7 @@ def test_a_call_whose_message_never_comes_ends(owner_folder: Folder, serve_owner
         assert stream.code() is grpc.StatusCode.OK
 
 
-def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder: Folder) -> None:
+def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder):
     running = start_owner(owner_folder(), listen=None, insecure_noise_seed=None)
     with silent_calls(running, f"{SERVICE}/AnswerOnce", 5) as calls:
         with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
@@ -119,8 +117,8 @@ def test_an_owner_that_stops_refuses_nobody_for_good(owner_folder: Folder) -> No
 
 
 def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
-    owner_folder: Folder, serve_owner: Serve, make_terms: Callable[..., StudyTerms]
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     running = serve_owner(settings_with(owner_folder(), idle_seconds=0.1))
     caller = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     caller.enroll(make_terms())
@@ -133,11 +131,8 @@ def test_a_learner_does_not_notice_that_its_quiet_stream_was_ended(
 
 
 def test_answers_that_take_long_keep_no_other_caller_waiting(
-    owner_folder: Folder,
-    serve_owner: Serve,
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    owner_folder, serve_owner, make_terms, monkeypatch
+):
     """The event loop gives the first of them; a thread all others, while the loop serves others."""
     by_the_loop: list[bool] = []
     exact = owner.answering.exact_answer
@@ -159,9 +154,7 @@ def test_answers_that_take_long_keep_no_other_caller_waiting(
     assert len(by_the_loop) == 1
 
 
-def test_one_learner_holds_so_many_calls_open_and_no_more(
-    owner_folder: Folder, serve_owner: Serve
-) -> None:
+def test_one_learner_holds_so_many_calls_open_and_no_more(owner_folder, serve_owner):
     running = serve_owner(owner_folder(calls_per_learner=3))
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         stub = pb_grpc.DataOwnerStub(channel)  # type: ignore[no-untyped-call]
@@ -177,9 +170,7 @@ def test_one_learner_holds_so_many_calls_open_and_no_more(
         patient.disconnect()
 
 
-def test_probes_that_never_ask_keep_no_other_from_being_told(
-    owner_folder: Folder, serve_owner: Serve
-) -> None:
+def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve_owner):
     running = serve_owner(owner_folder())
     for method in ("Check", "Watch"):
         with silent_calls(running, f"grpc.health.v1.Health/{method}", 80):

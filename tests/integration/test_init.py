@@ -71,7 +71,7 @@ def init(typed: Callable[..., Any], *arguments: str) -> Any:
     return " ".join(said.stdout.split())
 
 
-def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[..., Any]) -> None:
+def test_a_raw_table_becomes_a_study_that_runs(folder, typed):
     """Two commands, nothing edited."""
     arguments = ("stays.csv", "--target", "days", "--owners", "county", "--epsilon", "10")
     told = init(typed, *arguments, "--out", "s")
@@ -105,7 +105,7 @@ def test_a_raw_table_becomes_a_study_that_runs(folder: Path, typed: Callable[...
     assert f"of 1,200 rows {others} are of no owner and 2 have no target" in told
 
 
-def test_the_new_file_explains_every_key(folder: Path, typed: Callable[..., Any]) -> None:
+def test_the_new_file_explains_every_key(folder, typed):
     init(typed, "stays.csv", "--target", "died", "--owners", "3", "--no-split", "--out", "s")
     text = (folder / "s" / "study.toml").read_text()
     settings = load_settings(StudySettings, folder / "s" / "study.toml")
@@ -164,9 +164,7 @@ def sqlite(table: pd.DataFrame, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_tables_of_every_kind_become_the_same_study(
-    folder: Path, typed: Callable[..., Any], kind: str
-) -> None:
+def test_tables_of_every_kind_become_the_same_study(folder, typed, kind):
     table = TABLES[kind](raw_table(), folder)
     query = ("--query", "select * from stays") if kind == "sqlite" else ()
     init(typed, table, "--target", "days", "--owners", "county", *query, "--out", "s")
@@ -176,7 +174,7 @@ def test_tables_of_every_kind_become_the_same_study(
 
 
 @pytest.mark.parametrize("target", ["died", "days"])
-def test_the_target_names_no_owners(folder: Path, target: str) -> None:
+def test_the_target_names_no_owners(folder, target):
     """All records of such an owner say the same, and nothing is to be learnt of them."""
     typed = ["init", "stays.csv", "--target", target, "--owners", target, "--yes", "--out", "s"]
     said = CliRunner().invoke(cli, typed)
@@ -185,7 +183,7 @@ def test_the_target_names_no_owners(folder: Path, target: str) -> None:
     assert not (folder / "s").exists()
 
 
-def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., Any]) -> None:
+def test_a_sorted_table_is_dealt_into_files(folder, typed):
     """Its last rows are of one owner: no public records for the others."""
     raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
     init(typed, "sorted.csv", "--target", "days", "--owners", "county", "--out", "s")
@@ -213,9 +211,7 @@ def test_a_sorted_table_is_dealt_into_files(folder: Path, typed: Callable[..., A
         (["--owners", "county", "--split", "--public", "-120:"], None, {}),
     ],
 )
-def test_a_forecast_knows_of_whom_dealt_rows_are(
-    folder: Path, typed: list[str], column: str | None, owned: dict[str, str]
-) -> None:
+def test_a_forecast_knows_of_whom_dealt_rows_are(folder, typed, column, owned):
     """The table's order says nothing of owners whose records lie among the public ones."""
     table = raw_table().sort_values("admitted").assign(owner="x")
     table["county"] = table["county"].replace({"Kings": "Kings, 2nd"})
@@ -241,9 +237,7 @@ def test_a_forecast_knows_of_whom_dealt_rows_are(
         assert near.mean() > 0.9
 
 
-def test_a_table_that_nothing_would_be_read_from_is_refused(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_table_that_nothing_would_be_read_from_is_refused(folder, typed):
     raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
     init(typed, "sorted.csv", "--target", "days", "--owners", "county", "--out", "s")
     for command in (["simulate"], ["features", "fit"], ["sweep", "--grid", "privacy.epsilon=1"]):
@@ -258,9 +252,7 @@ def test_a_table_that_nothing_would_be_read_from_is_refused(
 
 
 @pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
-def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(
-    folder: Path, sorted_by: str
-) -> None:
+def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(folder, sorted_by):
     raw_table().sort_values(sorted_by).to_csv(folder / "sorted.csv", index=False)
     typed = ["init", "sorted.csv", "--target", "days", "--owners", "county", "--yes"]
     said = CliRunner().invoke(cli, [*typed, "--out", "s"])
@@ -279,9 +271,7 @@ def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(
 
 
 @pytest.mark.parametrize(("sorted_by", "is_told"), [("age", True), ("Record ID", False)])
-def test_equal_parts_of_a_sorted_table_are_told_to_differ(
-    folder: Path, sorted_by: str, is_told: bool
-) -> None:
+def test_equal_parts_of_a_sorted_table_are_told_to_differ(folder, sorted_by, is_told):
     table = raw_table().drop(columns="admitted").sort_values(sorted_by)
     table.to_csv(folder / "sorted.csv", index=False)
     typed = ["init", "sorted.csv", "--target", "days", "--owners", "3", "--yes", "--out", "s"]
@@ -295,7 +285,7 @@ def test_equal_parts_of_a_sorted_table_are_told_to_differ(
     assert ("--owners 3:" in said.output) == is_told
 
 
-def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder: Path) -> None:
+def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder):
     typed = ["init", "stays.csv", "--target", "days", "--owners", "county", "--yes"]
     for more in (["--public", "-120:"], ["--no-split"]):
         said = CliRunner().invoke(cli, [*typed, *more, "--out", more[-1].strip("-:")])
@@ -308,7 +298,7 @@ def test_last_rows_that_were_asked_for_are_taken_and_drift_is_told(folder: Path)
         assert "dealt evenly over" not in flat
 
 
-def test_a_new_study_takes_another_profile_and_keys_of_ticks(folder: Path) -> None:
+def test_a_new_study_takes_another_profile_and_keys_of_ticks(folder):
     """The way of learning is left to the profile: what the file says would stand against both."""
     typed = ["init", "stays.csv", "--target", "days", "--owners", "county", "--yes", "--out", "s"]
     assert CliRunner().invoke(cli, typed).exit_code == 0
@@ -323,7 +313,7 @@ def test_a_new_study_takes_another_profile_and_keys_of_ticks(folder: Path) -> No
         assert found.algorithm.horizon == 50
 
 
-def test_a_table_in_no_order_stays_where_it_is(folder: Path) -> None:
+def test_a_table_in_no_order_stays_where_it_is(folder):
     raw_table().sample(frac=1, random_state=1).to_csv(folder / "mixed.csv", index=False)
     typed = ["init", "mixed.csv", "--target", "days", "--owners", "county", "--yes"]
     said = CliRunner().invoke(cli, [*typed, "--out", "s"])
@@ -332,7 +322,7 @@ def test_a_table_in_no_order_stays_where_it_is(folder: Path) -> None:
     assert not (folder / "s" / "public.parquet").exists()
 
 
-def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder: Path) -> None:
+def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder):
     table = raw_table()
     table["died"] = ["yes" if i < 4 else "no" for i in range(NUM)]
     table.sample(frac=1, random_state=2).to_csv(folder / "rare.csv", index=False)
@@ -345,7 +335,7 @@ def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder: Pat
     assert not (folder / "s").exists()
 
 
-def test_an_answer_that_cannot_be_used_is_asked_for_again_at_once(folder: Path) -> None:
+def test_an_answer_that_cannot_be_used_is_asked_for_again_at_once(folder):
     answers = "dayz\ndays\ncount\nage\ncounty\n5000\n100\n-1\n2\nn\n"
     said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
     assert said.exit_code == 0, said.output
@@ -361,14 +351,14 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again_at_once(folder: Path) 
     assert (settings.features.target, settings.privacy.epsilon) == ("days", 2)
 
 
-def test_classes_that_are_misspelt_are_asked_for_again(folder: Path) -> None:
+def test_classes_that_are_misspelt_are_asked_for_again(folder):
     answers = "county\nKing\nKings | Erie\n3\n\n\n\n"
     said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
     assert said.exit_code == 0, said.output
     assert "county has no 'King' (did you mean 'Kings'?)" in said.output
 
 
-def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder: Path) -> None:
+def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder):
     typed = ["init", "stays.csv", "--target", "days", "--categorical", "age", "--yes"]
     said = CliRunner().invoke(cli, [*typed, "--out", "s"])
     assert said.exit_code == 0, said.output
@@ -378,7 +368,7 @@ def test_numbers_that_are_said_to_be_names_are_taken_for_names(folder: Path) -> 
     assert "--categorical: no column 'agee'; did you mean 'age'?" in str(said.exception)
 
 
-def test_what_is_not_typed_is_asked(folder: Path) -> None:
+def test_what_is_not_typed_is_asked(folder):
     answers = "days\ncounty\n100\n2\nn\n"
     said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
     assert said.exit_code == 0, said.output
@@ -388,7 +378,7 @@ def test_what_is_not_typed_is_asked(folder: Path) -> None:
     assert settings.features.public.rows == "-100:"
 
 
-def test_classes_of_words_are_asked(folder: Path) -> None:
+def test_classes_of_words_are_asked(folder):
     answers = "county\nKings | Erie\n3\n\n\n\n"
     said = CliRunner().invoke(cli, ["init", "stays.csv", "--out", "s"], input=answers)
     assert said.exit_code == 0, said.output
@@ -428,9 +418,7 @@ def test_classes_of_words_are_asked(folder: Path) -> None:
         (["--target", "days", "--out", "."], "the folder is not empty"),
     ],
 )
-def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(
-    folder: Path, typed: Callable[..., Any], arguments: list[str], why: str
-) -> None:
+def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(folder, typed, arguments, why):
     out = [] if "--out" in arguments else ["--out", "s"]
     said = typed("copriv", "init", "stays.csv", *arguments, *out, "--yes")
     assert said.returncode == 2
@@ -438,7 +426,7 @@ def test_what_cannot_be_a_study_is_refused_and_nothing_is_written(
     assert not (folder / "s").exists()
 
 
-def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., Any]) -> None:
+def test_an_owner_gets_settings_that_serve(folder, typed):
     said = typed("copriv-owner", "init", "stays.csv", "--learner", "lab", "--yes")
     assert said.returncode == 0, said.stderr
     assert "Record ID: names records (an identifier); not shown to learners" in said.stdout
@@ -457,9 +445,7 @@ def test_an_owner_gets_settings_that_serve(folder: Path, typed: Callable[..., An
     assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
 
 
-def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_an_owner_is_told_which_numbers_and_dates_are_not_read(folder, typed):
     table = raw_table()
     table["weight"] = [f"{50 + i % 9} kg" for i in range(len(table))]
     table["cost"] = [f"{1 + i // 1000} {i % 1000:03} \u20ac" for i in range(len(table))]
@@ -491,18 +477,14 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(
     assert "cost" not in columns
 
 
-def test_a_study_of_one_owner_in_a_folder_with_a_space_is_told_of_as_it_is(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_study_of_one_owner_in_a_folder_with_a_space_is_told_of_as_it_is(folder, typed):
     arguments = ("--target", "days", "--owners", "1", "--out", "my s")
     told = init(typed, "stays.csv", *arguments)
     assert "my s/study.toml: 1 owner with 1," in told
     assert told.endswith("next: copriv simulate 'my s/study.toml'")
 
 
-def test_an_owners_questions_have_answers_that_can_be_refused(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_an_owners_questions_have_answers_that_can_be_refused(folder, typed):
     (folder / "records.csv").write_text("36,Bronx\n41,Kings\n")
     for arguments, why in (
         (["stays.csv", "--column", "ages"], "did you mean 'age'?"),
@@ -517,7 +499,7 @@ def test_an_owners_questions_have_answers_that_can_be_refused(
         assert not (folder / "owner.toml").exists()
 
 
-def test_an_owner_is_asked_again_where_an_answer_cannot_be_used(folder: Path) -> None:
+def test_an_owner_is_asked_again_where_an_answer_cannot_be_used(folder):
     answers = "a b\nnorth\n5\n3\n15\n"
     said = CliRunner().invoke(owner_cli, ["init", "stays.csv"], input=answers)
     assert said.exit_code == 0, said.output
@@ -528,9 +510,7 @@ def test_an_owner_is_asked_again_where_an_answer_cannot_be_used(folder: Path) ->
     assert (settings.name, settings.policy.epsilon_lifetime) == ("north", 15)
 
 
-def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(folder, typed):
     """And in one without, the public model is said to lie at its edge before owners are asked."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=4000)
@@ -553,9 +533,7 @@ def test_a_rare_class_gets_a_box_with_room_for_its_base_rate(
         assert f"warning: {warning}, which is 2" in said.stdout
 
 
-def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(folder, typed):
     rng = np.random.default_rng(4)
     sums = [f"{amount:,}".replace(",", ".") for amount in rng.integers(100, 50_000, 400)]
     rates = [f"{rate:.2f}".replace(".", ",") for rate in rng.normal(5, 1, 400)]
@@ -579,9 +557,7 @@ def test_a_file_that_may_be_read_otherwise_is_told_of_and_read_as_typed(
     assert (data.separator, data.encoding, data.decimal) == ("_", "utf-16-le", ",")
 
 
-def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(
-    tmp_path: Path,
-) -> None:
+def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(tmp_path):
     with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as opened:
         opened.execute("create table t as select range as x, range % 7 as y from range(50)")
     query, command = "select x from t", [sys.executable, "-m", "learner.cli", "init", "t.duckdb"]
@@ -598,9 +574,7 @@ def test_a_process_that_read_a_duckdb_file_ends_without_a_word_of_the_library(
     assert said.stderr == "copriv: --target: no column 'z'; the columns are x\n"
 
 
-def test_a_table_with_a_column_name_twice_is_refused(
-    folder: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
     (folder / "twice.csv").write_text("age,age,y\n1,2,3\n4,5,6\n")
     said = typed("copriv", "init", "twice.csv", "--target", "y", "--yes", "--out", "s")
     assert said.returncode == 2
@@ -616,16 +590,14 @@ def test_a_table_with_a_column_name_twice_is_refused(
         ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
     ],
 )
-def test_a_line_above_the_header_is_told_as_such(
-    folder: Path, typed: Callable[..., Any], above: str, words: str
-) -> None:
+def test_a_line_above_the_header_is_told_as_such(folder, typed, above, words):
     (folder / "above.csv").write_text(f"{above}\nage;days;y\n1;2;3\n4;5;6\n")
     said = typed("copriv", "init", "above.csv", "--target", "y", "--yes", "--out", "s")
     assert said.returncode == 2
     assert words in said.stderr
 
 
-def test_annotated_settings_are_what_was_chosen() -> None:
+def test_annotated_settings_are_what_was_chosen():
     values = {
         "name": "a",
         "data": {"path": "a.csv"},
@@ -635,7 +607,7 @@ def test_annotated_settings_are_what_was_chosen() -> None:
     assert tomllib.loads(text) == values
 
 
-def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder: Path) -> None:
+def test_a_name_with_signs_that_steer_a_terminal_makes_settings_that_load(folder):
     hostile = 'a\x1b[2J\x07\x7f"\\b'
     table = raw_table().rename(columns={"age": hostile})
     table.to_parquet(folder / "odd.parquet", index=False)

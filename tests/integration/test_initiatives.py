@@ -216,8 +216,8 @@ def ledger_counts(paths: Sequence[Path]) -> list[int]:
 
 @pytest.mark.parametrize("correction", ["none", "counted"])
 def test_owner_requested_updates_equal_in_memory_bit_for_bit(
-    settings_files: list[Path], public: PublicSide, tmp_path: Path, correction: str
-) -> None:
+    settings_files, public, tmp_path, correction
+):
     settings = study("owner", correction=correction)
     with (
         listening() as learner,
@@ -237,9 +237,7 @@ def test_owner_requested_updates_equal_in_memory_bit_for_bit(
     assert ledger_counts(settings_files) == list(np.bincount(spoke(rows), minlength=3))
 
 
-def test_seeded_clocks_of_the_owners_repeat(
-    owner_folder: Callable[..., Path], public: PublicSide, tmp_path: Path
-) -> None:
+def test_seeded_clocks_of_the_owners_repeat(owner_folder, public, tmp_path):
     sequences = []
     for attempt in range(2):
         paths = []
@@ -257,8 +255,8 @@ def test_seeded_clocks_of_the_owners_repeat(
 
 
 def test_owners_find_a_learner_that_was_killed_and_go_on_bit_for_bit(
-    settings_files: list[Path], public: PublicSide, tmp_path: Path
-) -> None:
+    settings_files, public, tmp_path
+):
     settings, journal = study("owner"), tmp_path / "journal.sqlite"
     with ExitStack() as stack:
         first = listening()
@@ -277,11 +275,8 @@ def test_owners_find_a_learner_that_was_killed_and_go_on_bit_for_bit(
 
 
 def test_a_query_that_was_charged_when_the_learner_died_is_asked_again_not_lost(
-    settings_files: list[Path],
-    public: PublicSide,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    settings_files, public, tmp_path, monkeypatch
+):
     settings, path = study("owner"), tmp_path / "journal.sqlite"
     append, appended = Journal.append, 0
 
@@ -309,8 +304,8 @@ def test_a_query_that_was_charged_when_the_learner_died_is_asked_again_not_lost(
 
 
 def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
-    settings_files: list[Path], public: PublicSide, tmp_path: Path
-) -> None:
+    settings_files, public, tmp_path
+):
     settings = study("owner", horizon=400)
     with ExitStack() as stack:
         learner = stack.enter_context(listening())
@@ -349,9 +344,7 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
     assert sum(ledger_counts(settings_files)) == 400
 
 
-def test_owners_that_stay_wait_for_the_next_study(
-    settings_files: list[Path], public: PublicSide, tmp_path: Path
-) -> None:
+def test_owners_that_stay_wait_for_the_next_study(settings_files, public, tmp_path):
     with ExitStack() as stack:
         first = listening()
         owners = stack.enter_context(attached(settings_files, f"127.0.0.1:{first.port}", stay=True))
@@ -371,9 +364,7 @@ def test_owners_that_stay_wait_for_the_next_study(
         assert [bool(entry.closed) for entry in studies] == [True, True]
 
 
-def test_real_time_requests_are_taken_as_they_arrive(
-    settings_files: list[Path], public: PublicSide, tmp_path: Path
-) -> None:
+def test_real_time_requests_are_taken_as_they_arrive(settings_files, public, tmp_path):
     settings = study("owner", time_scale=0.005)
     with (
         listening() as learner,
@@ -388,9 +379,7 @@ def test_real_time_requests_are_taken_as_they_arrive(
     assert trajectory(rows) == in_memory(rows, outcome, settings_files, public.feature_map)
 
 
-def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(
-    owner_folder: Callable[..., Path], make_terms: Callable[..., Any]
-) -> None:
+def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(owner_folder, make_terms):
     token = "a-token-of-enough-length"  # noqa: S105
     path = owner_folder(
         tokens={"bank": f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"},
@@ -418,7 +407,7 @@ def test_a_learner_shows_its_token_and_waits_for_a_busy_owner(
     assert [(entry.learner, entry.account.answered) for entry in studies] == [("bank", 7)]
 
 
-def test_a_stranger_is_turned_away_and_told_why(settings_files: list[Path]) -> None:
+def test_a_stranger_is_turned_away_and_told_why(settings_files):
     with AttachmentServer(["somebody-else"], "127.0.0.1:0", deadline=5, patience=5) as learner:
         attachment = open_attachment(
             settings_files[0],
@@ -431,7 +420,7 @@ def test_a_stranger_is_turned_away_and_told_why(settings_files: list[Path]) -> N
             attachment.run(threading.Event())
 
 
-def test_a_visitor_that_says_nothing_is_cut_off(settings_files: list[Path]) -> None:
+def test_a_visitor_that_says_nothing_is_cut_off(settings_files):
     del settings_files
     silent = threading.Event()
     with (
@@ -449,7 +438,7 @@ def test_a_visitor_that_says_nothing_is_cut_off(settings_files: list[Path]) -> N
         silent.set()
 
 
-def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back() -> None:
+def test_an_owner_that_falls_silent_is_unreachable_and_must_come_back():
     with (
         AttachmentServer(NAMES, "127.0.0.1:0", deadline=0.3, patience=5) as learner,
         grpc.insecure_channel(f"127.0.0.1:{learner.port}") as channel,
@@ -481,11 +470,8 @@ def remote(running: Sequence[RunningOwner]) -> list[Owner]:
 
 
 def test_broadcast_equals_in_memory_and_losers_spend_nothing(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, public, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     settings = study("broadcast")
     rows, outcome = go(settings, public, remote(running), tmp_path / "journal.sqlite")
@@ -500,10 +486,8 @@ def test_broadcast_equals_in_memory_and_losers_spend_nothing(
 
 
 def test_an_offer_spends_nothing_and_a_full_or_deaf_owner_declines(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., Any],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     path = owner_folder()
     running = serve_owner(path)
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=10)
@@ -518,11 +502,8 @@ def test_an_offer_spends_nothing_and_a_full_or_deaf_owner_declines(
 
 
 def test_who_seldom_listens_seldom_speaks_and_nobody_waits_for_the_deaf(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, public, tmp_path
+):
     now = datetime.now(UTC)
     hours = f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M}"
     paths = []
@@ -541,11 +522,8 @@ def test_who_seldom_listens_seldom_speaks_and_nobody_waits_for_the_deaf(
 
 
 def test_a_broadcast_run_goes_on_after_a_crash_with_the_winners_it_had(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, public, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     settings, journal = study("broadcast", correction="counted"), tmp_path / "journal.sqlite"
     before, _ = go(settings, public, remote(running), journal, die_at=15)
@@ -613,11 +591,8 @@ class WaitsForAnother(Around):
 
 
 def test_a_group_goes_on_without_an_absent_member_and_loses_none_of_its_charged_answers(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, public, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     owners = remote(running)
     settings = study("learner", horizon=300, retries=0, groups=[["owner-a", "owner-b"]])
@@ -638,11 +613,8 @@ def test_a_group_goes_on_without_an_absent_member_and_loses_none_of_its_charged_
 
 
 def test_a_grouped_run_over_grpc_equals_in_memory_bit_for_bit(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, public, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     settings = study("learner", groups=[["owner-c", "owner-a"]], correction="rates")
     rows, outcome = go(settings, public, remote(running), tmp_path / "journal.sqlite")
@@ -652,11 +624,8 @@ def test_a_grouped_run_over_grpc_equals_in_memory_bit_for_bit(
 
 
 def test_a_run_with_an_own_shard_goes_on_after_a_crash_bit_for_bit(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    public: PublicSide,
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, public, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     table = pd.read_parquet(settings_files[1].parent / "shard.parquet")
     records = public.feature_map.apply(table, where="own")

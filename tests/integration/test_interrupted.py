@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import click
-import pandas as pd
 import pytest
 import tomli_w
 from pydantic import BaseModel, PlainSerializer
@@ -16,17 +13,11 @@ from pydantic_core import PydanticSerializationError
 from common.command import stoppable
 from common.errors import StoppedError
 from learner.results.run_folder import Trace
-from owner.server import RunningOwner
 
 
 def test_ctrl_c_says_how_to_go_on_and_it_does(
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    typed: Callable[..., Any],
-    public_table: pd.DataFrame,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, owner_folder, serve_owner, typed, public_table, monkeypatch
+):
     public_table.to_parquet(tmp_path / "public.parquet")
     folders = [owner_folder(name, seed=i) for i, name in enumerate(("a", "b"))]
     entries = [
@@ -67,9 +58,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(
     assert (run / "summary.json").is_file()
 
 
-def test_a_command_that_is_stopped_early_ends_with_130(
-    typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_command_that_is_stopped_early_ends_with_130(typed, monkeypatch, tmp_path):
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -86,7 +75,7 @@ class Stopped:
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c() -> None:
+def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c():
     class Written(BaseModel):
         path: Annotated[Any, PlainSerializer(str)]
 
@@ -102,9 +91,7 @@ def test_ctrl_c_that_pydantic_made_an_error_of_its_own_of_is_ctrl_c() -> None:
         Written(path=Broken()).model_dump()
 
 
-def test_ctrl_c_while_what_was_typed_is_read_is_status_130(
-    typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_what_was_typed_is_read_is_status_130(typed, monkeypatch):
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 

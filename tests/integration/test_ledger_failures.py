@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,12 +18,12 @@ import pytest
 from forked import run
 
 from common.errors import OwnerFailedError
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 from owner.ledger_rows import LedgerError
 from owner.refusals import FAILED
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "version-0.1" / "owner"
@@ -53,8 +52,8 @@ def may_mount(tmp_path: Path) -> bool:
 
 @pytest.mark.parametrize("mode", ["disk", "limit"])
 def test_a_full_disk_stops_answers_and_charges_and_room_brings_them_back(
-    owner_folder: Callable[..., Path], tmp_path: Path, mode: str
-) -> None:
+    owner_folder, tmp_path, mode
+):
     settings = owner_folder()
     command = [sys.executable, str(TOOL), str(settings), mode]
     if mode == "disk":
@@ -83,9 +82,7 @@ def open_as_a_user(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_read_only_ledger_is_refused_before_anything_is_promised(
-    tmp_path: Path, what: str
-) -> None:
+def test_a_read_only_ledger_is_refused_before_anything_is_promised(tmp_path, what):
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("permissions do not stop root, and there is no setpriv")
     folder = tmp_path / "ledgers"
@@ -124,7 +121,7 @@ def look_as_a_user(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_auditor_reads_a_ledger_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_auditor_reads_a_ledger_in_a_folder_that_cannot_be_written(tmp_path):
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("permissions do not stop root, and there is no setpriv")
     path = unpacked("stopped", tmp_path / "copy")
@@ -143,7 +140,7 @@ def test_an_auditor_reads_a_ledger_in_a_folder_that_cannot_be_written(tmp_path: 
         folder.chmod(0o700)
 
 
-def test_a_ledger_of_which_a_part_is_in_its_log_is_not_read_without_it(tmp_path: Path) -> None:
+def test_a_ledger_of_which_a_part_is_in_its_log_is_not_read_without_it(tmp_path):
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("permissions do not stop root, and there is no setpriv")
     path = unpacked("killed", tmp_path / "copy")
@@ -161,18 +158,14 @@ def test_a_ledger_of_which_a_part_is_in_its_log_is_not_read_without_it(tmp_path:
         folder.chmod(0o700)
 
 
-def test_a_ledger_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
     path = tmp_path / "ledger.sqlite"
     assert subprocess.run([sys.executable, "-c", OPEN, path], cwd=ROOT, check=False).returncode == 0
     for file in tmp_path.iterdir():
         assert file.stat().st_mode & 0o077 == 0, file
 
 
-def test_files_that_others_can_read_are_named_when_serving(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_files_that_others_can_read_are_named_when_serving(owner_folder, serve_owner, caplog):
     settings = owner_folder(tokens={"ann": "file:ann.token"})
     token, ledger = (settings.parent / name for name in ("ann.token", "ledger.sqlite"))
     token.write_text("a-token-of-some-length\n")
@@ -186,9 +179,7 @@ def test_files_that_others_can_read_are_named_when_serving(
         assert f"{file} can be read by others on this machine; chmod 600 it" in caplog.text
 
 
-def test_one_ledger_under_two_names_is_held_once(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_one_ledger_under_two_names_is_held_once(owner_folder, serve_owner, tmp_path):
     settings = owner_folder()
     serve_owner(settings)
     ledger = settings.parent / "ledger.sqlite"
@@ -202,11 +193,8 @@ def test_one_ledger_under_two_names_is_held_once(
 
 
 def test_damage_under_a_running_owner_is_told_to_nobody_but_its_log(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    owner_folder, serve_owner, make_terms, caplog
+):
     settings = owner_folder()
     running = serve_owner(settings)
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
@@ -225,9 +213,7 @@ def test_damage_under_a_running_owner_is_told_to_nobody_but_its_log(
         read_studies(ledger)
 
 
-def test_serving_says_what_to_do_about_a_damaged_ledger(
-    owner_folder: Callable[..., Path], make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_serving_says_what_to_do_about_a_damaged_ledger(owner_folder, make_terms):
     settings = owner_folder()
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
     running.owner.enroll(make_terms(epsilon=Fraction(1)), learner="anonymous")

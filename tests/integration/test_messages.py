@@ -49,11 +49,11 @@ def answers(messages: ModuleType) -> list[Any]:
     return found
 
 
-def test_the_document_tells_what_the_commands_say(messages: ModuleType, answers: list[Any]) -> None:
+def test_the_document_tells_what_the_commands_say(messages, answers):
     assert messages.document(answers) == (ROOT / "docs" / "messages.md").read_text()
 
 
-def test_every_mistake_is_answered_with_what_to_do(answers: list[Any]) -> None:
+def test_every_mistake_is_answered_with_what_to_do(answers):
     assert len(answers) >= 60
     for answer in answers:
         assert answer.status in {2, 3, 4}, answer
@@ -67,14 +67,14 @@ def test_every_mistake_is_answered_with_what_to_do(answers: list[Any]) -> None:
             ), answer
 
 
-def test_every_command_is_among_them(messages: ModuleType) -> None:
+def test_every_command_is_among_them(messages):
     typed = {" ".join(m.typed.split()[:2]) for m in messages.MISTAKES}
     for name, command in messages.COMMANDS.items():
         for sub in set(command.commands) - {"audit"}:
             assert f"{name} {sub}" in typed
 
 
-def test_every_error_that_a_command_ends_with_has_a_status_of_its_kind() -> None:
+def test_every_error_that_a_command_ends_with_has_a_status_of_its_kind():
     kinds = [
         kind
         for _, kind in inspect.getmembers(common.errors, inspect.isclass)
@@ -97,7 +97,7 @@ def raised_sentences() -> Iterator[tuple[str, str]]:
                 )
 
 
-def test_every_error_of_ours_says_what_to_do_or_what_was_expected() -> None:
+def test_every_error_of_ours_says_what_to_do_or_what_was_expected():
     sentences = list(raised_sentences())
     assert len(sentences) > 80
     wanting = [f"{path}: {said}" for path, said in sentences if not DO.search(said)]

@@ -9,14 +9,12 @@ import struct
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
-import pandas as pd
 import pytest
 import tomli_w
 from forked import Forked
@@ -25,15 +23,13 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from common.config import read_toml
 from common.errors import InputError, UnreachableError
-from common.features import FeatureMap
 from common.metrics import OPEN_CONNECTIONS
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from owner.health import ask_health
-from owner.server import RunningOwner
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -60,10 +56,8 @@ def settings_with(path: Path, **more: Any) -> Path:
 
 
 def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     port = free_port()
     path = settings_with(owner_folder(epsilon_lifetime="4"), metrics=f"127.0.0.1:{port}")
     running = serve_owner(path)
@@ -88,9 +82,7 @@ def test_an_owner_tells_counts_times_and_budget_and_nothing_else(
     }
 
 
-def test_a_metrics_address_that_is_taken_is_named(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_a_metrics_address_that_is_taken_is_named(owner_folder, serve_owner):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -99,9 +91,7 @@ def test_a_metrics_address_that_is_taken_is_named(
             serve_owner(settings_with(owner_folder(), metrics=address))
 
 
-def test_an_owner_that_does_not_start_leaves_no_port_bound(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_an_owner_that_does_not_start_leaves_no_port_bound(owner_folder, serve_owner):
     port, health = free_port(), free_port()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -120,9 +110,7 @@ def test_an_owner_that_does_not_start_leaves_no_port_bound(
             wait_until_free(bound)
 
 
-def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(
-    tmp_path: Path, typed: Callable[..., Any], feature_map: FeatureMap
-) -> None:
+def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(tmp_path, typed, feature_map):
     (tmp_path / "features.json").write_text(feature_map.to_json())
     port = free_port()
     with socket.socket() as taken:
@@ -153,11 +141,7 @@ def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(
             again.bind(("127.0.0.1", port))
 
 
-def test_the_learner_tells_how_the_run_goes_and_who_is_away(
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_the_learner_tells_how_the_run_goes_and_who_is_away(feature_map, table_maker, make_terms):
     records = feature_map.apply(table_maker(50, seed=1), where="test")
 
     class Lost(MemoryOwner):
@@ -186,9 +170,7 @@ def test_the_learner_tells_how_the_run_goes_and_who_is_away(
         scrape(port)
 
 
-def test_the_health_port_tells_whether_it_serves_and_nothing_else(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_the_health_port_tells_whether_it_serves_and_nothing_else(owner_folder, serve_owner):
     port = free_port()
     running = serve_owner(settings_with(owner_folder(), health=f"127.0.0.1:{port}"))
     ask_health(f"127.0.0.1:{port}", seconds=5)
@@ -205,9 +187,7 @@ def test_the_health_port_tells_whether_it_serves_and_nothing_else(
 
 
 @pytest.mark.parametrize("reflected", [False, True])
-def test_reflection_is_off_unless_the_settings_say_so(
-    reflected: bool, owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_reflection_is_off_unless_the_settings_say_so(reflected, owner_folder, serve_owner):
     running = serve_owner(settings_with(owner_folder(), reflection=reflected))
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -222,7 +202,7 @@ def test_reflection_is_off_unless_the_settings_say_so(
             assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_log_lines_are_json_when_asked_for(owner_folder: Callable[..., Path]) -> None:
+def test_log_lines_are_json_when_asked_for(owner_folder):
     words = ("--log-format", "json", "serve", owner_folder(), "--insecure-noise-seed", 1)
     process = Forked("copriv-owner", *words)
     assert process.stdout.readline().startswith("serving on port")
@@ -238,10 +218,8 @@ def test_log_lines_are_json_when_asked_for(owner_folder: Callable[..., Path]) ->
 
 
 def test_whoever_says_nothing_or_nonsense_at_the_metrics_port_hinders_nobody_and_is_not_logged(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    owner_folder, serve_owner, capfd
+):
     port = free_port()
     serve_owner(settings_with(owner_folder(), metrics=f"127.0.0.1:{port}"))
     nonsense = (

@@ -65,8 +65,8 @@ def trained(
 
 
 def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
-    trained: Run, tmp_path: Path, strange_table: pd.DataFrame, typed: Callable[..., Any]
-) -> None:
+    trained, tmp_path, strange_table, typed
+):
     strange_table.to_parquet(tmp_path / "new.parquet")
     strange_table.to_csv(tmp_path / "new.csv", index=False)
     for data, out in (("new.parquet", "p.csv"), ("new.csv", "p.parquet")):
@@ -103,9 +103,7 @@ def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
     assert np.all(trained.coefficients["noise_standard_error"] > 0)
 
 
-def test_evaluate_tells_quality_beside_the_public_model(
-    trained: Run, tmp_path: Path, strange_table: pd.DataFrame, typed: Callable[..., Any]
-) -> None:
+def test_evaluate_tells_quality_beside_the_public_model(trained, tmp_path, strange_table, typed):
     strange_table.to_csv(tmp_path / "new.csv", index=False)
     arguments = ("evaluate", trained.folder, "--data", tmp_path / "new.csv")
     said = typed("copriv", *arguments)
@@ -121,11 +119,8 @@ def test_evaluate_tells_quality_beside_the_public_model(
 
 
 def test_predict_and_evaluate_say_which_columns_do_not_fit(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, make_model, make_raw_table, typed
+):
     model, data = tmp_path / "model.json", tmp_path / "new.csv"
     model.write_text(make_model().to_json())
     table = make_raw_table(300, seed=9, strange=False)
@@ -140,11 +135,8 @@ def test_predict_and_evaluate_say_which_columns_do_not_fit(
 
 
 def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, make_model, make_raw_table, typed
+):
     model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.parquet"
     model.write_text(make_model().to_json())
     # Too few records for a sentence about units.
@@ -176,12 +168,7 @@ def test_a_table_is_read_as_it_is_typed_and_points_that_may_group_are_told_of(
     assert 'say so with decimal = "," (--decimal ,)' in unread.stderr
 
 
-def test_dates_that_may_be_meant_otherwise_are_told_of(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+def test_dates_that_may_be_meant_otherwise_are_told_of(tmp_path, make_model, make_raw_table, typed):
     model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.csv"
     model.write_text(make_model().to_json())
     table = make_raw_table(10, seed=9, strange=False)
@@ -196,11 +183,8 @@ def test_dates_that_may_be_meant_otherwise_are_told_of(
 
 
 def test_nothing_is_written_over_a_file_that_is_something_else(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, make_model, make_raw_table, typed
+):
     """A table, a model or settings where another file was to go were gone without a word."""
     model, data = tmp_path / "model.json", tmp_path / "new.csv"
     model.write_text(make_model().to_json())
@@ -243,12 +227,7 @@ def test_nothing_is_written_over_a_file_that_is_something_else(
             assert typed(*command, "--out", tmp_path / f"m.{form}").returncode == 0
 
 
-def test_evaluate_refuses_a_row_of_totals(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+def test_evaluate_refuses_a_row_of_totals(tmp_path, make_model, make_raw_table, typed):
     """One such row outweighs all errors of the others."""
     model, data = tmp_path / "model.json", tmp_path / "new.csv"
     model.write_text(make_model().to_json())
@@ -261,11 +240,8 @@ def test_evaluate_refuses_a_row_of_totals(
 
 
 def test_evaluate_says_that_all_records_are_of_one_class(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, make_model, make_raw_table, typed
+):
     model, data = tmp_path / "model.json", tmp_path / "new.csv"
     model.write_text(make_model("logistic").to_json())
     table = make_raw_table(300, seed=9, strange=False)
@@ -295,12 +271,7 @@ def test_evaluate_says_that_all_records_are_of_one_class(
     assert found["positive"] == "class = late"
 
 
-def test_evaluate_says_that_a_model_is_a_personal_one(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+def test_evaluate_says_that_a_model_is_a_personal_one(tmp_path, make_model, make_raw_table, typed):
     model, data = tmp_path / "personal.json", tmp_path / "new.csv"
     make_raw_table(300, seed=9, strange=False).to_csv(data, index=False)
     for bent in (True, False):
@@ -310,12 +281,7 @@ def test_evaluate_says_that_a_model_is_a_personal_one(
         assert ("the one that north bent to its own records" in said.stderr) == bent
 
 
-def test_predict_says_which_class_the_prediction_1_is(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    strange_table: pd.DataFrame,
-    typed: Callable[..., Any],
-) -> None:
+def test_predict_says_which_class_the_prediction_1_is(tmp_path, make_model, strange_table, typed):
     strange_table.to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "model.json").write_text(make_model("logistic").to_json())
     arguments = ("--data", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
@@ -325,12 +291,8 @@ def test_predict_says_which_class_the_prediction_1_is(
 
 @pytest.mark.parametrize(("loss", "name"), [("squared", "prediction"), ("logistic", "probability")])
 def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    typed: Callable[..., Any],
-    loss: str,
-    name: str,
-) -> None:
+    tmp_path, make_model, typed, loss, name
+):
     text, run = make_model(loss).to_json(), tmp_path / "model.json"
     run.write_text(text.replace('"amount"', f'"{name}"'))
     for form in ("onnx", "sql"):
@@ -345,11 +307,8 @@ def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
 
 
 def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
-    tmp_path: Path,
-    make_model: Callable[..., Model],
-    strange_table: pd.DataFrame,
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, make_model, strange_table, typed
+):
     run, data, out = tmp_path / "run", tmp_path / "new.csv", tmp_path / "out.csv"
     run.mkdir()
     strange_table.to_csv(data, index=False)

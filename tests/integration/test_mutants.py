@@ -35,7 +35,7 @@ def table(tmp_path: Path) -> Any:
     return write
 
 
-def test_every_mutant_applies() -> None:
+def test_every_mutant_applies():
     result = run("--check")
     assert result.returncode == 0, result.stdout
     assert int(result.stdout.split()[0]) > 300
@@ -52,16 +52,14 @@ def test_every_mutant_applies() -> None:
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--check",)])
-def test_a_mutant_that_does_not_apply_ends_the_run(
-    table: Any, changes: dict[str, str], words: str, options: tuple[str, ...]
-) -> None:
+def test_a_mutant_that_does_not_apply_ends_the_run(table, changes, words, options):
     result = run("--table", table(**changes), *options)
     assert result.returncode == 2
     assert words in result.stdout
 
 
 @pytest.mark.long
-def test_a_mutant_that_no_test_notices_fails_the_run(table: Any) -> None:
+def test_a_mutant_that_no_test_notices_fails_the_run(table):
     result = run("--table", table(), "--jobs", "1")
     assert result.returncode == 1, result.stdout + result.stderr
     assert "SURVIVED" in result.stdout

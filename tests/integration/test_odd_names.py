@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from forked import run
 
 ODD = "y[/b] :smile:"
 
 
-def test_a_target_that_looks_like_markup_is_learnt_reported_and_judged(tmp_path: Path) -> None:
+def test_a_target_that_looks_like_markup_is_learnt_reported_and_judged(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(900, 3)).round(3), columns=["a", "[bold]b", ODD])
     data, made, kept = tmp_path / "stays.csv", tmp_path / "made", tmp_path / "run"
@@ -49,8 +45,8 @@ def is_plain(text: str) -> bool:
 
 
 def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
-    tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, typed, monkeypatch
+):
     # As on a terminal: into a pipe click lets no such signs pass.
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_, **__: False)
     rng = np.random.default_rng(0)
@@ -87,8 +83,8 @@ def test_a_name_that_would_move_a_cursor_reaches_no_terminal_and_no_page(
 
 
 def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
-    summary_table: dict[str, Any], tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+    summary_table, tmp_path, typed
+):
     forecast = {"forecast_relative_fitness": 0.1, "low": 0.1, "high": 0.2}
     quality = {
         "measure": "rmse",
@@ -122,9 +118,7 @@ def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
 LONG = "a long name " * 10_000
 
 
-def test_a_long_name_hides_nothing_of_what_is_said_of_it(
-    tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_a_long_name_hides_nothing_of_what_is_said_of_it(tmp_path, typed):
     """Neither a line without an end nor one that is cut before it says what is wrong."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.integers(0, 99, 900), LONG: rng.integers(0, 4, 900)})

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import tomli_w
 from click.testing import CliRunner
@@ -93,11 +92,8 @@ def study(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_check_tells_the_noise_that_an_enrolment_then_promises(
-    owner_folder: Callable[..., Path],
-    study: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-) -> None:
+    owner_folder, study, make_terms, feature_map
+):
     settings = owner_folder()
     checked = owner_command("check", settings, "--study", study())
     assert checked.returncode == 0, checked.stderr
@@ -126,9 +122,7 @@ def test_check_tells_the_noise_that_an_enrolment_then_promises(
     assert (entry.account.answered, entry.epsilon) == (0, Fraction(1))
 
 
-def test_check_says_where_each_number_is_from(
-    owner_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_check_says_where_each_number_is_from(owner_folder, tmp_path):
     """What the learner will choose is not assumed in silence."""
     settings, study = owner_folder(), tmp_path / "s.toml"
     base = 'owners = [{ name = "owner-a" }, { name = "b" }]\n[model]\ntheta_max = 2\n'
@@ -156,12 +150,7 @@ def test_check_says_where_each_number_is_from(
     assert "responses (assumed: neither typed nor in a study), epsilon (all that" in told
 
 
-def test_check_tells_the_noise_of_moments(
-    owner_folder: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    public_table: pd.DataFrame,
-    tmp_path: Path,
-) -> None:
+def test_check_tells_the_noise_of_moments(owner_folder, make_terms, public_table, tmp_path):
     """A study that asks for moments gets one response for all that its training has."""
     settings = owner_folder()
     study = tmp_path / "moments.toml"
@@ -182,11 +171,8 @@ def test_check_tells_the_noise_of_moments(
 
 
 def test_check_tells_the_noise_of_curvature_and_gradient(
-    owner_folder: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
+    owner_folder, make_terms, feature_map, tmp_path
+):
     """A study that asks for newton gets a response in each round, split as it says."""
     settings, study = owner_folder(), tmp_path / "newton.toml"
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
@@ -247,21 +233,15 @@ def test_check_tells_the_noise_of_curvature_and_gradient(
         ("[privacy]\nepsilon = [1, 2]", "epsilon: got [1, 2], expected a number"),
     ],
 )
-def test_check_explains_a_study_that_is_none(
-    owner_folder: Callable[..., Path], tmp_path: Path, text: str, words: str
-) -> None:
+def test_check_explains_a_study_that_is_none(owner_folder, tmp_path, text, words):
     study = tmp_path / "wrong.toml"
     study.write_text(text)
     assert words in refused(owner_command("check", owner_folder(), "--study", study), 2)
 
 
 def test_check_measures_a_typical_gradient_on_public_records(
-    owner_folder: Callable[..., Path],
-    public_table: pd.DataFrame,
-    feature_map: FeatureMap,
-    make_terms: Callable[..., StudyTerms],
-    tmp_path: Path,
-) -> None:
+    owner_folder, public_table, feature_map, make_terms, tmp_path
+):
     public_table.to_parquet(tmp_path / "public.parquet")
     checked = owner_command("check", owner_folder(), "--public", tmp_path / "public.parquet")
     told = float(re.findall(r"theta = 0, L1: (\S+) \(measured", checked.stdout)[0])
@@ -275,9 +255,7 @@ def test_check_measures_a_typical_gradient_on_public_records(
     assert exact <= typical_answer(feature_map, make_terms(), records=None) < 10 * exact
 
 
-def test_check_refuses_what_an_enrolment_would_refuse(
-    owner_folder: Callable[..., Path], study: Callable[..., Path]
-) -> None:
+def test_check_refuses_what_an_enrolment_would_refuse(owner_folder, study):
     settings = owner_folder(epsilon_per_study="2", max_features=4, kappa=2)
     assert "at most 2 on one study" in refused(
         owner_command("check", settings, "--epsilon", "3"), 3
@@ -293,18 +271,14 @@ def test_check_refuses_what_an_enrolment_would_refuse(
     assert "fewer records" in refused(owner_command("check", few), 3)
 
 
-def test_check_finds_a_ledger_of_other_records(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_check_finds_a_ledger_of_other_records(owner_folder, table_maker):
     settings = owner_folder()
     start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
     table_maker(200, seed=99).to_parquet(settings.parent / "shard.parquet")
     assert "other records" in refused(owner_command("check", settings), 2)
 
 
-def test_private_bounds_are_named_by_check_and_serve(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_private_bounds_are_named_by_check_and_serve(owner_folder, table_maker):
     records = table_maker(300, seed=7)
     own = fit_feature_map(
         records, FeatureSettings(target="y", public=TableSource()), source="x", private=True
@@ -321,9 +295,7 @@ def test_private_bounds_are_named_by_check_and_serve(
     assert "no epsilon holds" in allowed.stderr
 
 
-def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(
-    tmp_path: Path, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(tmp_path, table_maker):
     table_maker(600, seed=4).to_csv(tmp_path / "records.csv", index=False)
     path = tmp_path / "study.toml"
     settings = {
@@ -349,7 +321,7 @@ def test_a_simulation_with_public_records_of_an_owner_needs_the_flag(
     assert allowed.returncode == 0, allowed.stderr
 
 
-def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path: Path) -> None:
+def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path):
     target = tmp_path / "bank.token"
     made = owner_command("token", "bank-a", "--out", target)
     assert made.returncode == 0, made.stderr
@@ -363,22 +335,20 @@ def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["", "bank a", "..", "../bank", "anonymous", "a" * 65, 'x"'])
-def test_a_token_is_made_only_for_a_name_that_settings_take(tmp_path: Path, name: str) -> None:
+def test_a_token_is_made_only_for_a_name_that_settings_take(tmp_path, name):
     target = tmp_path / "bank.token"
     words = "other than anonymous" if name == "anonymous" else "a-z, digits and . _ - @ only"
     assert words in refused(owner_command("token", name, "--out", target), 2)
     assert not target.exists()
 
 
-def test_the_line_of_a_token_is_toml(tmp_path: Path) -> None:
+def test_the_line_of_a_token_is_toml(tmp_path):
     for name in ("bank-a", "ann@bank.example"):
         made = owner_command("token", name, "--out", tmp_path / name)
         assert list(tomllib.loads(made.stdout)["policy"]["tokens"]) == [name]
 
 
-def test_a_token_that_a_full_disk_does_not_take_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_a_full_disk_does_not_take_leaves_no_file(tmp_path, monkeypatch):
     target = tmp_path / "bank.token"
     # The kernel's own full disk, in place of the file that was just made.
     monkeypatch.setattr(os, "fdopen", lambda handle, *_, **__: open("/dev/full", "w"))  # noqa: SIM115
@@ -386,7 +356,7 @@ def test_a_token_that_a_full_disk_does_not_take_leaves_no_file(
     assert not target.exists()
 
 
-def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path: Path) -> None:
+def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path):
     ledger = tmp_path / "ledger.sqlite"
     Ledger(ledger, owner="a", fingerprint="f").close()
     command = [sys.executable, "-m", "owner.cli", "ledger", "export", str(ledger)]
@@ -399,9 +369,7 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("address", ["foo", "127.0.0.1:65536", "127.0.0.1:1x", ":1"])
-def test_an_address_that_is_none_is_refused(
-    owner_folder: Callable[..., Path], address: str
-) -> None:
+def test_an_address_that_is_none_is_refused(owner_folder, address):
     """A port beyond 65535 would be another port."""
     settings = owner_folder()
     for command in (
@@ -418,12 +386,12 @@ def test_an_address_that_is_none_is_refused(
     assert not (settings.parent / "ledger.sqlite").exists()
 
 
-def test_a_seed_that_no_noise_can_have_is_refused(owner_folder: Callable[..., Path]) -> None:
+def test_a_seed_that_no_noise_can_have_is_refused(owner_folder):
     said = owner_command("serve", owner_folder(), "--insecure-noise-seed", "-1")
     assert said.returncode == 2
 
 
-def test_names_of_learners_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_of_learners_are_shown_as_they_are(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite", owner="a", fingerprint="f")
     terms = StudyTerms(
         study_id="s:smile:",
@@ -455,9 +423,7 @@ def memory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_the_audit_prints_a_bound_beside_every_promise(
-    monkeypatch: pytest.MonkeyPatch, memory: Path
-) -> None:
+def test_the_audit_prints_a_bound_beside_every_promise(monkeypatch, memory):
     monkeypatch.setattr(tempfile, "tempdir", str(memory))
     result = owner_command("audit", "--trials", "300")
     assert result.returncode == 0, result.stderr
@@ -470,9 +436,7 @@ def test_the_audit_prints_a_bound_beside_every_promise(
     assert statistics.median(float(bound) for name, bound in rows if name in gradients) > 0.1
 
 
-def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
-    monkeypatch: pytest.MonkeyPatch, memory: Path
-) -> None:
+def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, memory):
     class HalfTheNoise(SecureNoise):
         def draw(self, count: int) -> np.ndarray:
             return super().draw(count) // 2
@@ -489,7 +453,7 @@ def test_the_audit_ends_with_status_3_where_a_promise_is_broken(
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
 
 
-def test_the_audit_shows_its_progress_on_a_terminal(memory: Path) -> None:
+def test_the_audit_shows_its_progress_on_a_terminal(memory):
     terminal, side = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "owner.cli", "audit", "--trials", "100"],
@@ -514,11 +478,7 @@ def test_the_audit_shows_its_progress_on_a_terminal(memory: Path) -> None:
     assert "%" not in table
 
 
-def test_a_ledger_fits_80_columns_and_says_what_is_left(
-    owner_folder: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ledger_fits_80_columns_and_says_what_is_left(owner_folder, make_terms, monkeypatch):
     settings = owner_folder()
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
     name = "spring-2f0c6d1e-6a50-4a5e-9c49-0d5b7a1f2c3d"
@@ -544,8 +504,8 @@ def test_a_ledger_fits_80_columns_and_says_what_is_left(
 
 
 def test_check_shows_the_columns_to_the_officer_and_refuses_those_that_do_not_fit(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+    owner_folder, table_maker
+):
     table = table_maker(200, seed=1)
     table["column-1"] *= 365
     table["column-2"] = "n/a"

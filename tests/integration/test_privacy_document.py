@@ -29,14 +29,14 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_every_test_that_the_document_names_exists() -> None:
+def test_every_test_that_the_document_names_exists():
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/privacy.md").read_text()))
     assert len(named) > 50
     assert named <= DEFINED, named - DEFINED
 
 
 @pytest.mark.parametrize("section", [name for name in sections() if name != "What is outside"])
-def test_every_claim_names_its_test(section: str) -> None:
+def test_every_claim_names_its_test(section):
     """Each item of a list names one; a section without lists names one at least."""
     text = sections()[section]
     items = re.findall(r"^- (.+?)(?=^- |^$|\Z)", text, re.MULTILINE | re.DOTALL)
@@ -44,7 +44,7 @@ def test_every_claim_names_its_test(section: str) -> None:
         assert "`test_" in claim, claim
 
 
-def test_every_invariant_has_a_test_of_its_name() -> None:
+def test_every_invariant_has_a_test_of_its_name():
     design = (ROOT / "docs/design.md").read_text()
     part = design.split("## 3. Privacy invariants")[1].split("## 4.")[0]
     invariants = re.findall(r"^\d\. `(\w+)`", part, re.MULTILINE)
@@ -60,12 +60,12 @@ def paths_in(document: str) -> set[str]:
 
 
 @pytest.mark.parametrize("document", ["privacy.md", "attacks.md"])
-def test_the_tools_and_benchmarks_it_names_are_there(document: str) -> None:
+def test_the_tools_and_benchmarks_it_names_are_there(document):
     assert paths_in(document)
     for path in paths_in(document):
         assert (ROOT / path).exists(), path
 
 
-def test_every_tool_that_attacks_stands_in_the_table_of_attacks() -> None:
+def test_every_tool_that_attacks_stands_in_the_table_of_attacks():
     tools = {f"tests/tools/{path.name}" for path in (ROOT / "tests/tools").glob("*.py")}
     assert tools - paths_in("attacks.md") == {f"tests/tools/{name}" for name in NO_ATTACKS}

@@ -49,7 +49,7 @@ NOT_PASSED: dict[str, str] = {}
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @pytest.mark.long
-def test_scikit_learn_accepts_the_estimators(estimator: Any) -> None:
+def test_scikit_learn_accepts_the_estimators(estimator):
     checked = check_estimator(estimator, on_fail=None, on_skip=None)
     failed = {one["check_name"] for one in checked if one["status"] == "failed"}
     assert failed == set(NOT_PASSED)
@@ -69,7 +69,7 @@ def records(count: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
     return table, days.to_numpy(), rng.choice(["north", "south", "west"], count)
 
 
-def test_ten_lines_train_over_three_owners() -> None:
+def test_ten_lines_train_over_three_owners():
     table, days, hospital = records(1500)
     model = FederatedRegressor(epsilon=5, settings=MOMENTS, random_state=1)
     model.fit(table, days, owners=hospital)
@@ -85,7 +85,7 @@ def test_ten_lines_train_over_three_owners() -> None:
 
 
 @pytest.mark.usefixtures("without_forecasts")
-def test_what_owners_tell_of_the_finished_model_is_part_of_what_an_estimator_spent() -> None:
+def test_what_owners_tell_of_the_finished_model_is_part_of_what_an_estimator_spent():
     table, days, hospital = records(1500)
     settings = MOMENTS | {"privacy": {"validation": "1/10"}}
     model = FederatedRegressor(epsilon=5, settings=settings, random_state=1)
@@ -94,7 +94,7 @@ def test_what_owners_tell_of_the_finished_model_is_part_of_what_an_estimator_spe
 
 
 @pytest.mark.usefixtures("without_forecasts")
-def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
+def test_equal_seeds_give_equal_models_and_others_do_not():
     table, days, hospital = records(600)
 
     def fitted(seed: int) -> Any:
@@ -109,7 +109,7 @@ def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
     "settings", [MOMENTS, NEWTON, SHORT], ids=["moments", "newton", "gradients"]
 )
 @pytest.mark.long
-def test_the_standard_error_is_what_new_noise_does(settings: dict[str, Any]) -> None:
+def test_the_standard_error_is_what_new_noise_does(settings):
     """Over 40 trainings a deviation is known to 11 %, the standard error itself to 10 %."""
     table, days, hospital = records(900)
     public = (table[:300], days[:300])
@@ -125,7 +125,7 @@ def test_the_standard_error_is_what_new_noise_does(settings: dict[str, Any]) -> 
     assert np.exp(np.mean(np.log(happened / told))) == pytest.approx(1.0, abs=0.36)
 
 
-def test_a_guarded_estimator_is_not_fitted_where_what_is_free_is_better() -> None:
+def test_a_guarded_estimator_is_not_fitted_where_what_is_free_is_better():
     table, days, hospital = records(300)
     model = FederatedRegressor(epsilon=1e-3, settings=MOMENTS, random_state=1)
     assert model.fit(table, days, owners=hospital).way_ == "moments"
@@ -134,7 +134,7 @@ def test_a_guarded_estimator_is_not_fitted_where_what_is_free_is_better() -> Non
 
 
 @pytest.mark.usefixtures("without_forecasts")
-def test_labels_go_through_pipelines_and_cross_validation() -> None:
+def test_labels_go_through_pipelines_and_cross_validation():
     table, days, hospital = records(900)
     model = FederatedRegressor(epsilon=50, settings=MOMENTS, random_state=1)
     pipeline = make_pipeline(FunctionTransformer(lambda x: x.drop(columns="new")), model)
@@ -145,7 +145,7 @@ def test_labels_go_through_pipelines_and_cross_validation() -> None:
     assert np.all(scores > 0.5)
 
 
-def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away() -> None:
+def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away():
     table, days, hospital = records(900)
     late = days > np.median(days)
     model = FederatedClassifier(
@@ -159,7 +159,7 @@ def test_public_records_of_ones_own_are_taken_and_nothing_is_given_away() -> Non
     np.testing.assert_array_equal(model.predict(table), chances[:, 1] > 0.5)
 
 
-def test_a_rare_class_has_room_for_its_base_rate() -> None:
+def test_a_rare_class_has_room_for_its_base_rate():
     rng = np.random.default_rng(7)
     x, owners = rng.normal(size=(6000, 1)), np.arange(6000) % 3
     is_fraud = rng.random(6000) < 0.01
@@ -181,9 +181,7 @@ def test_a_rare_class_has_room_for_its_base_rate() -> None:
         ({}, [None] * 300, "a record has no owner"),
     ],
 )
-def test_what_cannot_be_fitted_is_a_value_error(
-    changes: dict[str, Any], owners: Any, words: str
-) -> None:
+def test_what_cannot_be_fitted_is_a_value_error(changes, owners, words):
     table, days, _ = records(300)
     with pytest.raises(ValueError, match=words):
         FederatedRegressor(**({"settings": MOMENTS} | changes)).fit(table, days, owners=owners)
@@ -215,9 +213,7 @@ def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Path:
     return path
 
 
-def test_the_command_line_gives_the_same_model_bit_for_bit(
-    study: Path, tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_the_command_line_gives_the_same_model_bit_for_bit(study, tmp_path, typed):
     run = simulate(study, out=tmp_path / "python", insecure_noise_seed=3)
     said = typed(
         "copriv", "simulate", study, "--out", tmp_path / "typed", "--insecure-noise-seed", 3
@@ -239,7 +235,7 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(
     assert run.plot().axes
 
 
-def test_an_estimator_runs_the_study_of_a_file(study: Path, tmp_path: Path) -> None:
+def test_an_estimator_runs_the_study_of_a_file(study, tmp_path):
     model = FederatedRegressor(study=study, out=tmp_path / "run").fit()
     assert model.charged_ is False
     assert model.run_.summary.study == "small"
@@ -247,12 +243,12 @@ def test_an_estimator_runs_the_study_of_a_file(study: Path, tmp_path: Path) -> N
     assert model.score(table[model.feature_names_in_], table["y"]) > 0.5
 
 
-def test_settings_are_changed_by_keys(study: Path) -> None:
+def test_settings_are_changed_by_keys(study):
     for overrides in ({"privacy.epsilon": 2}, ("privacy.epsilon=2",)):
         assert float(study_settings(study, overrides=overrides).privacy.epsilon) == 2
 
 
-def test_import_learner_loads_nothing_heavy() -> None:
+def test_import_learner_loads_nothing_heavy():
     code = (
         "import sys, learner; light = set(sys.modules); from learner import simulate; "
         "print(sorted({'numpy', 'pandas'} & light), "
@@ -267,7 +263,7 @@ def test_import_learner_loads_nothing_heavy() -> None:
         learner.nothing  # noqa: B018
 
 
-def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_notebook_runs(monkeypatch, capsys):
     examples = Path(__file__).parents[2] / "examples"
     monkeypatch.chdir(examples)
     cells = json.loads((examples / "hospitals.ipynb").read_text())["cells"]
@@ -280,7 +276,7 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None
     assert np.all(np.isfinite(shared["model"].predict(shared["new"])))
 
 
-def test_the_python_of_the_document_runs() -> None:
+def test_the_python_of_the_document_runs():
     text = (Path(__file__).parents[2] / "docs/model.md").read_text()
     (*_, block) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     shared: dict[str, Any] = {}
@@ -288,7 +284,7 @@ def test_the_python_of_the_document_runs() -> None:
     assert shared["model"].score(shared["X"], shared["y"]) > 0.3
 
 
-def test_how_an_owner_ends_a_connection_is_not_written_as_it_says_it() -> None:
+def test_how_an_owner_ends_a_connection_is_not_written_as_it_says_it():
     """gRPC has a log of its own, which would bring it to a notebook or a terminal."""
 
     def frame(kind: int, content: bytes) -> bytes:

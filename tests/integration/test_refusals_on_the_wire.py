@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
-import pandas as pd
 import pytest
 import tomli_w
 from forked import Ended, run
@@ -23,7 +21,7 @@ from common import codec
 from common.errors import BudgetSpentError, MalformedError, PolicyError, UnreachableError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 from owner.refusals import FAILED
@@ -45,10 +43,8 @@ def status_of(call: Callable[[], Any]) -> tuple[grpc.StatusCode, str]:
 
 
 def test_every_refusal_has_its_code_its_words_and_charges_nothing(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     settings = owner_folder(epsilon_lifetime="1.5", losses=["squared"])
     running = serve_owner(settings)
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
@@ -123,10 +119,8 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
 
 
 def test_a_message_that_is_too_large_is_not_a_budget_that_is_spent(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     running = serve_owner(owner_folder(max_map_bytes=10_000, max_features=100))
     owner = connect(running)
     words = (
@@ -144,9 +138,7 @@ def test_a_message_that_is_too_large_is_not_a_budget_that_is_spent(
     owner.disconnect()
 
 
-def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(owner_folder, serve_owner):
     """Of either side: 100 MB of zeros take 100 kB on the line."""
     bomb = bytes(110_000_000)
     options = [("grpc.max_send_message_length", -1)]
@@ -173,12 +165,8 @@ def test_a_message_that_unpacks_to_more_than_is_taken_is_not_read(
 
 
 def test_an_unexpected_failure_says_one_fixed_sentence(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    owner_folder, serve_owner, make_terms, monkeypatch, caplog
+):
     running = serve_owner(owner_folder())
     owner = connect(running)
     owner.enroll(make_terms())
@@ -196,11 +184,7 @@ def test_an_unexpected_failure_says_one_fixed_sentence(
     assert "3.14159" in caplog.text
 
 
-def test_a_token_opens_the_owner_and_nothing_else_does(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_token_opens_the_owner_and_nothing_else_does(owner_folder, serve_owner, make_terms):
     settings = owner_folder(tokens={"bank-a": DIGEST})
     running = serve_owner(settings)
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
@@ -232,11 +216,7 @@ def test_a_token_opens_the_owner_and_nothing_else_does(
     assert read_studies(settings.parent / "ledger.sqlite")[1][0].learner == "bank-a"
 
 
-def test_a_busy_owner_is_asked_again_and_no_tick_is_lost(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_busy_owner_is_asked_again_and_no_tick_is_lost(owner_folder, serve_owner, make_terms):
     running = serve_owner(owner_folder(queries_per_second=20))
     owner = connect(running)
     owner.enroll(make_terms(responses=40, horizon=40))
@@ -251,9 +231,7 @@ def test_a_busy_owner_is_asked_again_and_no_tick_is_lost(
     owner.disconnect()
 
 
-def test_a_learner_that_will_not_wait_is_told_that_the_owner_is_busy(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_a_learner_that_will_not_wait_is_told_that_the_owner_is_busy(owner_folder, serve_owner):
     owner = connect(serve_owner(owner_folder(queries_per_second=0.02)), deadline=10)
     owner.describe()
     with pytest.raises(UnreachableError, match=r"takes no further query .* ask again then"):
@@ -262,10 +240,8 @@ def test_a_learner_that_will_not_wait_is_told_that_the_owner_is_busy(
 
 
 def test_too_many_enrolments_are_refused_with_the_time_to_come_back(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     running = serve_owner(owner_folder(enrollments_per_hour=2))
     owner = connect(running)
     for study in ("a", "b", "a", "b", "a"):
@@ -281,11 +257,8 @@ def test_too_many_enrolments_are_refused_with_the_time_to_come_back(
 
 
 def test_training_sends_the_token_that_the_study_names(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    public_table: pd.DataFrame,
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, public_table, tmp_path
+):
     running = serve_owner(owner_folder(tokens={"bank-a": DIGEST}, epsilon_per_study="10"))
     public_table.to_parquet(tmp_path / "public.parquet")
     (tmp_path / "bank.token").write_text(TOKEN + "\n")
@@ -316,11 +289,7 @@ def test_training_sends_the_token_that_the_study_names(
     assert TOKEN not in kept
 
 
-def test_streams_of_two_learners_do_not_wait_for_each_other(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_streams_of_two_learners_do_not_wait_for_each_other(owner_folder, serve_owner, make_terms):
     running = serve_owner(owner_folder(queries_per_second=1000))
     answered = []
 

@@ -256,9 +256,7 @@ def looked_at(
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["few", "many", "trained", "forecast", "compared"])
-def test_a_page_is_readable_at_every_width(
-    looked_at: dict[bool, dict[str, Any]], name: str, width: int, dark: bool
-) -> None:
+def test_a_page_is_readable_at_every_width(looked_at, name, width, dark):
     found = looked_at[dark][f"{name} {width}"]
     assert (found["width"], found["dark"]) == (width, dark)
     assert found["scroll"] <= width
@@ -272,7 +270,7 @@ def test_a_page_is_readable_at_every_width(
 
 
 @needs_chromium
-def test_the_probe_sees_what_is_wrong(looked_at: dict[bool, dict[str, Any]]) -> None:
+def test_the_probe_sees_what_is_wrong(looked_at):
     found = looked_at[False]["bad 768"]
     assert found["scroll"] > 768
     assert found["errors"]
@@ -285,11 +283,11 @@ def test_the_probe_sees_what_is_wrong(looked_at: dict[bool, dict[str, Any]]) -> 
         }
 
 
-def test_a_page_of_75_owners_is_small(pages: dict[str, Path]) -> None:
+def test_a_page_of_75_owners_is_small(pages):
     assert pages["many"].stat().st_size < 2**20 / 4
 
 
-def test_a_page_fetches_nothing_and_shows_names_as_they_are(pages: dict[str, Path]) -> None:
+def test_a_page_fetches_nothing_and_shows_names_as_they_are(pages):
     for page in pages.values():
         text = page.read_text()
         assert not re.search(r"(?:src|href)\s*=|url\(|@import|http", text)
@@ -297,16 +295,14 @@ def test_a_page_fetches_nothing_and_shows_names_as_they_are(pages: dict[str, Pat
     assert "<b>Stay" not in pages["few"].read_text()
 
 
-def test_warnings_stand_before_all_else(pages: dict[str, Path]) -> None:
+def test_warnings_stand_before_all_else(pages):
     text = pages["trained"].read_text()
     assert text.index("INSECURE") < text.index('class="verdict"')
     forecast = pages["forecast"].read_text()
     assert forecast.index("warning: the public records change") < forecast.index('class="verdict"')
 
 
-def test_what_is_free_stands_beside_what_was_learnt(
-    pages: dict[str, Path], evaluated: Callable[[int], Summary]
-) -> None:
+def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
     forecast, run = pages["forecast"].read_text(), pages["few"].read_text()
     for text, fitness in ((forecast, "0.0712"), (run, "0.0456")):
         assert "public model</th>" in text or "public model</abbr>" in text
@@ -319,9 +315,7 @@ def test_what_is_free_stands_beside_what_was_learnt(
     assert "the public model, which is free, is as good" in " ".join(verdict_lines(beaten))
 
 
-def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(
-    tmp_path: Path, evaluated: Callable[[int], Summary]
-) -> None:
+def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, evaluated):
     """Who gains for all records together may lose on its own."""
     run = evaluated(3)
     assert run.quality is not None
@@ -332,9 +326,7 @@ def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(
     assert told in write_report(tmp_path, run).read_text()
 
 
-def test_runs_are_compared_only_where_they_were_judged_on_the_same(
-    evaluated: Callable[[int], Summary], summary: Callable[..., Summary]
-) -> None:
+def test_runs_are_compared_only_where_they_were_judged_on_the_same(evaluated, summary):
     one = evaluated(3)
     assert one.quality is not None
     better = one.quality.model_copy(
@@ -357,13 +349,8 @@ def test_runs_are_compared_only_where_they_were_judged_on_the_same(
 
 @pytest.mark.parametrize(("silent", "is_cost"), [(0.01, True), (0.9, False)])
 def test_only_what_noise_made_worse_is_called_the_cost_of_privacy(
-    evaluated: Callable[[int], Summary],
-    make_model: Callable[..., Model],
-    tmp_path: Path,
-    silent: float,
-    *,
-    is_cost: bool,
-) -> None:
+    evaluated, make_model, tmp_path, silent, *, is_cost
+):
     run = evaluated(3).model_copy(update={"relative_fitness_noiseless": silent})
     text = write_report(run_folder(tmp_path / "run", run, make_model()), run).read_text()
     assert f"the same ticks without noise come to {silent:.3g}" in text
@@ -371,16 +358,14 @@ def test_only_what_noise_made_worse_is_called_the_cost_of_privacy(
     assert ("noise, and what was done to bear it, did no harm" in text) != is_cost
 
 
-def test_what_a_run_missed_is_explained_where_it_shows(pages: dict[str, Path]) -> None:
+def test_what_a_run_missed_is_explained_where_it_shows(pages):
     text = pages["few"].read_text()
     assert "13 ticks were missed" in text
     assert "here the average begins" in text
     assert "Away at ticks of their own, with answers left" in text
 
 
-def test_a_page_needs_nothing_but_the_summary(
-    tmp_path: Path, evaluated: Callable[[int], Summary]
-) -> None:
+def test_a_page_needs_nothing_but_the_summary(tmp_path, evaluated):
     (tmp_path / "trace.parquet").write_bytes(b"no table")
     (tmp_path / "model.json").write_text("no model")
     text = write_report(tmp_path, evaluated(3)).read_text()

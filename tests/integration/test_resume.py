@@ -38,7 +38,7 @@ from learner.training.line import OwnerLine
 from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Applied, Pace, run
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner, start_owner
+from owner.server import start_owner
 
 NAMES = ("owner-a", "owner-b", "owner-c")
 WEIGHTS = np.array([0.5, 0.3, 0.2])
@@ -234,15 +234,8 @@ def start(
 @pytest.mark.parametrize("owner_kind", [FaultyOwner, EagerOwner])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
-    rounds: bool,
-    owner_kind: type[FaultyOwner],
-    kind: type[DyingJournal],
-    make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    rounds, owner_kind, kind, make_terms, feature_map, table_maker, tmp_path, monkeypatch
+):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.0005)
@@ -317,12 +310,8 @@ def lines_of(
 
 @pytest.mark.parametrize("refusing", [1, 3])
 def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
-    refusing: int,
-    make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    refusing, make_terms, feature_map, table_maker, caplog
+):
     records = feature_map.apply(table_maker(50, seed=1), where="test")
     owners: list[Any] = [MemoryOwner(name, records, seed=1) for name in NAMES]
     owners[:refusing] = [Refuses(owner) for owner in owners[:refusing]]
@@ -348,12 +337,7 @@ def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
     assert lines[0].status == "owner-a has left"
 
 
-def test_a_number_is_asked_for_one_theta_only(
-    make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_number_is_asked_for_one_theta_only(make_terms, feature_map, table_maker, monkeypatch):
     """A query that seemed lost may still arrive: asking its number anew would end the study."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
     records = feature_map.apply(table_maker(50, seed=1), where="test")
@@ -450,9 +434,8 @@ def check_nothing_lost(owners: list[Gate], rows: list[Applied]) -> None:
 
 
 def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
-    killed_late: tuple[list[Gate], Callable[[float], list[Applied]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    killed_late, monkeypatch
+):
     owners, again = killed_late
     owners[0].is_away = True
 
@@ -470,9 +453,7 @@ def test_a_start_that_did_not_ask_for_what_was_missing_leaves_it_to_the_next(
     check_nothing_lost(owners, again(60.0))
 
 
-def test_a_start_that_finds_nobody_loses_nothing(
-    killed_late: tuple[list[Gate], Callable[[float], list[Applied]]],
-) -> None:
+def test_a_start_that_finds_nobody_loses_nothing(killed_late):
     owners, again = killed_late
     for owner in owners:
         owner.is_away = True
@@ -594,22 +575,18 @@ def killed_and_resumed(study: Study, kills: int, rng: random.Random) -> None:
     assert study.finish(broken) == told
 
 
-def test_a_killed_learner_resumes_bit_for_bit_and_charges_nobody_twice(
-    start_study: Callable[..., Study],
-) -> None:
+def test_a_killed_learner_resumes_bit_for_bit_and_charges_nobody_twice(start_study):
     killed_and_resumed(start_study(400), KILLS, random.Random(20))
 
 
 @pytest.mark.trouble
-def test_forty_kills_later_the_model_is_the_same(start_study: Callable[..., Study]) -> None:
+def test_forty_kills_later_the_model_is_the_same(start_study):
     killed_and_resumed(start_study(3000), 40, random.Random(21))
 
 
 def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, tmp_path
+):
     settings_path = owner_folder("owner-a")
     address = free_address()
     study = {
@@ -639,9 +616,7 @@ def test_an_owner_that_starts_later_than_the_learner_is_waited_for(
     assert json.loads((out / "summary.json").read_text())["ticks"] == 20
 
 
-def test_what_a_killed_owner_loses_of_a_block_is_counted(
-    owner_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_a_killed_owner_loses_of_a_block_is_counted(owner_folder, tmp_path):
     settings_path = owner_folder("owner-a")
     address = free_address()
     blocks = {"listen": address, "ledger": {"block": 64}}
@@ -682,12 +657,8 @@ def test_what_a_killed_owner_loses_of_a_block_is_counted(
 
 
 def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    table_maker: Callable[..., pd.DataFrame],
-    tmp_path: Path,
-    typed: Callable[..., Any],
-) -> None:
+    owner_folder, serve_owner, table_maker, tmp_path, typed
+):
     settings_path = owner_folder("owner-a")
     running = start_owner(settings_path, listen=None, insecure_noise_seed=1)
     table_maker(300, seed=2).to_parquet(tmp_path / "public.parquet")

@@ -22,11 +22,10 @@ from forked import Ended, Forked, run
 from common.errors import BudgetSpentError
 from common.features import FeatureMap
 from common.losses import Squared
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.core import Shard, mean_gradient
 from owner.ledger_reading import read_studies
-from owner.server import RunningOwner
 
 NAMES = ("north", "south")
 LISTEN_STATE = "0A"
@@ -102,9 +101,7 @@ def port_of(learner: Process) -> int:
     return int(line.split()[3])
 
 
-def test_owners_that_bind_no_port_train_and_end_with_the_study(
-    tmp_path: Path, owner_folder: Callable[..., Path], feature_map: FeatureMap
-) -> None:
+def test_owners_that_bind_no_port_train_and_end_with_the_study(tmp_path, owner_folder, feature_map):
     path = study_file(
         tmp_path,
         feature_map,
@@ -192,9 +189,7 @@ def namespaces() -> Iterator[dict[str, str]]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
-def test_owners_train_with_a_learner_that_has_no_route_to_them(
-    tmp_path: Path, owner_folder: Callable[..., Path], feature_map: FeatureMap
-) -> None:
+def test_owners_train_with_a_learner_that_has_no_route_to_them(tmp_path, owner_folder, feature_map):
     if not can_make_namespaces():
         pytest.skip("NOT TESTED: a learner without a route to the owners (needs root, iproute2)")
     path = study_file(
@@ -247,18 +242,14 @@ def test_owners_train_with_a_learner_that_has_no_route_to_them(
     assert json.loads((out / "summary.json").read_text())["ticks"] == 40
 
 
-def test_an_owner_without_a_learners_address_is_told(
-    owner_folder: Callable[..., Path], typed: Callable[..., Any]
-) -> None:
+def test_an_owner_without_a_learners_address_is_told(owner_folder, typed):
     result = typed("copriv-owner", "attach", owner_folder())
     assert result.returncode == 2
     assert "attach.learner is missing" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_an_owner_that_waits_for_a_learner_stops_when_told(
-    owner_folder: Callable[..., Path],
-) -> None:
+def test_an_owner_that_waits_for_a_learner_stops_when_told(owner_folder):
     attach = ("attach", owner_folder(), "--learner", "127.0.0.1:9")
     with ended(Forked("copriv-owner", *attach)) as process:
         assert process.stdout is not None
@@ -267,9 +258,7 @@ def test_an_owner_that_waits_for_a_learner_stops_when_told(
         assert process.wait(15) == 0
 
 
-def test_training_where_nobody_listens_or_comes_is_refused(
-    tmp_path: Path, feature_map: FeatureMap, typed: Callable[..., Any]
-) -> None:
+def test_training_where_nobody_listens_or_comes_is_refused(tmp_path, feature_map, typed):
     path = study_file(tmp_path, feature_map, algorithm={"initiative": "owner"})
     result = typed("copriv", "train", path, "--out", tmp_path / "run")
     assert result.returncode == 2
@@ -310,11 +299,8 @@ def own_study(
 
 
 def test_an_owner_that_learns_asks_itself_exactly_and_the_others_privately(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    shards: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-) -> None:
+    tmp_path, feature_map, shards, serve_owner
+):
     running = serve_owner(shards[1])
     path = own_study(tmp_path, feature_map, shards, running.port)
     out = tmp_path / "run"
@@ -334,9 +320,7 @@ def test_an_owner_that_learns_asks_itself_exactly_and_the_others_privately(
     assert json.loads((out / "model.json").read_text())["unprotected"] == "north"
 
 
-def test_an_own_shard_must_be_acknowledged(
-    tmp_path: Path, feature_map: FeatureMap, shards: list[Path], typed: Callable[..., Any]
-) -> None:
+def test_an_own_shard_must_be_acknowledged(tmp_path, feature_map, shards, typed):
     path = own_study(tmp_path, feature_map, shards, 1)
     options = ("--set", "learner.shows_model=false", "--out", tmp_path / "run")
     result = typed("copriv", "train", path, *options)
@@ -346,8 +330,8 @@ def test_an_own_shard_must_be_acknowledged(
 
 
 def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
-    tmp_path: Path, table_maker: Callable[..., pd.DataFrame], feature_map: FeatureMap
-) -> None:
+    tmp_path, table_maker, feature_map
+):
     names = ("north", "south", "west")
     table_maker(900, seed=4).to_parquet(tmp_path / "records.parquet")
     path = study_file(
@@ -393,11 +377,8 @@ def theorem_1(feature_map: FeatureMap, num_records: int, m: int, *, kappa: int) 
 
 
 def test_kappa_multiplies_the_noise_that_arrives(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    feature_map: FeatureMap,
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, feature_map, make_terms
+):
     m, kappa, theta = 400, 3, np.full(4, 0.1)
     path = owner_folder(kappa=kappa)
     running = serve_owner(path)

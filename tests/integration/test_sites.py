@@ -35,7 +35,6 @@ from common.config import load_settings
 from common.features import FeatureMap
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
-from common.model import Model
 from owner.attaching import open_attachment
 from owner.ledger_reading import read_studies
 from owner.policy import OwnerSettings
@@ -116,9 +115,7 @@ def until_sites_are_sound(check: Callable[[], Any]) -> None:
 
 
 @pytest.mark.long
-def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(
-    place: Path, processes: list[subprocess.Popen[str]], typed: Callable[..., Any]
-) -> None:
+def test_the_guides_commands_lead_from_an_invitation_to_a_finished_run(place, processes, typed):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
     told_to_type = commands()
@@ -218,9 +215,7 @@ def one_sentence(said: Any, *words: str) -> None:
         assert word in said.stderr, said.stderr
 
 
-def test_a_table_that_does_not_fit_joins_nothing(
-    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     table = table_maker(200, seed=1)
     own = table.rename(columns={"column-1": "Colum 1"})
     own["column-2"] *= 365
@@ -251,9 +246,7 @@ def test_a_table_that_does_not_fit_joins_nothing(
     assert "200 records" in checked.stdout
 
 
-def test_a_table_joins_as_it_is_typed_to_be_read(
-    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_table_joins_as_it_is_typed_to_be_read(study, table_maker):
     table = table_maker(200, seed=1)
     table.to_csv(study.folder / "own.csv", index=False, decimal=",")
     unknown = study.join("--encoding", "nonsense", data="own.csv")
@@ -275,11 +268,7 @@ def test_a_table_joins_as_it_is_typed_to_be_read(
     assert settings.data.query == "select * from shard"
 
 
-def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(
-    study: SimpleNamespace,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> None:
+def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_model, make_raw_table):
     (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
     assert study.invite(features={"map": "dated.json"}).returncode == 0
     table = make_raw_table(200, seed=3, strange=False)
@@ -294,9 +283,7 @@ def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(
     assert "month/day/year; if that" not in joined.stdout
 
 
-def test_a_column_whose_name_another_one_takes_joins_under_a_third_name(
-    study: SimpleNamespace, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_column_whose_name_another_one_takes_joins_under_a_third_name(study, table_maker):
     table = table_maker(200, seed=1)
     table["yearly"] = table["column-1"]
     table["column-1"] /= 12
@@ -313,11 +300,7 @@ def test_a_column_whose_name_another_one_takes_joins_under_a_third_name(
     assert "fits" not in checked.stderr
 
 
-def test_a_class_that_is_spelt_otherwise_joins_nothing(
-    study: SimpleNamespace,
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> None:
+def test_a_class_that_is_spelt_otherwise_joins_nothing(study, make_model, make_raw_table):
     (study.folder / "classes.json").write_text(file_text(make_model("logistic").feature_map))
     told = study.invite(
         features={"map": "classes.json"}, model={"loss": "logistic", "theta_max": 2.0}
@@ -349,7 +332,7 @@ def test_a_class_that_is_spelt_otherwise_joins_nothing(
     assert (joined.returncode, joined.stderr) == (0, "")
 
 
-def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
+def test_who_has_joined_is_not_overwritten(study):
     assert study.join().returncode == 0
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
@@ -366,7 +349,7 @@ def test_who_has_joined_is_not_overwritten(study: SimpleNamespace) -> None:
     assert not (study.folder / "owner-a").exists()
 
 
-def test_a_file_that_cannot_be_written_leaves_none(study: SimpleNamespace) -> None:
+def test_a_file_that_cannot_be_written_leaves_none(study):
     # A folder where a draft of the request would stand.
     draft = study.folder / "exchange" / ".owner-a.request.part"
     draft.mkdir()
@@ -376,7 +359,7 @@ def test_a_file_that_cannot_be_written_leaves_none(study: SimpleNamespace) -> No
     assert study.join().returncode == 0
 
 
-def test_the_command_that_join_prints_can_be_typed_as_it_stands(study: SimpleNamespace) -> None:
+def test_the_command_that_join_prints_can_be_typed_as_it_stands(study):
     folder = study.folder / "b\u00e4nk b"
     invitation = study.folder / "exchange" / "owner-a.invitation"
     places = ("--data", study.folder / "shard.parquet", "--out", folder)
@@ -386,7 +369,7 @@ def test_the_command_that_join_prints_can_be_typed_as_it_stands(study: SimpleNam
     assert typed == ["copriv-owner", "serve", str(folder / "owner.toml")]
 
 
-def test_the_fingerprint_is_of_invitation_and_key(study: SimpleNamespace) -> None:
+def test_the_fingerprint_is_of_invitation_and_key(study):
     shown = re.search(r"fingerprint (\S+):", study.join().stdout)
     signed = study.admit("--yes")
     assert signed.returncode == 0, signed.stderr
@@ -403,18 +386,14 @@ def test_the_fingerprint_is_of_invitation_and_key(study: SimpleNamespace) -> Non
     assert len({fingerprint(digest, key) for digest in digests for key in keys}) == 4
 
 
-def test_a_request_is_signed_only_when_the_fingerprint_was_compared(
-    study: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_is_signed_only_when_the_fingerprint_was_compared(study, monkeypatch):
     study.join()
     monkeypatch.setattr("click.confirm", lambda question: "owner-a" not in question)
     one_sentence(study.admit(), "not admitted: the fingerprints must be the same")
     assert not list((study.folder / "exchange").glob("*.pem"))
 
 
-def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(
-    study: SimpleNamespace,
-) -> None:
+def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(study):
     study.join()
     path = study.folder / "exchange" / "owner-a.request"
     request = json.loads(path.read_text())
@@ -470,9 +449,7 @@ def unsigned(pem: str) -> str:
     return f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
 
 
-def test_an_invitation_and_a_request_in_each_others_place_are_told_apart(
-    study: SimpleNamespace,
-) -> None:
+def test_an_invitation_and_a_request_in_each_others_place_are_told_apart(study):
     assert study.join().returncode == 0
     exchange = study.folder / "exchange"
     # The invitation is larger than any request may be.
@@ -505,9 +482,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
         b'{"feature_map": {"\\u001b[2J": NaN}, "study": "\\ud800"}',
     ],
 )
-def test_files_that_are_no_invitation_or_request_are_one_printable_sentence(
-    study: SimpleNamespace, content: bytes
-) -> None:
+def test_files_that_are_no_invitation_or_request_are_one_printable_sentence(study, content):
     exchange = study.folder / "exchange"
     (exchange / "owner-a.invitation").write_bytes(content)
     (exchange / "owner-a.request").write_bytes(content)
@@ -531,9 +506,7 @@ def test_files_that_are_no_invitation_or_request_are_one_printable_sentence(
         ({"feature_map": None}, "feature_map"),
     ],
 )
-def test_an_invitation_with_a_hostile_value_is_refused(
-    study: SimpleNamespace, change: dict[str, Any], words: str
-) -> None:
+def test_an_invitation_with_a_hostile_value_is_refused(study, change, words):
     path = study.folder / "exchange" / "owner-a.invitation"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     said = study.join()
@@ -542,7 +515,7 @@ def test_an_invitation_with_a_hostile_value_is_refused(
     assert not (study.folder / "owner-a").exists()
 
 
-def test_a_ca_whose_last_day_is_in_no_year_is_none(study: SimpleNamespace) -> None:
+def test_a_ca_whose_last_day_is_in_no_year_is_none(study):
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     made = (
         x509.CertificateBuilder(name, name, key.public_key(), 1)
@@ -562,7 +535,7 @@ def test_a_ca_whose_last_day_is_in_no_year_is_none(study: SimpleNamespace) -> No
         assert (said.returncode == 0) == (year == "2055")
 
 
-def test_invitations_hold_no_secret(study: SimpleNamespace) -> None:
+def test_invitations_hold_no_secret(study):
     secrets = [path.read_text().splitlines()[1] for path in study.folder.glob("certs/*/key.pem")]
     assert len(secrets) == 2
     for path in (study.folder / "exchange").iterdir():
@@ -570,7 +543,7 @@ def test_invitations_hold_no_secret(study: SimpleNamespace) -> None:
         assert not any(secret in path.read_text() for secret in secrets)
 
 
-def test_invite_says_what_is_missing(study: SimpleNamespace) -> None:
+def test_invite_says_what_is_missing(study):
     alone = {"algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"}}
     one_sentence(study.invite(**alone), "give --address HOST:PORT")
     nowhere = {"owners": [{"name": "owner-a"}]}
@@ -582,9 +555,7 @@ def test_invite_says_what_is_missing(study: SimpleNamespace) -> None:
     one_sentence(study.invite("--learner", "a b"), "--learner: got 'a b', expected a name")
 
 
-def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(
-    study: SimpleNamespace,
-) -> None:
+def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(study):
     """The owners would trust one CA, and get certificates of another."""
     place = study.folder
     shutil.rmtree(place / "exchange")
@@ -606,9 +577,7 @@ def test_invite_refuses_another_ca_than_the_studys_and_makes_nothing(
     assert study.invite().returncode == 0
 
 
-def test_owners_that_come_join_too_and_are_closed_on_their_own_line(
-    study: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_owners_that_come_join_too_and_are_closed_on_their_own_line(study, monkeypatch):
     (port,) = free_ports(1)
     coming: dict[str, Any] = {
         "algorithm": {"horizon": 6, "rho": 1e-3, "initiative": "owner"},

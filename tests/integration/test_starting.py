@@ -22,7 +22,7 @@ def owners(owner_folder: Callable[..., Path]) -> list[OwnerProcess]:
     return [OwnerProcess(n, owner_folder(n, seed=i).parent, SERVE) for i, n in enumerate(names)]
 
 
-def test_more_than_start_at_once_all_serve_and_all_end(owners: list[OwnerProcess]) -> None:
+def test_more_than_start_at_once_all_serve_and_all_end(owners):
     with warm_parent() as parent:
         with starting(owners, parent):
             callers = [StartingOwner(owner, deadline=20.0) for owner in owners]
@@ -36,7 +36,7 @@ def test_more_than_start_at_once_all_serve_and_all_end(owners: list[OwnerProcess
         assert [process.wait(0) for process in begun] == [0] * MANY
 
 
-def test_one_that_does_not_start_is_told_and_the_others_serve(owners: list[OwnerProcess]) -> None:
+def test_one_that_does_not_start_is_told_and_the_others_serve(owners):
     wrong = owners[1]
     (wrong._folder / "owner.toml").write_text("name = 1\n")
     with warm_parent() as parent, starting(owners, parent):
@@ -45,7 +45,7 @@ def test_one_that_does_not_start_is_told_and_the_others_serve(owners: list[Owner
         assert all(owner.port for owner in owners if owner is not wrong)
 
 
-def test_who_leaves_early_leaves_nobody_behind(owners: list[OwnerProcess]) -> None:
+def test_who_leaves_early_leaves_nobody_behind(owners):
     with warm_parent() as parent:
         with starting(owners, parent):
             assert owners[0].port

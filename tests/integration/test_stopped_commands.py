@@ -99,8 +99,8 @@ def records(tmp_path: Path) -> Path:
 
 
 def test_training_that_is_stopped_before_it_began_leaves_nothing(
-    study: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    study, tmp_path, typed, monkeypatch
+):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("learner.commands.study.write_settings", stop)
@@ -113,9 +113,7 @@ def test_training_that_is_stopped_before_it_began_leaves_nothing(
     assert typed("copriv", "train", study, "--out", run).returncode == 0
 
 
-def test_resuming_that_is_stopped_before_anything_is_read_goes_on(
-    tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_resuming_that_is_stopped_before_anything_is_read_goes_on(tmp_path, typed):
     (tmp_path / "study.toml").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("learner.commands.study.run_training", stop)
@@ -125,9 +123,7 @@ def test_resuming_that_is_stopped_before_anything_is_read_goes_on(
         assert last_line(said) == "copriv: stopped; type the same again to start anew"
 
 
-def test_a_training_says_who_it_waits_for_at_the_start(
-    study: Path, owners: dict[str, RunningOwner], typed: Callable[..., Any]
-) -> None:
+def test_a_training_says_who_it_waits_for_at_the_start(study, owners, typed):
     owners["b"].server.stop(None)
     said = typed(
         "copriv", "train", study, "--set", "network.patience=3", "--out", study.parent / "r"
@@ -153,7 +149,7 @@ run_command(main, "copriv")
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_command_that_is_told_to_end_says_how_to_go_on(name: str, status: int) -> None:
+def test_a_command_that_is_told_to_end_says_how_to_go_on(name, status):
     program = PROGRAM.format(signal=name)
     said = subprocess.run(
         [sys.executable, "-c", program, "train"], capture_output=True, text=True, check=False
@@ -181,7 +177,7 @@ run_command(cli, "copriv")
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_query_without_an_end_is_stopped(name: str, status: int, tmp_path: Path) -> None:
+def test_a_query_without_an_end_is_stopped(name, status, tmp_path):
     with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
         database.execute("create table t (x)")
     typed = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
@@ -202,8 +198,8 @@ def test_a_query_without_an_end_is_stopped(name: str, status: int, tmp_path: Pat
 
 @pytest.mark.parametrize("where", ["_write_results", "model_of"])
 def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_says(
-    study: Path, tmp_path: Path, typed: Callable[..., Any], where: str
-) -> None:
+    study, tmp_path, typed, where
+):
     run = tmp_path / "a run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"learner.commands.study.{where}", stop)
@@ -220,12 +216,8 @@ def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_say
 
 
 def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
-    study: Path,
-    tmp_path: Path,
-    owners: dict[str, RunningOwner],
-    serve_owner: Callable[..., RunningOwner],
-    typed: Callable[..., Any],
-) -> None:
+    study, tmp_path, owners, serve_owner, typed
+):
     run = tmp_path / "run"
     owners["b"].drain(grace=0)
     assert typed("copriv", "train", study, "--out", run).returncode == 2
@@ -251,8 +243,8 @@ def test_a_folder_where_a_run_was_begun_says_how_to_go_on_and_it_does(
 
 
 def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
-    records: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    records, tmp_path, typed, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     asked = ("copriv", "simulate", records, "--in-memory")
@@ -286,12 +278,8 @@ def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
 
 @pytest.mark.parametrize("command", [("sweep", "--seeds", "2"), ("forecast", "--quick")])
 def test_what_computes_points_goes_on_where_it_was_stopped(
-    records: Path,
-    tmp_path: Path,
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    command: tuple[str, ...],
-) -> None:
+    records, tmp_path, typed, monkeypatch, command
+):
     monkeypatch.chdir(tmp_path)
     asked = ("copriv", command[0], records, *command[1:], "--jobs", "1")
     if command[0] == "forecast":
@@ -314,12 +302,8 @@ def test_what_computes_points_goes_on_where_it_was_stopped(
 
 
 def test_a_run_that_is_given_up_while_an_owner_is_away_is_closed_by_what_the_sentence_says(
-    study: Path,
-    tmp_path: Path,
-    owners: dict[str, RunningOwner],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    study, tmp_path, owners, typed, monkeypatch
+):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("learner.results.run_folder.Trace.append", stop)
@@ -344,8 +328,8 @@ def test_a_run_that_is_given_up_while_an_owner_is_away_is_closed_by_what_the_sen
 
 
 def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_again(
-    records: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    records, tmp_path, typed, monkeypatch
+):
     out = tmp_path / "new"
     table = records.with_name("records.parquet")
     asked = ("copriv", "init", table, "--target", "y", "--owners", "owner", "--split", "--yes")

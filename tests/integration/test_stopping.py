@@ -31,7 +31,7 @@ print("over")
         "threading.Timer(0.2, other).start()",
     ],
 )
-def test_no_word_is_missed(said: str) -> None:
+def test_no_word_is_missed(said):
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(said=said)],
         capture_output=True,

@@ -24,7 +24,6 @@ from common.config import read_toml
 from common.errors import InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import StudyTerms
 from common.tls import Identity, TlsSettings, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
@@ -109,9 +108,7 @@ def told(running: RunningOwner, who: Identity | None, host: str = "127.0.0.1") -
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_both_sides_of_one_study_reach_each_other(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path, host: str
-) -> None:
+def test_both_sides_of_one_study_reach_each_other(serve_tls, tmp_path, host):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
     remote = reach(running, identity(folder / "learner"), host)
@@ -119,11 +116,7 @@ def test_both_sides_of_one_study_reach_each_other(
     remote.disconnect()
 
 
-def test_the_certificates_name_is_who_asks(
-    serve_tls: Callable[..., RunningOwner],
-    tmp_path: Path,
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_the_certificates_name_is_who_asks(serve_tls, tmp_path, make_terms):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a", learners=["learner"])
     for name, admitted in (("learner", True), ("stranger", False)):
@@ -138,26 +131,20 @@ def test_the_certificates_name_is_who_asks(
     assert [entry.learner for entry in studies] == ["learner"]
 
 
-def test_an_owner_for_another_name_is_refused(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_an_owner_for_another_name_is_refused(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs", hosts=("elsewhere.example", "10.9.8.7"))
     sentence = told(serve_tls(folder / "owner-a"), identity(folder / "learner"))
     assert "is for elsewhere.example, 10.9.8.7, not for 127.0.0.1" in sentence
     assert "copriv invite with that address, or copriv certs" in sentence
 
 
-def test_an_owner_of_another_ca_is_refused(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_an_owner_of_another_ca_is_refused(serve_tls, tmp_path):
     ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
     running = serve_tls(theirs / "owner-a")
     assert "its certificate is not of our CA" in told(running, identity(ours / "learner"))
 
 
-def test_a_self_signed_owner_is_refused(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_a_self_signed_owner_is_refused(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     forged = tmp_path / "forged"
     forged.mkdir()
@@ -176,9 +163,7 @@ def test_a_self_signed_owner_is_refused(
     assert "files that were made for this study" in sentence
 
 
-def test_an_expired_owner_is_refused_and_does_not_even_start(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_owner_is_refused_and_does_not_even_start(serve_tls, tmp_path, monkeypatch):
     folder = expired(tmp_path / "certs", monkeypatch)
     with pytest.raises(InputError, match=r"has expired; copriv admit .*copriv certs --renew"):
         serve_tls(folder / "owner-a")
@@ -190,9 +175,7 @@ def test_an_expired_owner_is_refused_and_does_not_even_start(
     assert "copriv admit of its request renews it (copriv certs --renew, if that" in sentence
 
 
-def test_an_expired_learner_is_refused(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_learner_is_refused(serve_tls, tmp_path, monkeypatch):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
     owner_files = {path: path.read_bytes() for path in (folder / "owner-a").iterdir()}
@@ -206,9 +189,7 @@ def test_an_expired_learner_is_refused(
     assert "copriv invite the learner's (copriv certs --renew" in sentence
 
 
-def test_a_learner_of_another_ca_is_refused(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_a_learner_of_another_ca_is_refused(serve_tls, tmp_path):
     ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
     mixed = theirs / "learner"
     (mixed / "ca.pem").write_bytes((ours / "learner" / "ca.pem").read_bytes())
@@ -219,9 +200,7 @@ def test_a_learner_of_another_ca_is_refused(
     assert "the files that were made for this study" in sentence
 
 
-def test_an_owner_cannot_question_another_owner(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_an_owner_cannot_question_another_owner(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     with pytest.raises(InputError, match="was made to be called at a port, not to call from here"):
         identity(folder / "owner-a")
@@ -230,18 +209,15 @@ def test_an_owner_cannot_question_another_owner(
 
 
 def test_plain_text_meets_tls_and_the_other_way_round(
-    serve_tls: Callable[..., RunningOwner],
-    serve_owner: Callable[..., RunningOwner],
-    owner_folder: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
+    serve_tls, serve_owner, owner_folder, tmp_path
+):
     folder = certs(tmp_path / "certs")
     assert "it asks for TLS and a certificate" in told(serve_tls(folder / "owner-a"), None)
     plain = serve_owner(owner_folder("owner-b"))
     assert "it does not speak TLS" in told(plain, identity(folder / "learner"))
 
 
-def test_nobody_there_is_not_a_matter_of_certificates(tmp_path: Path) -> None:
+def test_nobody_there_is_not_a_matter_of_certificates(tmp_path):
     who = identity(certs(tmp_path / "certs") / "learner")
     remote = GrpcOwner("owner-a", "127.0.0.1:1", deadline=5, identity=who)
     with pytest.raises(UnreachableError, match="nobody listens there") as refusal:
@@ -249,9 +225,7 @@ def test_nobody_there_is_not_a_matter_of_certificates(tmp_path: Path) -> None:
     assert not isinstance(refusal.value, UntrustedError)
 
 
-def test_a_client_without_a_certificate_gets_nothing(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_a_client_without_a_certificate_gets_nothing(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
     ca = (folder / "learner" / "ca.pem").read_bytes()
@@ -299,9 +273,7 @@ def handshake(port: int, folder: Path | None, **limits: Any) -> ssl.SSLSocket:
 
 
 @pytest.mark.filterwarnings("ignore:ssl:DeprecationWarning")
-def test_the_port_speaks_only_modern_authenticated_tls(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_the_port_speaks_only_modern_authenticated_tls(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     port = serve_tls(folder / "owner-a").port
     learner_files = folder / "learner"
@@ -339,9 +311,7 @@ def test_the_port_speaks_only_modern_authenticated_tls(
         handshake(port, None, **tls12)
 
 
-def test_a_renewed_certificate_is_used_without_a_restart(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
     running = serve_tls(folder / "owner-a")
 
@@ -364,9 +334,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(
     assert serial() == renewed != before
 
 
-def test_off_loopback_plain_text_must_be_typed(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_off_loopback_plain_text_must_be_typed(owner_folder, serve_owner):
     path = owner_folder()
     settings = read_toml(path) | {"listen": "0.0.0.0:0"}
     path.write_text(tomli_w.dumps(settings))
@@ -378,7 +346,7 @@ def run_certs(*arguments: object) -> Ended:
     return run("copriv", "certs", *arguments)
 
 
-def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
     out = tmp_path / "certs"
     arguments = ("--owner", "a=a.example,10.0.0.7,::1", "--owner", "b=b.example", "--out", out)
     first = run_certs(*arguments)
@@ -415,9 +383,7 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path: Path, typed: Callable[...
         (("--owner", "a=é.example"), "no DNS name"),
     ],
 )
-def test_wrong_arguments_of_certs_are_one_sentence(
-    arguments: tuple[str, ...], words: str, tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_wrong_arguments_of_certs_are_one_sentence(arguments, words, tmp_path, typed):
     result = typed("copriv", "certs", *arguments, "--out", tmp_path / "certs")
     assert result.returncode == 2
     assert len(result.stderr.strip().splitlines()) == 1
@@ -440,7 +406,7 @@ def test_wrong_arguments_of_certs_are_one_sentence(
         ),
     ],
 )
-def test_wrong_files_are_named(spoil: Callable[[Path], object], words: str, tmp_path: Path) -> None:
+def test_wrong_files_are_named(spoil, words, tmp_path):
     folder = certs(tmp_path / "certs") / "learner"
     spoil(folder)
     with pytest.raises(InputError, match=words):
@@ -448,8 +414,8 @@ def test_wrong_files_are_named(spoil: Callable[[Path], object], words: str, tmp_
 
 
 def test_a_certificate_that_the_ca_made_with_names_of_no_known_kind_is_refused_in_a_sentence(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+    serve_tls, tmp_path
+):
     """OpenSSL takes it, and the library that reads it does not; the CA is the learner's."""
     folder = certs(tmp_path / "certs")
 
@@ -463,9 +429,7 @@ def test_a_certificate_that_the_ca_made_with_names_of_no_known_kind_is_refused_i
         serve_tls(folder / "owner-a")
 
 
-def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(
-    serve_tls: Callable[..., RunningOwner], tmp_path: Path
-) -> None:
+def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_tls, tmp_path):
     """Other tools write an organisation before it."""
     folder = certs(tmp_path / "certs")
 

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.features import FeatureMap
 from common.losses import Regulariser
 from common.terms import StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
@@ -87,12 +86,8 @@ def trajectory(rows: list[Applied]) -> bytes:
 
 
 def test_the_trajectory_over_grpc_equals_the_one_in_memory_bit_for_bit(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    feature_map: FeatureMap,
-    train: Callable[..., list[Applied]],
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, feature_map, train, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     over_grpc = train(remote(running), tmp_path / "journal.sqlite")
     tables = [pd.read_parquet(path.parent / "shard.parquet") for path in settings_files]
@@ -114,11 +109,8 @@ def test_the_trajectory_over_grpc_equals_the_one_in_memory_bit_for_bit(
 
 
 def test_a_run_that_stopped_goes_on_bit_for_bit_and_charges_nobody_twice(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    train: Callable[..., list[Applied]],
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, train, tmp_path
+):
     running = [serve_owner(path, insecure_noise_seed=i) for i, path in enumerate(settings_files)]
     journal = tmp_path / "journal.sqlite"
     first = train(remote(running), journal, stop=25)
@@ -130,11 +122,8 @@ def test_a_run_that_stopped_goes_on_bit_for_bit_and_charges_nobody_twice(
 
 
 def test_an_owner_that_is_away_misses_its_ticks_and_the_others_go_on(
-    settings_files: list[Path],
-    serve_owner: Callable[..., RunningOwner],
-    train: Callable[..., list[Applied]],
-    tmp_path: Path,
-) -> None:
+    settings_files, serve_owner, train, tmp_path
+):
     running = [serve_owner(path) for path in settings_files]
     owners = remote(running)
     journal = tmp_path / "journal.sqlite"

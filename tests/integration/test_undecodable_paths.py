@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,9 +65,7 @@ def everything(folder: Path) -> set[Path]:
         "copriv report BAD/run run",
     ],
 )
-def test_a_typed_path_that_is_not_utf8_is_one_sentence_and_leaves_nothing(
-    place: Path, typed: Callable[..., Any], command: str
-) -> None:
+def test_a_typed_path_that_is_not_utf8_is_one_sentence_and_leaves_nothing(place, typed, command):
     before = everything(place)
     said = typed(*command.replace("BAD", BAD).split())
     assert said.returncode == 2
@@ -80,9 +76,7 @@ def test_a_typed_path_that_is_not_utf8_is_one_sentence_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("command", ["simulate study.toml --in-memory", "train study.toml"])
-def test_the_folder_that_we_are_in_counts_as_well(
-    place: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_the_folder_that_we_are_in_counts_as_well(place, typed, monkeypatch, command):
     monkeypatch.chdir(place / BAD)
     before = everything(place)
     said = typed("copriv", *command.split())
@@ -91,14 +85,14 @@ def test_the_folder_that_we_are_in_counts_as_well(
     assert everything(place) == before
 
 
-def test_from_python_it_is_the_same_sentence(place: Path) -> None:
+def test_from_python_it_is_the_same_sentence(place):
     before = everything(place)
     with pytest.raises(InputError, match=r"data\.path: got .*, expected a path in UTF-8; rename"):
         simulate("study.toml", data=Path(BAD) / "stays.csv", out="run")
     assert everything(place) == before
 
 
-def test_where_a_link_leads_is_looked_at_as_settings_are_read(place: Path) -> None:
+def test_where_a_link_leads_is_looked_at_as_settings_are_read(place):
     (place / "link").symlink_to(BAD)
     for key, value in (("path", "link/x"), ("secret", "file:link/x")):
         (place / "a.toml").write_text(f'{key} = "{value}"')
@@ -108,7 +102,7 @@ def test_where_a_link_leads_is_looked_at_as_settings_are_read(place: Path) -> No
             with_absolute_paths(Example.model_validate({key: value}), place)
 
 
-def test_what_cannot_be_written_as_utf8_is_one_sentence_and_leaves_nothing(place: Path) -> None:
+def test_what_cannot_be_written_as_utf8_is_one_sentence_and_leaves_nothing(place):
     before = everything(place)
     with pytest.raises(InputError, match=r"page\.html: cannot be written \(a name in it is not"):
         write_or_refuse(place / "page.html", f"about {BAD}")

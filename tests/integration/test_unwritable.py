@@ -59,9 +59,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("more", [[], ["--split"]])
-def test_init_says_that_its_folder_cannot_be_written(
-    study: Path, deny: Deny, more: list[str]
-) -> None:
+def test_init_says_that_its_folder_cannot_be_written(study, deny, more):
     deny(study.parent.parent / "new")
     typed = ("init", "stays.csv", "--target", "y", "--owners", "2", "--yes", "--out", "new", *more)
     assert "cannot be written (Permission denied); check" in refused(*typed)
@@ -76,9 +74,7 @@ def test_init_says_that_its_folder_cannot_be_written(
         ("sweep", "--grid", "privacy.epsilon=1,2", "--seeds", "1"),
     ],
 )
-def test_a_run_says_that_its_folder_cannot_be_written(
-    study: Path, deny: Deny, command: tuple[str, ...]
-) -> None:
+def test_a_run_says_that_its_folder_cannot_be_written(study, deny, command):
     name, *more = command
     deny(study.parent.parent / "run")
     assert "cannot be written (Permission denied); check" in refused(
@@ -86,7 +82,7 @@ def test_a_run_says_that_its_folder_cannot_be_written(
     )
 
 
-def test_training_says_that_its_folder_cannot_be_written(study: Path, deny: Deny) -> None:
+def test_training_says_that_its_folder_cannot_be_written(study, deny):
     ports = iter((1, 2))
     text = re.sub(
         r"^\[\[owners\]\]$",
@@ -103,7 +99,7 @@ def test_training_says_that_its_folder_cannot_be_written(study: Path, deny: Deny
     )
 
 
-def test_a_table_is_not_overwritten_by_its_predictions(study: Path) -> None:
+def test_a_table_is_not_overwritten_by_its_predictions(study):
     run = study.parent.parent / "run"
     done = run_command("copriv", "simulate", study, "--out", run, "--yes", "--in-memory")
     assert done.returncode == 0, done.stderr
@@ -124,7 +120,7 @@ def test_a_table_is_not_overwritten_by_its_predictions(study: Path) -> None:
 
 
 @pytest.mark.parametrize(("group", "out"), [(cli, "asked"), (owner_cli, "asked.toml")])
-def test_a_question_where_nobody_types_is_one_sentence(study: Path, group: Any, out: str) -> None:
+def test_a_question_where_nobody_types_is_one_sentence(study, group, out):
     assert study.is_file()
     result = CliRunner().invoke(group, ["init", "stays.csv", "--out", out], input="")
     assert isinstance(result.exception, InputError)
@@ -132,7 +128,7 @@ def test_a_question_where_nobody_types_is_one_sentence(study: Path, group: Any, 
     assert not Path(out).exists()
 
 
-def test_a_study_is_not_put_into_a_folder_that_is_called_as_its_file(study: Path) -> None:
+def test_a_study_is_not_put_into_a_folder_that_is_called_as_its_file(study):
     assert study.is_file()
     typed = ["init", "stays.csv", "--yes", "--target", "los", "--out", "new.toml"]
     said = refused(*typed)

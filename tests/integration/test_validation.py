@@ -21,8 +21,7 @@ from common.errors import (
     PolicyError,
     UnreachableError,
 )
-from common.features import FeatureMap
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from learner.training import validation
 from owner.ledger_reading import read_studies, verify_ledger
@@ -83,8 +82,8 @@ def spent(folder: Path, name: str) -> list[Fraction]:
 
 
 def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_promised(
-    start: Callable[..., Path], typed: Callable[..., Any], tmp_path: Path
-) -> None:
+    start, typed, tmp_path
+):
     run = tmp_path / "run"
     trained = typed("copriv", "train", start("shown", "pooled", False), "--out", run)
     assert trained.returncode == 0, trained.stderr
@@ -109,9 +108,7 @@ def test_owners_that_agree_say_how_good_the_model_is_and_the_sum_is_what_was_pro
 
 
 @pytest.mark.parametrize("privacy", [{}, {"validation": 0}], ids=["nobody agrees", "off"])
-def test_where_nobody_is_asked_the_training_has_all_of_epsilon(
-    start: Callable[..., Path], typed: Callable[..., Any], tmp_path: Path, privacy: dict[str, Any]
-) -> None:
+def test_where_nobody_is_asked_the_training_has_all_of_epsilon(start, typed, tmp_path, privacy):
     agrees = "shown" if privacy else False
     run = tmp_path / "run"
     trained = typed("copriv", "train", start(agrees, agrees, **privacy), "--out", run)
@@ -124,11 +121,8 @@ def test_where_nobody_is_asked_the_training_has_all_of_epsilon(
 
 
 def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
-    start: Callable[..., Path],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    start, typed, monkeypatch, tmp_path
+):
     run, study = tmp_path / "run", start("shown")
     heard: list[Any] = []
 
@@ -150,11 +144,8 @@ def test_a_learner_that_dies_before_it_keeps_the_answer_is_told_the_same_again(
 
 
 def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
-    start: Callable[..., Path],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    start, typed, monkeypatch, tmp_path
+):
     """It has agreed to answer and does not: the model is made, and close frees what is held."""
     run, study = tmp_path / "run", start("shown", "shown")
     with monkeypatch.context() as patch:
@@ -182,12 +173,8 @@ def test_an_owner_that_dies_meanwhile_is_named_and_gets_its_epsilon_back_later(
 
 @pytest.mark.parametrize("agrees", ["shown", False], ids=["validation", "training"])
 def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
-    start: Callable[..., Path],
-    typed: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    agrees: str | bool,
-) -> None:
+    start, typed, monkeypatch, tmp_path, agrees
+):
     run, study, answers = tmp_path / "run", start(agrees, agrees), GrpcOwner.answer
 
     def loses(self: GrpcOwner, query: Query) -> Any:
@@ -213,12 +200,8 @@ def test_an_answer_that_is_lost_after_its_charge_counts_as_spent(
 
 
 def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    validation_terms: StudyTerms,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
+    owner_folder, serve_owner, validation_terms, feature_map, tmp_path
+):
     p = feature_map.num_features
     running = serve_owner(owner_folder("owner-a"))
     owner = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=5.0)
@@ -246,10 +229,8 @@ def test_a_validation_is_answered_once_replayed_and_refused_outside_the_box(
 
 
 def test_an_owner_whose_policy_forbids_it_refuses_whoever_asks(
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    owner_folder, serve_owner, make_terms
+):
     path = owner_folder("owner-a")
     settings = read_toml(path)
     settings["policy"]["validation"] = False

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.warm_parent import StartedOwner, WarmParent, warm_parent
 
@@ -38,9 +37,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
-    owner_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(owner_folder, tmp_path):
     folders = [owner_folder(name, seed=i) for i, name in enumerate(("a", "b"))]
     (tmp_path / "wrong.toml").write_text("name = 1\n")
     with warm_parent() as parent:
@@ -63,9 +60,7 @@ def test_each_fork_is_a_process_with_its_own_folder_ledger_log_and_status(
             owner.stop(0)
 
 
-def test_forks_of_one_parent_draw_noise_of_their_own(
-    owner_folder: Callable[..., Path], make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_forks_of_one_parent_draw_noise_of_their_own(owner_folder, make_terms):
     """Equal records and equal questions: what differs is the noise, which nothing may share."""
     query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
     with warm_parent() as parent:
@@ -82,7 +77,7 @@ def test_forks_of_one_parent_draw_noise_of_their_own(
 
 
 @pytest.mark.long
-def test_many_forks_that_end_at_once_are_all_told_of(tmp_path: Path) -> None:
+def test_many_forks_that_end_at_once_are_all_told_of(tmp_path):
     with warm_parent() as parent:
         for _ in range(3):
             crowd = [
@@ -94,7 +89,7 @@ def test_many_forks_that_end_at_once_are_all_told_of(tmp_path: Path) -> None:
                 owner.stop(0)
 
 
-def test_forks_end_with_the_process_that_asked_for_them(owner_folder: Callable[..., Path]) -> None:
+def test_forks_end_with_the_process_that_asked_for_them(owner_folder):
     with warm_parent() as parent:
         owner = serve(parent, owner_folder())
         assert owner.stdout.readline().startswith("serving on port ")
@@ -106,9 +101,7 @@ def test_forks_end_with_the_process_that_asked_for_them(owner_folder: Callable[.
     owner.stop(0)
 
 
-def test_a_parent_that_is_gone_is_an_owner_that_has_ended(
-    owner_folder: Callable[..., Path],
-) -> None:
+def test_a_parent_that_is_gone_is_an_owner_that_has_ended(owner_folder):
     parent = WarmParent()
     parent._process.kill()
     parent._process.wait()
@@ -119,7 +112,7 @@ def test_a_parent_that_is_gone_is_an_owner_that_has_ended(
     parent.close()
 
 
-def test_a_serving_owner_imports_nothing_that_it_does_not_use() -> None:
+def test_a_serving_owner_imports_nothing_that_it_does_not_use():
     code = (
         "import sys, importlib, owner.parent as parent\n"
         "[importlib.import_module(name) for name in parent.PRELOADED]\n"

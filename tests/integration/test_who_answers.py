@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomli_w
 
 from common.config import read_toml
 from common.errors import InputError
-from common.terms import StudyTerms
 from common.tls import TlsSettings, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
@@ -56,12 +54,8 @@ def nothing_enrolled(folder: Path) -> bool:
 
 @pytest.mark.parametrize("encrypted", [True, False])
 def test_swapped_addresses_are_refused_before_anything_is_enrolled(
-    certs: Path,
-    serve: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-    tmp_path: Path,
-    encrypted: bool,
-) -> None:
+    certs, serve, make_terms, tmp_path, encrypted
+):
     running = {name: serve(name, certs / name if encrypted else None) for name in NAMES}
     who = load_identity(TlsSettings(**files(certs / "lab")), base=tmp_path, side="client")
     swapped = dict(zip(NAMES, reversed(running.values()), strict=True))
@@ -76,9 +70,7 @@ def test_swapped_addresses_are_refused_before_anything_is_enrolled(
     assert nothing_enrolled(tmp_path)
 
 
-def test_a_run_over_swapped_addresses_ends_in_a_sentence(
-    certs: Path, serve: Callable[..., RunningOwner], typed: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_run_over_swapped_addresses_ends_in_a_sentence(certs, serve, typed, tmp_path):
     running = {name: serve(name, certs / name) for name in NAMES}
     study = {
         "name": "spring",
@@ -118,12 +110,7 @@ def _stops(*_: object, **__: object) -> None:
     raise InputError("stopped after the enrolment")
 
 
-def test_an_owner_does_not_start_with_another_owners_certificate(
-    certs: Path,
-    owner_folder: Callable[..., Path],
-    serve: Callable[..., RunningOwner],
-    typed: Callable[..., Any],
-) -> None:
+def test_an_owner_does_not_start_with_another_owners_certificate(certs, owner_folder, serve, typed):
     with pytest.raises(InputError, match="is that of 'owner-b', and this owner's name is"):
         serve("owner-a", certs / "owner-b")
     path = owner_folder("owner-b")

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from common import codec
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from owner.refusals import FAILED
 from owner.server import RunningOwner
 
@@ -47,9 +47,7 @@ def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details()
 
 
-def test_one_call_and_a_stream_answer_the_same_queries(
-    stub: pb_grpc.DataOwnerStub, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_one_call_and_a_stream_answer_the_same_queries(stub, make_terms):
     stub.Enroll(codec.terms_to_pb(make_terms()))
     one = stub.AnswerOnce(query(1))
     streamed = list(stub.Answer(iter([query(1), query(2)])))
@@ -58,16 +56,14 @@ def test_one_call_and_a_stream_answer_the_same_queries(
     assert streamed[1].gradient != one.gradient
 
 
-def test_health_says_serving(channel: grpc.Channel) -> None:
+def test_health_says_serving(channel):
     health = health_pb2_grpc.HealthStub(channel)
     for service in ("", "copriv.v1.DataOwner"):
         answer = health.Check(health_pb2.HealthCheckRequest(service=service))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_refusals_have_the_codes_of_the_design(
-    stub: pb_grpc.DataOwnerStub, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_refusals_have_the_codes_of_the_design(stub, make_terms):
     code = grpc.StatusCode
     assert refusal(lambda: stub.AnswerOnce(query(1)))[0] is code.FAILED_PRECONDITION
     stub.Enroll(codec.terms_to_pb(make_terms(responses=1)))
@@ -83,12 +79,7 @@ def test_refusals_have_the_codes_of_the_design(
     assert refusal(lambda: stub.Enroll(spent))[0] is code.RESOURCE_EXHAUSTED
 
 
-def test_anything_unexpected_is_one_fixed_sentence(
-    running: RunningOwner,
-    stub: pb_grpc.DataOwnerStub,
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_anything_unexpected_is_one_fixed_sentence(running, stub, make_terms, monkeypatch):
     stub.Enroll(codec.terms_to_pb(make_terms()))
 
     def broken(**_: object) -> None:
@@ -98,7 +89,7 @@ def test_anything_unexpected_is_one_fixed_sentence(
     assert refusal(lambda: stub.AnswerOnce(query(1))) == (grpc.StatusCode.INTERNAL, FAILED)
 
 
-def test_describe_tells_what_is_public(stub: pb_grpc.DataOwnerStub) -> None:
+def test_describe_tells_what_is_public(stub):
     told = codec.description_from_pb(stub.Describe(pb.DescribeRequest()))
     assert told.num_records == 200
     assert told.columns == ("column-0", "column-1", "column-2", "y")

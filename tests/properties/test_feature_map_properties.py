@@ -83,7 +83,7 @@ def assert_within(records: Records, feature_map: FeatureMap) -> None:
 # Drawing a table takes longer than mapping it, so every map gets each of them.
 @settings(max_examples=200, deadline=None)
 @given(rows=TABLES)
-def test_records_lie_within_the_domain_exactly(rows: list[tuple[object, ...]]) -> None:
+def test_records_lie_within_the_domain_exactly(rows):
     table = frame(rows)
     for feature_map in MAPS.values():
         assert_within(feature_map.apply(table, where="t", fill_target=True), feature_map)
@@ -91,7 +91,7 @@ def test_records_lie_within_the_domain_exactly(rows: list[tuple[object, ...]]) -
 
 @settings(max_examples=100, deadline=None)
 @given(rows=TABLES)
-def test_each_record_is_mapped_by_itself(rows: list[tuple[object, ...]]) -> None:
+def test_each_record_is_mapped_by_itself(rows):
     table, alone = frame(rows), [frame([row]) for row in rows]
     for feature_map in MAPS.values():
         together = feature_map.apply(table, where="t", fill_target=True)
@@ -102,7 +102,7 @@ def test_each_record_is_mapped_by_itself(rows: list[tuple[object, ...]]) -> None
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_replacing_one_of_many_records_changes_its_row_only(name: str) -> None:
+def test_replacing_one_of_many_records_changes_its_row_only(name):
     table = pd.concat([public_table()] * 20, ignore_index=True)
     before = MAPS[name].apply(table, where="t")
     table.loc[1234, ["amount", "grade", "issued"]] = [1e9, "never seen", ""]
@@ -124,13 +124,7 @@ SCALES = st.floats(1e-15, 1e15)
     radius=st.none() | st.floats(1.001, 1e15),
     bound=st.floats(1e-300, 1e15),
 )
-def test_a_strangers_map_cannot_leave_its_own_bounds(
-    data: st.DataObject,
-    rows: list[tuple[object, ...]],
-    rotation: list[tuple[float, float]],
-    radius: float | None,
-    bound: float,
-) -> None:
+def test_a_strangers_map_cannot_leave_its_own_bounds(data, rows, rotation, radius, bound):
     low, high = sorted([data.draw(NUMBERS), data.draw(NUMBERS)])
     rules = [
         ColumnRule(

@@ -290,7 +290,7 @@ def parquet(path: Path, column: pa.Array, *, dtype: str = "") -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("kind", ARROW_COLUMNS)
-def test_no_cell_of_a_parquet_file_raises_or_touches_another(kind: str, tmp_path: Path) -> None:
+def test_no_cell_of_a_parquet_file_raises_or_touches_another(kind, tmp_path):
     column = ARROW_COLUMNS[kind]
     table = parquet(tmp_path / "t.parquet", column)
     assert len(table) == len(column)
@@ -298,14 +298,14 @@ def test_no_cell_of_a_parquet_file_raises_or_touches_another(kind: str, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["date32", "duration us", "timestamp us UTC", "time64", "text"])
-def test_no_cell_raises_where_pandas_keeps_the_types_of_arrow(kind: str, tmp_path: Path) -> None:
+def test_no_cell_raises_where_pandas_keeps_the_types_of_arrow(kind, tmp_path):
     column = ARROW_COLUMNS[kind]
     dtype = "string" if kind == "text" else f"{column.type}[pyarrow]"
     table = parquet(tmp_path / "t.parquet", column[:3000], dtype=dtype)
     assert_others_are_untouched(table)
 
 
-def test_no_cell_of_a_csv_file_raises_or_touches_another(tmp_path: Path) -> None:
+def test_no_cell_of_a_csv_file_raises_or_touches_another(tmp_path):
     cells = ["36", *texts()]
     assert len(cells) > FEWEST_CELLS
     path = tmp_path / "t.csv"
@@ -318,7 +318,7 @@ def test_no_cell_of_a_csv_file_raises_or_touches_another(tmp_path: Path) -> None
     assert_others_are_untouched(table)
 
 
-def test_no_object_raises_or_touches_another() -> None:
+def test_no_object_raises_or_touches_another():
     column = pd.Series(OBJECTS, dtype=object)
     assert_others_are_untouched(pd.DataFrame({"cell": column, **beside(column)}))
     for cell in OBJECTS:
@@ -326,7 +326,7 @@ def test_no_object_raises_or_touches_another() -> None:
             read(cell)
 
 
-def test_there_are_cells_enough_of_every_category() -> None:
+def test_there_are_cells_enough_of_every_category():
     categories = {unicodedata.category(c) for text in texts() for c in text}
     assert categories >= {unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)}
     assert sum(map(len, ARROW_COLUMNS.values())) >= FEWEST_CELLS
@@ -369,9 +369,7 @@ def enrolled(folder: Path, data: str, feature_map: FeatureMap, *, pinned: bool) 
 
 
 @pytest.mark.parametrize("kind", ARROW_COLUMNS)
-def test_a_hostile_cell_enrols_as_an_ordinary_one(
-    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_hostile_cell_enrols_as_an_ordinary_one(kind, tmp_path, caplog):
     column = ARROW_COLUMNS[kind]
     feature_map = MAPS[random.Random(kind).choice(sorted(MAPS))]
     caplog.set_level(logging.DEBUG)
@@ -392,7 +390,7 @@ def test_a_hostile_cell_enrols_as_an_ordinary_one(
 @pytest.mark.parametrize(
     "cell", ["İnf", "ınf", "infınity", "1" + " " * 999 + "x", "\x00", "\ud800"]
 )
-def test_a_hostile_text_of_a_csv_enrols_as_an_ordinary_one(cell: str, tmp_path: Path) -> None:
+def test_a_hostile_text_of_a_csv_enrols_as_an_ordinary_one(cell, tmp_path):
     said = []
     for text in ("7", cell):
         lines = ["cell,other,y", *[f"{i},{i},{i}" for i in range(9)], f"{text},1,1", ""]
@@ -427,7 +425,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader: str) -> None:
+def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader):
     through_pandas = reader == "has_percent_sign"
     cells = ["x" * 10_000, *long_texts(10_000)[:: 10 if through_pandas else 1]]
     number, read = 10 if through_pandas else 50, READERS[reader]
@@ -438,7 +436,7 @@ def test_no_long_text_takes_longer_to_read_than_an_ordinary_one(reader: str) -> 
     assert slowest_against_ordinary(measure, len(cells), allowed=1.5) <= 1.5
 
 
-def test_no_long_text_makes_an_enrolment_slower(tmp_path: Path) -> None:
+def test_no_long_text_makes_an_enrolment_slower(tmp_path):
     """In processor time: waiting for the disk, the same for all, spreads by more than a cell."""
     slow = [
         ("", "1"),

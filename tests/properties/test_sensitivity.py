@@ -66,14 +66,14 @@ def attempts(draw: Any, name: str, *, simple: bool = False) -> Attempt:
 @pytest.mark.parametrize("name", LOSSES)
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_no_record_and_theta_of_any_domain_exceed_the_bound(name: str, data: Any) -> None:
+def test_no_record_and_theta_of_any_domain_exceed_the_bound(name, data):
     ratio = data.draw(attempts(name)).ratio(name)
     target(ratio)
     assert ratio <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_some_record_and_theta_reach_99_percent_of_the_bound(name: str) -> None:
+def test_some_record_and_theta_reach_99_percent_of_the_bound(name):
     found = find(
         attempts(name, simple=True),
         lambda attempt: attempt.ratio(name) >= 0.99,
@@ -85,9 +85,7 @@ def test_some_record_and_theta_reach_99_percent_of_the_bound(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_replacing_one_record_moves_the_mean_by_at_most_the_sensitivity(
-    name: str, data: Any
-) -> None:
+def test_replacing_one_record_moves_the_mean_by_at_most_the_sensitivity(name, data):
     """Whatever the records of two neighbours: 2 Xi/n by the domain, 2 C/n by the clip."""
     one = data.draw(attempts(name))
     others = data.draw(st.integers(0, 3))
@@ -181,9 +179,7 @@ def neighbours(draw: Any, name: str, *, others: int = 2) -> Neighbours:
 @pytest.mark.parametrize("name", SMOOTH)
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_replacing_one_record_moves_curvature_and_gradient_by_at_most_the_sensitivity(
-    name: str, data: Any
-) -> None:
+def test_replacing_one_record_moves_curvature_and_gradient_by_at_most_the_sensitivity(name, data):
     """Together, in L1, with any factor, clipped or not, and whatever the other records are."""
     ratio = data.draw(neighbours(name)).change
     target(ratio)
@@ -193,16 +189,16 @@ def test_replacing_one_record_moves_curvature_and_gradient_by_at_most_the_sensit
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_record_that_turns_round_moves_a_small_factors_response_by_nearly_the_sensitivity(
-    name: str, clip: float | None
-) -> None:
+    name, clip
+):
     pair = _turned(name, share=0.001, clip=clip)
     assert 0.97 <= pair.change <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_records_of_different_features_move_a_large_factors_response_by_nearly_the_sensitivity(
-    name: str,
-) -> None:
+    name,
+):
     """Two records of different features at the radius, both where the curvature is largest."""
     pair = _turned(name, share=0.999, clip=None, apart=True)
     assert 0.97 <= pair.change <= 1 + 1e-9
@@ -240,7 +236,7 @@ def _turned(name: str, *, share: float, clip: float | None, apart: bool = False)
 
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_squares_times_any_factors_up_to_one_move_by_at_most_the_grams_change(data: Any) -> None:
+def test_squares_times_any_factors_up_to_one_move_by_at_most_the_grams_change(data):
     """What Newton's sensitivity rests on: each record may choose its own second derivative."""
     one = data.draw(attempts("squared"))
     packed = []

@@ -91,9 +91,7 @@ def changed(kind: type[Settings], path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "path", "value"), [*wrong_values()])
-def test_a_value_of_another_kind_is_refused_in_one_sentence_that_names_its_key(
-    kind: type[Settings], path: str, value: object
-) -> None:
+def test_a_value_of_another_kind_is_refused_in_one_sentence_that_names_its_key(kind, path, value):
     with pytest.raises(InputError) as refused:
         check_settings(kind, changed(kind, path, value), where="file.toml")
     sentence = str(refused.value)
@@ -102,7 +100,7 @@ def test_a_value_of_another_kind_is_refused_in_one_sentence_that_names_its_key(
     assert "expected " in sentence
 
 
-def test_both_files_have_many_keys_that_are_looked_at() -> None:
+def test_both_files_have_many_keys_that_are_looked_at():
     looked_at = {given.values[1] for given in wrong_values()}
     assert len(looked_at) >= 50
     assert {"model.theta_max", "network.in_flight", "guard", "threads", "policy.kappa"} < looked_at
@@ -112,7 +110,7 @@ def test_both_files_have_many_keys_that_are_looked_at() -> None:
     ("path", "value"),
     [("model.theta_max", 2), ("network.deadline", 3), ("algorithm.time_scale", 0)],
 )
-def test_a_whole_number_is_good_where_any_number_is(path: str, value: int) -> None:
+def test_a_whole_number_is_good_where_any_number_is(path, value):
     settings: Any = check_settings(StudySettings, changed(StudySettings, path, value), where="f")
     for part in path.split("."):
         settings = getattr(settings, part)
@@ -120,7 +118,7 @@ def test_a_whole_number_is_good_where_any_number_is(path: str, value: int) -> No
     assert settings == value
 
 
-def test_what_is_typed_is_read_as_toml_and_then_held_to_its_kind(tmp_path: Any) -> None:
+def test_what_is_typed_is_read_as_toml_and_then_held_to_its_kind(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(tomli_w.dumps({key: part for key, part in STUDY.items() if key != "tls"}))
     typed = ("network.in_flight=8", "model.theta_max=2", "guard=false", "seed=3")
@@ -132,7 +130,7 @@ def test_what_is_typed_is_read_as_toml_and_then_held_to_its_kind(tmp_path: Any) 
             load_settings(StudySettings, file, overrides=(one,))
 
 
-def test_numbers_of_numpy_are_numbers_when_they_come_from_python(tmp_path: Any) -> None:
+def test_numbers_of_numpy_are_numbers_when_they_come_from_python(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(tomli_w.dumps({key: part for key, part in STUDY.items() if key != "tls"}))
     values = {
@@ -145,14 +143,14 @@ def test_numbers_of_numpy_are_numbers_when_they_come_from_python(tmp_path: Any) 
 
 
 @pytest.mark.parametrize("wrong", [["learner"], {"a": 1}, 1, True])
-def test_an_initiative_that_is_no_text_is_refused_as_any_other(wrong: object) -> None:
+def test_an_initiative_that_is_no_text_is_refused_as_any_other(wrong):
     with pytest.raises(InputError, match=r"algorithm\.initiative: .*expected"):
         check_settings(
             StudySettings, changed(StudySettings, "algorithm.initiative", wrong), where="f"
         )
 
 
-def test_a_profile_misspelt_is_one_mistake() -> None:
+def test_a_profile_misspelt_is_one_mistake():
     with pytest.raises(InputError) as refused:
         check_settings(StudySettings, changed(StudySettings, "profile", "recomended"), where="f")
     assert str(refused.value) == (
@@ -161,7 +159,7 @@ def test_a_profile_misspelt_is_one_mistake() -> None:
 
 
 @pytest.mark.parametrize("given", [True, [True, 2], {"min": 1}])
-def test_a_condition_on_a_column_of_flags_is_no_number_of_ours(given: object) -> None:
+def test_a_condition_on_a_column_of_flags_is_no_number_of_ours(given):
     table = changed(OwnerSettings, "data.where", {"died": given})
     condition = check_settings(OwnerSettings, table, where="f").data.where["died"]
     assert matches(pd.Series([True, False]), condition).tolist() == [True, False]

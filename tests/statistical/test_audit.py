@@ -49,9 +49,7 @@ def strongest(findings: list[Finding]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
-    folder: Path, loss: str
-) -> None:
+def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(folder, loss):
     cases = [case for case in CASES if case.release is GRADIENT and case.loss.name == loss]
     assert {case.clipped for case in cases} == {False, True}
     findings = audit(
@@ -69,7 +67,7 @@ def test_the_audit_bounds_epsilon_from_below_above_60_percent_of_the_promise(
 
 
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
+def test_the_audit_bounds_epsilon_of_moments_too(folder):
     (moments,) = (case for case in CASES if case.release is MOMENTS)
     findings = audit(
         folder,
@@ -84,7 +82,7 @@ def test_the_audit_bounds_epsilon_of_moments_too(folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_of_curvature_and_gradient_above_60_percent(folder: Path) -> None:
+def test_the_audit_bounds_epsilon_of_curvature_and_gradient_above_60_percent(folder):
     assert CURVATURES.attacks_curvature
     assert not GRADIENTS.attacks_curvature
     findings = audit(
@@ -100,7 +98,7 @@ def test_the_audit_bounds_epsilon_of_curvature_and_gradient_above_60_percent(fol
 
 
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_where_the_curvature_has_nearly_all_of_it(folder: Path) -> None:
+def test_the_audit_bounds_epsilon_where_the_curvature_has_nearly_all_of_it(folder):
     """One square is two thirds of what all of a record's products may change by together."""
     findings = audit(
         folder,
@@ -116,7 +114,7 @@ def test_the_audit_bounds_epsilon_where_the_curvature_has_nearly_all_of_it(folde
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.long
-def test_the_audit_bounds_epsilon_of_a_validation_too(folder: Path, loss: str) -> None:
+def test_the_audit_bounds_epsilon_of_a_validation_too(folder, loss):
     """Its record must be seen in two or three coordinates at once, and each trial is a study."""
     (case,) = (one for one in CASES if one.release is VALIDATION and one.loss.name == loss)
     findings = audit(
@@ -139,7 +137,7 @@ class NotChecked(DrawnAhead):
 
 
 @pytest.mark.parametrize("case", [SQUARED, LONG_GRADIENTS], ids=lambda case: case.name)
-def test_half_the_noise_is_caught(folder: Path, case: AuditCase) -> None:
+def test_half_the_noise_is_caught(folder, case):
     def half(plan: NoisePlan) -> DrawnAhead:
         quiet = SecureNoise(replace(plan, scale_units=plan.scale_units / 2))
         ahead = min(64, plan.responses)
@@ -152,7 +150,7 @@ def test_half_the_noise_is_caught(folder: Path, case: AuditCase) -> None:
 
 
 @pytest.mark.parametrize("along", ["responses", "coordinates"])
-def test_a_noise_that_repeats_is_caught(folder: Path, along: str) -> None:
+def test_a_noise_that_repeats_is_caught(folder, along):
     class Repeats:
         def __init__(self, plan: NoisePlan) -> None:
             self.source = SecureNoise(plan)
@@ -182,9 +180,7 @@ def test_a_noise_that_repeats_is_caught(folder: Path, along: str) -> None:
 
 
 @pytest.mark.parametrize("case", [CLIPPED, LONG_GRADIENTS], ids=lambda case: case.name)
-def test_a_clip_that_is_not_applied_is_caught(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, case: AuditCase
-) -> None:
+def test_a_clip_that_is_not_applied_is_caught(folder, monkeypatch, case):
     exact = owner.core.mean_gradient
 
     def unclipped(shard: Any, theta: Any, *, loss: str, clip: float | None, **also: Any) -> Any:
@@ -198,9 +194,7 @@ def test_a_clip_that_is_not_applied_is_caught(
 
 
 @pytest.mark.long
-def test_a_factor_that_the_sensitivity_does_not_count_is_caught(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_factor_that_the_sensitivity_does_not_count_is_caught(folder, monkeypatch):
     exact = owner.core.mean_curvature
 
     def tenfold(*given: Any, **also: Any) -> Any:
@@ -211,9 +205,7 @@ def test_a_factor_that_the_sensitivity_does_not_count_is_caught(
     assert shares["one response"] > 1.5
 
 
-def test_records_that_are_not_clamped_are_caught(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_that_are_not_clamped_are_caught(folder, monkeypatch):
     from common.features import FeatureMap  # noqa: PLC0415
     from common.fitting import ColumnRule  # noqa: PLC0415
 
@@ -228,7 +220,7 @@ def test_records_that_are_not_clamped_are_caught(
     assert shares["one response"] > 1
 
 
-def test_clopper_pearson_bounds_cover_the_truth() -> None:
+def test_clopper_pearson_bounds_cover_the_truth():
     """Exact bounds: P(k or more) at the lower one is alpha, P(k or fewer) at the upper one too."""
     for k, n in ((0, 10), (3, 10), (10, 10), (500, 1000)):
         low, high = clopper_pearson(k, n, alpha=0.01)
@@ -238,6 +230,6 @@ def test_clopper_pearson_bounds_cover_the_truth() -> None:
         assert high == 1 or at_most == pytest.approx(0.01)
 
 
-def test_equal_counts_bound_nothing() -> None:
+def test_equal_counts_bound_nothing():
     same = np.arange(1000) % 2 == 0
     assert epsilon_lower_bound(same, same, alpha=0.01) == 0.0

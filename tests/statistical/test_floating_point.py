@@ -33,7 +33,7 @@ def plan(make_terms: Callable[..., StudyTerms]) -> NoisePlan:
     return plan_noise(terms, domain, num_records=1)
 
 
-def test_textbook_noise_betrays_the_value_it_hides() -> None:
+def test_textbook_noise_betrays_the_value_it_hides():
     """Outputs of numpy's Laplace are off the grid 2^-53 with probability 0.27 at 0, never at 1."""
     noise = np.random.default_rng(1).laplace(size=DRAWS)
     at_zero, at_one = (share_off_grid(x + noise, 2.0**-53) for x in (0.0, 1.0))
@@ -42,7 +42,7 @@ def test_textbook_noise_betrays_the_value_it_hides() -> None:
     assert at_one == 0.0
 
 
-def test_outputs_are_on_the_samplers_grid_whatever_they_hide(plan: NoisePlan) -> None:
+def test_outputs_are_on_the_samplers_grid_whatever_they_hide(plan):
     grid = 2.0**plan.grid_exponent
     assert plan.noise_scale == pytest.approx(1.0, rel=1e-5)
     noise = SecureNoise(replace(plan, dimension=1)).draw(DRAWS)
@@ -56,7 +56,7 @@ def test_outputs_are_on_the_samplers_grid_whatever_they_hide(plan: NoisePlan) ->
         assert stats.binomtest(int(odd), DRAWS).pvalue > SIGNIFICANCE
 
 
-def test_noise_that_is_added_as_a_float_fails_the_same_test(plan: NoisePlan) -> None:
+def test_noise_that_is_added_as_a_float_fails_the_same_test(plan):
     grid = 2.0**plan.grid_exponent
     outputs = 0.0 + np.random.default_rng(1).laplace(scale=plan.noise_scale, size=DRAWS)
     assert share_off_grid(outputs, grid) > 0.9

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -24,11 +21,11 @@ from common.losses import Squared
 from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan, plan_noise
 from common.tables import TableSource
-from common.terms import Query, StudyTerms
+from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.mechanism import DrawnAhead, SecureNoise, secure_noise
 from owner.policy import OwnerSettings
-from owner.server import RunningOwner, open_owner
+from owner.server import open_owner
 
 COORDINATES = 50_000
 # A right mechanism fails such a test once in ten thousand million runs; its noise cannot be seeded.
@@ -48,7 +45,7 @@ def is_laplace(noise: np.ndarray, scale: float) -> bool:
     return bool(min(shape, off) > SIGNIFICANCE / 2)
 
 
-def test_a_scale_or_a_shape_that_is_off_is_told_apart() -> None:
+def test_a_scale_or_a_shape_that_is_off_is_told_apart():
     rng = np.random.default_rng(1)
     wrongly_accused = sum(
         not is_laplace(rng.laplace(scale=3.0, size=COORDINATES), 3.0) for _ in range(20)
@@ -62,11 +59,8 @@ def test_a_scale_or_a_shape_that_is_off_is_told_apart() -> None:
 
 
 def test_what_leaves_an_owner_is_laplace_noise_of_theorem_1(
-    table_maker: Callable[..., pd.DataFrame],
-    owner_folder: Callable[..., Path],
-    serve_owner: Callable[..., RunningOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    table_maker, owner_folder, serve_owner, make_terms
+):
     table = table_maker(200, seed=1, num_columns=49)
     feature_map = fit_feature_map(
         table_maker(500, seed=0, num_columns=49),
@@ -109,9 +103,7 @@ def test_what_leaves_an_owner_is_laplace_noise_of_theorem_1(
     assert abs(shifted) < 6.5 / math.sqrt(COORDINATES)
 
 
-def test_integer_noise_is_discrete_laplace_of_the_plans_scale(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_integer_noise_is_discrete_laplace_of_the_plans_scale(make_terms):
     domain = Domain(feature_bound=np.ones(COORDINATES), target_bound=1.0)
     plan = plan_noise(make_terms(epsilon=Fraction(1, 3)), domain, num_records=100)
     noise = SecureNoise(plan).draw(1)[0].astype(np.float64)
@@ -119,16 +111,14 @@ def test_integer_noise_is_discrete_laplace_of_the_plans_scale(
     assert not is_laplace(noise, 1.1 * plan.scale_units)
 
 
-def test_a_mechanism_with_half_the_noise_is_rejected(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_mechanism_with_half_the_noise_is_rejected(make_terms):
     domain = Domain(feature_bound=np.ones(COORDINATES), target_bound=1.0)
     plan = plan_noise(make_terms(), domain, num_records=100)
     half = SecureNoise(replace(plan, scale_units=plan.scale_units / 2)).draw(1)[0]
     assert not is_laplace(half.astype(np.float64), plan.scale_units)
 
 
-def test_noise_is_not_seeded(make_terms: Callable[..., StudyTerms]) -> None:
+def test_noise_is_not_seeded(make_terms):
     domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
     plan = plan_noise(make_terms(), domain, num_records=100)
     draws = []
@@ -141,7 +131,7 @@ def test_noise_is_not_seeded(make_terms: Callable[..., StudyTerms]) -> None:
 
 
 @pytest.mark.parametrize("vectors", [1, 16])
-def test_noise_drawn_ahead_hands_on_a_failure(vectors: int) -> None:
+def test_noise_drawn_ahead_hands_on_a_failure(vectors):
     class Broken:
         def draw(self, count: int) -> np.ndarray:
             raise RuntimeError("no entropy")
@@ -155,9 +145,7 @@ def test_noise_drawn_ahead_hands_on_a_failure(vectors: int) -> None:
     ahead.stop()
 
 
-def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(
-    make_terms: Callable[..., StudyTerms], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(make_terms, monkeypatch):
     domain = Domain(feature_bound=np.ones(8), target_bound=1.0)
     plan = plan_noise(make_terms(responses=3), domain, num_records=100)
     drawn: list[int] = []
@@ -175,9 +163,7 @@ def test_no_more_noise_is_drawn_ahead_than_can_be_asked_for(
     assert sum(drawn) <= 2 * plan.responses
 
 
-def test_pieces_drawn_by_several_threads_are_as_good_as_one(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_pieces_drawn_by_several_threads_are_as_good_as_one(make_terms):
     domain = Domain(feature_bound=np.ones(COORDINATES // 2 + 1), target_bound=1.0)
     plan = plan_noise(make_terms(epsilon=Fraction(1, 3)), domain, num_records=100)
     draws = SecureNoise(plan, threads=3).draw(2)
@@ -193,12 +179,8 @@ def test_pieces_drawn_by_several_threads_are_as_good_as_one(
     ("threads", "size", "helped"), [(3, 1001, True), (3, 9, False), (1, 1001, False)]
 )
 def test_only_long_noise_is_drawn_by_several_threads(
-    threads: int,
-    size: int,
-    helped: bool,
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    threads, size, helped, make_terms, monkeypatch
+):
     domain = Domain(feature_bound=np.ones(size), target_bound=1.0)
     plan = plan_noise(make_terms(), domain, num_records=100)
     names: list[str] = []
@@ -215,10 +197,8 @@ def test_only_long_noise_is_drawn_by_several_threads(
 
 
 def test_an_owner_draws_by_as_many_threads_as_its_settings_say(
-    owner_folder: Callable[..., Path],
-    make_terms: Callable[..., StudyTerms],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    owner_folder, make_terms, monkeypatch
+):
     asked: list[int] = []
 
     def watched(plan: NoisePlan, *, threads: int) -> DrawnAhead:

@@ -24,9 +24,7 @@ def runs(case: Case) -> list[ValidationSummary]:
 
 
 @pytest.mark.long
-def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
-    runs: list[ValidationSummary],
-) -> None:
+def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(runs):
     """A tenth of epsilon 1, 10,000 records of three owners: at most 5 % of the loss to each side.
 
     The interval holds noise and sampling, and the exact loss differs by the noise alone: it is in
@@ -46,7 +44,7 @@ def test_the_interval_holds_the_exact_loss_in_95_of_100_runs_and_is_narrow(
 
 
 @pytest.mark.long
-def test_an_interval_of_half_the_noise_would_be_caught(runs: list[ValidationSummary]) -> None:
+def test_an_interval_of_half_the_noise_would_be_caught(runs):
     """It holds in 78 of 100 runs."""
     narrow = [abs(one.loss.value - (one.loss.exact or 0)) <= one.loss.noise / 2 for one in runs]
     assert sum(narrow) < 86
@@ -55,9 +53,7 @@ def test_an_interval_of_half_the_noise_would_be_caught(runs: list[ValidationSumm
 @pytest.mark.parametrize(
     ("scales", "deviation"), [([1.0], 0.0), ([1.0, 0.2, 3.0], 0.0), ([1.0, 1.0], 2.0)]
 )
-def test_the_half_width_of_a_sum_is_where_95_percent_of_draws_are(
-    scales: list[float], deviation: float
-) -> None:
+def test_the_half_width_of_a_sum_is_where_95_percent_of_draws_are(scales, deviation):
     rng = np.random.default_rng(3)
     draws = rng.laplace(scale=scales, size=(400_000, len(scales))).sum(axis=1)
     draws += rng.normal(scale=deviation, size=draws.size) if deviation else 0.0

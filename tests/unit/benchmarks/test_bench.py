@@ -25,9 +25,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["bench"]
 
 
-def test_rows_are_told_and_a_module_that_fails_is_left_out(
-    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_are_told_and_a_module_that_fails_is_left_out(bench, tmp_path, monkeypatch, capsys):
     rows = [("a / b", 1.25, 1.6), ("c / d", 3.0, 2.0), ("e / f", 5.0, 0.0)]
     (tmp_path / "good.py").write_text(f"def rows(): return {rows}")
     (tmp_path / "bad.py").write_text("raise ModuleNotFoundError('no such extra')")
@@ -49,7 +47,7 @@ def test_rows_are_told_and_a_module_that_fails_is_left_out(
         bench.main(["gone", "--out", str(out)])
 
 
-def test_every_benchmark_finds_what_it_imports() -> None:
+def test_every_benchmark_finds_what_it_imports():
     names = sorted({path.stem for path in BENCHMARKS.glob("*.py")} - FOREIGN)
     program = "import importlib, sys; [*map(importlib.import_module, sys.argv[1:])]"
     places = {"PYTHONPATH": f"{BENCHMARKS.parent}:{BENCHMARKS}"}

@@ -57,7 +57,7 @@ def reached(modules: Modules, *psi: float) -> Any:
     return modules.ways.Reached(np.array(psi))
 
 
-def test_owners_are_a_columns_values_and_none_of_their_records_is_public(case: Any) -> None:
+def test_owners_are_a_columns_values_and_none_of_their_records_is_public(case):
     assert [len(shard) for shard in case.shards] == sorted(case.counts, reverse=True)
     assert len(case.public) + case.counts.sum() == 4000
     assert len(case.public) == 320
@@ -68,7 +68,7 @@ def test_owners_are_a_columns_values_and_none_of_their_records_is_public(case: A
         assert share == pytest.approx(case.world.weights[case.owners.index(owner)], abs=0.08)
 
 
-def test_rows_reach_what_they_should_on_a_small_case(modules: Modules, case: Any) -> None:
+def test_rows_reach_what_they_should_on_a_small_case(modules, case):
     ways, centre = modules.ways, modules.centre
     typed = {"name": "asynchronous", "horizon": 30, "rho": 1.0}
     rows = {
@@ -99,7 +99,7 @@ def test_rows_reach_what_they_should_on_a_small_case(modules: Modules, case: Any
     assert not any("?" in line for line in lines)
 
 
-def test_the_centres_noise_is_that_of_one_owner_of_all(modules: Modules, case: Any) -> None:
+def test_the_centres_noise_is_that_of_one_owner_of_all(modules, case):
     centre, one = modules.centre, modules.ways.as_one_owner(case)
     moments = modules.ways.study({"algorithm": {"name": "moments", "start": "zero"}})
     assert one.counts.tolist() == [case.counts.sum()]
@@ -111,7 +111,7 @@ def test_the_centres_noise_is_that_of_one_owner_of_all(modules: Modules, case: A
     assert np.log(4) > 10 * error
 
 
-def test_a_centre_without_sufficient_statistics_is_refused(modules: Modules, case: Any) -> None:
+def test_a_centre_without_sufficient_statistics_is_refused(modules, case):
     from dataclasses import replace  # noqa: PLC0415
 
     hinge = replace(case, loss="hinge")
@@ -120,7 +120,7 @@ def test_a_centre_without_sufficient_statistics_is_refused(modules: Modules, cas
             way(hinge, 1.0, 2)
 
 
-def test_gains_need_a_model_better_than_the_public_one(modules: Modules, case: Any) -> None:
+def test_gains_need_a_model_better_than_the_public_one(modules, case):
     public, own = case.relative_fitness_public, case.world.relative_fitness_alone
     free = np.minimum(own, public)
     just_above = reached(modules, float(free.max()) * 1.001)
@@ -129,9 +129,7 @@ def test_gains_need_a_model_better_than_the_public_one(modules: Modules, case: A
     assert modules.tables.gains(case, just_below) == "3 of 3"
 
 
-def test_summary_compares_with_the_best_former_way_and_the_better_centre(
-    modules: Modules,
-) -> None:
+def test_summary_compares_with_the_best_former_way_and_the_better_centre(modules):
     means = {
         "easy": {"public": 8.0, "moments": 2.0, "asynchronous": 4.0, "auto": 1.0,
                  "centre-statistics": 0.5, "centre-descent": 0.25},
@@ -154,6 +152,6 @@ def test_summary_compares_with_the_best_former_way_and_the_better_centre(
     ]
 
 
-def test_examples_of_the_tables_hold(modules: Modules) -> None:
+def test_examples_of_the_tables_hold(modules):
     module: ModuleType = modules.tables
     assert doctest.testmod(module).failed == 0

@@ -27,7 +27,7 @@ def objective(theta: np.ndarray, loss: Loss, weight: float) -> float:
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("weight", [1e-6, 1e-3, 0.1, 10.0])
-def test_no_model_nearby_is_better(name: str, weight: float) -> None:
+def test_no_model_nearby_is_better(name, weight):
     loss = LOSSES[name].example()
     theta = fit_near(records(loss), loss, center=CENTER, weight=weight)
     best = objective(theta, loss, weight)
@@ -39,13 +39,13 @@ def test_no_model_nearby_is_better(name: str, weight: float) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_heavy_weight_keeps_the_center(name: str) -> None:
+def test_a_heavy_weight_keeps_the_center(name):
     loss = LOSSES[name].example()
     theta = fit_near(records(loss), loss, center=CENTER, weight=1e9)
     np.testing.assert_allclose(theta, CENTER, atol=1e-6)
 
 
-def test_nothing_to_fit_is_refused() -> None:
+def test_nothing_to_fit_is_refused():
     loss = LOSSES["squared"].example()
     with pytest.raises(ValueError, match="weight"):
         fit_near(records(loss), loss, center=CENTER, weight=float("nan"))
@@ -54,7 +54,7 @@ def test_nothing_to_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("weight", [1e-9, 1e-3, 1e3])
-def test_separable_records_are_fitted_too(weight: float) -> None:
+def test_separable_records_are_fitted_too(weight):
     apart = Records(features=X, targets=np.sign(X @ [1.0, -2.0, 0.5, 0.2]))
     loss = LOSSES["hinge"].example()
     theta = fit_near(apart, loss, center=np.zeros(4), weight=weight)

@@ -36,7 +36,7 @@ def threads() -> set[int]:
 
 
 @pytest.mark.parametrize("before", [1, 2, 3])
-def test_what_was_before_is_given_back_by_the_last(before: int) -> None:
+def test_what_was_before_is_given_back_by_the_last(before):
     with threadpool_limits(before):
         with one_blas_thread():
             with one_blas_thread():
@@ -45,7 +45,7 @@ def test_what_was_before_is_given_back_by_the_last(before: int) -> None:
         assert threads() == {before}
 
 
-def test_it_is_given_back_after_an_error() -> None:
+def test_it_is_given_back_after_an_error():
     with threadpool_limits(2):
         with pytest.raises(np.linalg.LinAlgError), one_blas_thread():
             np.linalg.inv(np.zeros((2, 2)))
@@ -53,7 +53,7 @@ def test_it_is_given_back_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_nobody_waits_and_the_last_of_several_threads_gives_it_back(is_first: bool) -> None:
+def test_nobody_waits_and_the_last_of_several_threads_gives_it_back(is_first):
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
@@ -77,7 +77,7 @@ def test_nobody_waits_and_the_last_of_several_threads_gives_it_back(is_first: bo
         assert threads() == {2}
 
 
-def test_a_library_that_is_loaded_later_is_limited_too() -> None:
+def test_a_library_that_is_loaded_later_is_limited_too():
     found = subprocess.run(
         [sys.executable, "-c", LATE], capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -65,7 +65,7 @@ FILLS = (
 )
 
 
-def test_every_pattern_is_found() -> None:
+def test_every_pattern_is_found():
     written = sum(
         path.read_text().count("re.compile(")
         for room in ("common", "owner", "learner")
@@ -76,7 +76,7 @@ def test_every_pattern_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_every_pattern_spells_out_its_classes_in_ascii(name: str) -> None:
+def test_every_pattern_spells_out_its_classes_in_ascii(name):
     pattern = PATTERNS[name]
     text = pattern.pattern
     # A pattern of bytes knows nothing beyond ASCII.
@@ -85,7 +85,7 @@ def test_every_pattern_spells_out_its_classes_in_ascii(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_every_pattern_takes_linear_time(name: str) -> None:
+def test_every_pattern_takes_linear_time(name):
     """Twice the text takes twice the time; with two neighbouring repetitions, four times."""
     pattern = PATTERNS[name]
     find = pattern.search if name in SEARCHED else pattern.fullmatch
@@ -117,7 +117,7 @@ def growth(match: object, start: str, fill: str) -> float:
     return ratio
 
 
-def test_what_a_pattern_takes_for_a_number_is_one() -> None:
+def test_what_a_pattern_takes_for_a_number_is_one():
     """No digit and no letter of another alphabet is taken for one that float would refuse."""
     taken = re.compile(r"[a-z\d]", re.IGNORECASE)
     letters = [c for c in map(chr, range(sys.maxunicode + 1)) if taken.match(c) and not c.isascii()]
@@ -128,7 +128,7 @@ def test_what_a_pattern_takes_for_a_number_is_one() -> None:
             assert math.isnan(parse_month(f"201{letter}-12-01"))
 
 
-def test_a_text_that_is_too_long_is_no_number_no_date_and_one_category() -> None:
+def test_a_text_that_is_too_long_is_no_number_no_date_and_one_category():
     digits = "9" * LONGEST_TEXT
     assert parse_number(digits) == math.inf
     assert math.isnan(parse_number(digits + "9"))
@@ -138,7 +138,7 @@ def test_a_text_that_is_too_long_is_no_number_no_date_and_one_category() -> None
     assert category_key("a" * LONGEST_TEXT) == "a" * LONGEST_TEXT
 
 
-def test_what_has_too_long_a_name_is_of_the_category_of_long_texts() -> None:
+def test_what_has_too_long_a_name_is_of_the_category_of_long_texts():
     class Named:
         def __init__(self, length: int) -> None:
             self.length = length
@@ -150,13 +150,13 @@ def test_what_has_too_long_a_name_is_of_the_category_of_long_texts() -> None:
     assert readable(Named(LONGEST_TEXT + 1)) == readable("b" * 10_000) == Label("(long text)")
 
 
-def test_a_signalling_nan_is_a_gap_without_a_warning() -> None:
+def test_a_signalling_nan_is_a_gap_without_a_warning():
     bits = np.array([0x7FF0_0000_0000_0001, 0x7FF8_0000_0000_0000, 0], dtype="u8")
     numbers = parse_numbers(pd.Series(bits.view(np.float64)))
     np.testing.assert_array_equal(numbers - 1.0, [math.nan, math.nan, -1.0])
 
 
-def test_one_unreadable_cell_is_a_gap_and_the_others_stay(tmp_path: Path) -> None:
+def test_one_unreadable_cell_is_a_gap_and_the_others_stay(tmp_path):
     days = np.array([0, 2**31 - 1, 31], dtype="i4")
     dates = pa.Array.from_buffers(pa.date32(), 3, [None, pa.py_buffer(days.tobytes())])
     raw = pa.array([b"36", b"\xff", b"a"])
@@ -188,11 +188,11 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("kind", DIGESTS)
-def test_a_fingerprint_stays_what_it_was(kind: str) -> None:
+def test_a_fingerprint_stays_what_it_was(kind):
     assert fingerprint(tables()[kind]) == DIGESTS[kind]
 
 
-def test_a_cell_that_has_no_text_has_a_fingerprint() -> None:
+def test_a_cell_that_has_no_text_has_a_fingerprint():
     assert as_text(10**5000) == "<unreadable int>"
     odd = pd.DataFrame({"a": pd.Series([10**5000, Decimal("sNaN"), "x"], dtype=object)})
     calm = pd.DataFrame({"a": pd.Series([10**5000, Decimal("sNaN"), "y"], dtype=object)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ SPELLINGS = [("Y", "N"), ("1", "0"), ("YES", "NO"), ("True", "False"), ("yess", 
 
 
 @pytest.mark.parametrize(("yes", "no"), SPELLINGS)
-def test_a_class_that_is_spelt_otherwise_is_told(yes: str, no: str, new_map: FeatureMap) -> None:
+def test_a_class_that_is_spelt_otherwise_is_told(yes, no, new_map):
     (fault,) = said(stays(1, yes, no), new_map)
     assert not fault.is_doubt
     assert fault.words.startswith("100% of the records have values that no public record has")
@@ -61,7 +61,7 @@ def test_a_class_that_is_spelt_otherwise_is_told(yes: str, no: str, new_map: Fea
 
 
 @pytest.mark.parametrize(("yes", "no"), SPELLINGS)
-def test_a_map_of_an_older_version_doubts_it(yes: str, no: str, old_map: FeatureMap) -> None:
+def test_a_map_of_an_older_version_doubts_it(yes, no, old_map):
     (fault,) = said(stays(1, yes, no), old_map)
     assert fault.is_doubt
     assert fault.words.startswith("no record is of the class 'yes'; the records have ")
@@ -69,16 +69,12 @@ def test_a_map_of_an_older_version_doubts_it(yes: str, no: str, old_map: Feature
 
 
 @pytest.mark.parametrize(("yes", "no"), [("yes", "no"), (" yes ", "no"), ("yes", "  no")])
-def test_blanks_are_no_other_spelling(
-    yes: str, no: str, new_map: FeatureMap, old_map: FeatureMap
-) -> None:
+def test_blanks_are_no_other_spelling(yes, no, new_map, old_map):
     for feature_map in (new_map, old_map):
         assert said(stays(1, yes, no), feature_map) == []
 
 
-def test_a_rare_class_that_is_spelt_otherwise_is_told(
-    new_map: FeatureMap, old_map: FeatureMap
-) -> None:
+def test_a_rare_class_that_is_spelt_otherwise_is_told(new_map, old_map):
     # Three in a hundred: far too few to be too many unknown values.
     table = stays(1, "Y", "no", rate=0.03)
     for feature_map in (new_map, old_map):
@@ -89,9 +85,7 @@ def test_a_rare_class_that_is_spelt_otherwise_is_told(
 
 
 @pytest.mark.parametrize("spelling", ["Yes", "y", "TRUE", "1"])
-def test_a_spelling_beside_the_right_one_is_told(
-    spelling: str, new_map: FeatureMap, old_map: FeatureMap
-) -> None:
+def test_a_spelling_beside_the_right_one_is_told(spelling, new_map, old_map):
     table = stays(1, rate=0.06)
     its = table.index[table["died"] == "yes"]
     table.loc[its[::3], "died"] = spelling
@@ -103,7 +97,7 @@ def test_a_spelling_beside_the_right_one_is_told(
     assert said(table, new_map) == []
 
 
-def test_a_class_that_is_honestly_absent_is_a_doubt(new_map: FeatureMap) -> None:
+def test_a_class_that_is_honestly_absent_is_a_doubt(new_map):
     (fault,) = said(stays(1, "no"), new_map)
     assert fault == Fault(
         "one class",
@@ -114,16 +108,14 @@ def test_a_class_that_is_honestly_absent_is_a_doubt(new_map: FeatureMap) -> None
     assert said(stays(1, "no").head(FEWEST_RECORDS - 1), new_map) == []
 
 
-def test_records_of_the_positive_class_alone_are_a_doubt(
-    new_map: FeatureMap, old_map: FeatureMap
-) -> None:
+def test_records_of_the_positive_class_alone_are_a_doubt(new_map, old_map):
     for feature_map in (new_map, old_map):
         (fault,) = said(stays(1, "yes", "yes"), feature_map)
         assert fault.is_doubt
         assert fault.words.startswith("every record is of the class 'yes'")
 
 
-def test_several_values_are_one_class_and_each_is_known() -> None:
+def test_several_values_are_one_class_and_each_is_known():
     rng = np.random.default_rng(3)
     table = stays(0).assign(died=rng.integers(0, 5, N))
     graded = fit(table, (1, 2, 3, 4))
@@ -133,9 +125,7 @@ def test_several_values_are_one_class_and_each_is_known() -> None:
     assert "count as not '1', '2', '3' or '4'" in fault.words
 
 
-def test_public_values_are_no_part_of_what_is_agreed_on(
-    new_map: FeatureMap, old_map: FeatureMap
-) -> None:
+def test_public_values_are_no_part_of_what_is_agreed_on(new_map, old_map):
     assert new_map.target.public_values == ("no", "yes")
     assert old_map.target.public_values == ()
     assert new_map.to_json() == old_map.to_json() == file_text(old_map)
@@ -153,7 +143,7 @@ MANY = [f"value {i}" for i in range(MOST_PUBLIC_VALUES)]
     ("values", "is_noted"),
     [(MANY[1:], True), (MANY, False), (["x" * 100], True), (["x" * 101], False)],
 )
-def test_values_that_are_many_or_long_are_not_noted(values: list[str], *, is_noted: bool) -> None:
+def test_values_that_are_many_or_long_are_not_noted(values, *, is_noted):
     table = stays(0)
     table.loc[table.index[: len(values)], "died"] = values
     fitted = fit(table.replace({"died": {"no": values[0]}}))
@@ -161,7 +151,7 @@ def test_values_that_are_many_or_long_are_not_noted(values: list[str], *, is_not
     assert FeatureMap.from_json(file_text(fitted)) == fitted
 
 
-def test_values_of_private_records_are_not_noted() -> None:
+def test_values_of_private_records_are_not_noted():
     fitted = fit(stays(0), private=True)
     assert fitted.target.public_values == ()
     assert "public_values" not in file_text(fitted)
@@ -174,9 +164,7 @@ def test_values_of_private_records_are_not_noted() -> None:
         (lambda target: target | {"positive": None}, "public_values needs positive"),
     ],
 )
-def test_a_file_with_strange_values_is_refused(
-    change: Callable[[dict[str, object]], object], why: str, new_map: FeatureMap
-) -> None:
+def test_a_file_with_strange_values_is_refused(change, why, new_map):
     table = json.loads(file_text(new_map))
     table["target"] = change(table["target"])
     with pytest.raises(InputError, match=why):

@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from google.protobuf.message import Message
 
 from common import codec
 from common.pb import copriv_pb2 as pb
@@ -30,7 +29,7 @@ DESCRIBES = b"\x22\xc0\x96\xb1\x02"
         (pb.CloseSummary, NAMES),
     ],
 )
-def test_a_message_of_millions_of_names_is_not_read(kind: type[Message], content: bytes) -> None:
+def test_a_message_of_millions_of_names_is_not_read(kind, content):
     tracemalloc.start()
     try:
         assert isinstance(codec.reader(kind)(content), codec.Unreadable)
@@ -40,7 +39,7 @@ def test_a_message_of_millions_of_names_is_not_read(kind: type[Message], content
 
 
 @pytest.mark.parametrize("call", [0, 1, 2**40, 2**64 - 1])
-def test_a_response_of_any_length_is_read(call: int) -> None:
+def test_a_response_of_any_length_is_read(call):
     response = pb.Response(
         study_id="s", sequence=3, gradient=codec.vector_to_pb(np.arange(600_000, dtype=np.float64))
     )

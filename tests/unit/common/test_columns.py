@@ -45,7 +45,7 @@ from common.columns import (
         ("9" * 400, math.inf),
     ],
 )
-def test_public_spellings_of_numbers_are_read(cell: object, number: float) -> None:
+def test_public_spellings_of_numbers_are_read(cell, number):
     assert parse_number(cell) == number
 
 
@@ -56,11 +56,11 @@ def test_public_spellings_of_numbers_are_read(cell: object, number: float) -> No
         *(None, pd.NA, pd.NaT, math.nan, Decimal("sNaN"), dt.date(2011, 12, 1), [1], 1j, b"1x"),
     ],
 )
-def test_what_is_no_number_is_not_taken_for_one(cell: object) -> None:
+def test_what_is_no_number_is_not_taken_for_one(cell):
     assert math.isnan(parse_number(cell))
 
 
-def test_a_percent_sign_is_a_hundredth_beside_shares_only() -> None:
+def test_a_percent_sign_is_a_hundredth_beside_shares_only():
     assert parse_number("10.65%", shares=True) == pytest.approx(0.1065)
     assert parse_number("10.65", shares=True) == 10.65
     assert parse_number("10.65%") == 10.65
@@ -82,12 +82,12 @@ def test_a_percent_sign_is_a_hundredth_beside_shares_only() -> None:
         np.datetime64("2011-12-01"),
     ],
 )
-def test_one_date_in_any_form_is_one_number(cell: object) -> None:
+def test_one_date_in_any_form_is_one_number(cell):
     assert parse_month(cell) == 143.0
 
 
 @pytest.mark.parametrize("cell", ["Foo-2011", "2011-13-01", "2011", "", None, pd.NaT, 2011, "36"])
-def test_what_is_no_date_is_not_taken_for_one(cell: object) -> None:
+def test_what_is_no_date_is_not_taken_for_one(cell):
     assert math.isnan(parse_month(cell))
 
 
@@ -106,20 +106,20 @@ THIRTY_SIX = [
 
 
 @pytest.mark.parametrize("column", THIRTY_SIX, ids=lambda column: str(column.dtype))
-def test_a_column_reads_the_same_in_every_dtype(column: pd.Series) -> None:
+def test_a_column_reads_the_same_in_every_dtype(column):
     np.testing.assert_array_equal(parse_numbers(column), [36.0, math.nan])
     positions, keys = category_keys(column)
     assert [None if i < 0 else keys[i] for i in positions] == ["36", None]
     assert np.isnan(parse_months(column)).all()
 
 
-def test_truth_values_read_as_numbers_and_as_categories() -> None:
+def test_truth_values_read_as_numbers_and_as_categories():
     column = pd.Series([True, False])
     np.testing.assert_array_equal(parse_numbers(column), [1.0, 0.0])
     assert [category_key(value) for value in (True, "true", 1, "1.0")] == ["1"] * 4
 
 
-def test_a_column_of_dates_is_no_column_of_numbers() -> None:
+def test_a_column_of_dates_is_no_column_of_numbers():
     column = pd.Series(pd.to_datetime(["2011-12-01", None]))
     assert np.isnan(parse_numbers(column)).all()
     np.testing.assert_array_equal(parse_months(column), [143.0, math.nan])
@@ -127,19 +127,19 @@ def test_a_column_of_dates_is_no_column_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("odd", [[1, 2], Decimal("sNaN"), {}, 1j, 10**400])
-def test_an_odd_cell_does_not_change_how_the_others_read(odd: object) -> None:
+def test_an_odd_cell_does_not_change_how_the_others_read(odd):
     column = pd.Series([odd, None, "36", True, "NONE"], dtype=object)
     np.testing.assert_array_equal(parse_numbers(column)[1:], [math.nan, 36.0, 1.0, math.nan])
     positions, keys = category_keys(column)
     assert [keys[i] for i in positions[1:]] == [None, "36", "1", "NONE"]
 
 
-def test_an_answer_none_is_a_category_and_a_gap_is_not() -> None:
+def test_an_answer_none_is_a_category_and_a_gap_is_not():
     assert category_key("NONE") == "NONE"
     assert [category_key(v) for v in (None, pd.NA, pd.NaT, math.nan, "", "NaN")] == [None] * 6
 
 
-def test_percent_signs_are_seen_in_texts() -> None:
+def test_percent_signs_are_seen_in_texts():
     assert has_percent_sign(pd.Series(["1", "2% "]))
     assert not has_percent_sign(pd.Series(["1", "2"]))
     assert not has_percent_sign(pd.Series([1, 2]))
@@ -157,7 +157,7 @@ def odd_numbers(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("dtype", ["str", "string[pyarrow]", "string[python]", object])
-def test_texts_read_many_at_once_have_the_bits_of_each_by_itself(dtype: object) -> None:
+def test_texts_read_many_at_once_have_the_bits_of_each_by_itself(dtype):
     texts = odd_numbers(4000)
     column = pd.Series(texts, dtype=dtype)
     for shares in (False, True):

@@ -21,9 +21,7 @@ STRANGE = ("see [/policy] for [bold red]more", "[link=https://x.example]here[/li
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_what_rich_would_take_for_its_own_signs_is_printed_as_it_is(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_rich_would_take_for_its_own_signs_is_printed_as_it_is(text, capsys):
     table = Table(title=text)
     table.add_column(text)
     table.add_row(text)
@@ -33,7 +31,7 @@ def test_what_rich_would_take_for_its_own_signs_is_printed_as_it_is(
     assert sum(text in line for line in lines) == 4
 
 
-def test_a_terminal_is_led_nowhere_by_a_text() -> None:
+def test_a_terminal_is_led_nowhere_by_a_text():
     screen = io.StringIO()
     plain_console(file=screen, force_terminal=True, width=200).print(STRANGE[1], highlight=False)
     assert screen.getvalue() == STRANGE[1] + "\n"
@@ -52,9 +50,7 @@ SENTENCE = "not all owners are closed here, see the log; type: copriv close"
         (f"{SENTENCE} {PATH}", False, [f"{SENTENCE} {PATH}"]),
     ],
 )
-def test_no_path_is_broken_in_two_and_a_sentence_in_a_file_is_one_line(
-    text: str, is_terminal: bool, lines: list[str]
-) -> None:
+def test_no_path_is_broken_in_two_and_a_sentence_in_a_file_is_one_line(text, is_terminal, lines):
     shown = io.StringIO()
     screen = plain_console(file=shown, force_terminal=is_terminal, width=40)
     screen.print(text, highlight=False)
@@ -69,7 +65,7 @@ def commands_in(group: click.Group) -> Iterator[tuple[str, click.Command]]:
 
 
 @pytest.mark.parametrize("group", [cli, owner_cli])
-def test_every_option_says_what_it_is_for(group: click.Group) -> None:
+def test_every_option_says_what_it_is_for(group):
     silent = [
         (name, option.opts)
         for name, command in commands_in(group)
@@ -80,14 +76,14 @@ def test_every_option_says_what_it_is_for(group: click.Group) -> None:
 
 
 @pytest.mark.parametrize("group", [cli, owner_cli])
-def test_options_of_init_that_every_study_needs_are_listed_first(group: click.Group) -> None:
+def test_options_of_init_that_every_study_needs_are_listed_first(group):
     listed = [option.opts[0] for option in group.commands["init"].params[1:]]
     first = "--target" if group is cli else "--name"
     assert listed[0] == first
     assert listed.index("--yes") < listed.index("--query") < listed.index("--encoding")
 
 
-def test_long_texts_stay_different_however_they_begin() -> None:
+def test_long_texts_stay_different_however_they_begin():
     begun = "Diseases of the circulatory system, "
     texts = [begun + 30 * "x", begun + 30 * "y", *(f"{begun}{i}{60 * 'z'}" for i in range(3)), "no"]
     short = shortened(texts)
@@ -100,12 +96,12 @@ def test_long_texts_stay_different_however_they_begin() -> None:
     ("number", "written"),
     [(148.4, "148"), (999.6, "1,000"), (99.6, "100"), (9.96, "10"), (0.0312, "0.031")],
 )
-def test_numbers_of_times_are_written_out(number: float, written: str) -> None:
+def test_numbers_of_times_are_written_out(number, written):
     assert number_words(number, 2) == written
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
-def test_tables_cut_no_number_and_no_heading_off(width: int) -> None:
+def test_tables_cut_no_number_and_no_heading_off(width):
     table = Table(title="t")
     table.add_column("measure", no_wrap=True)
     for head in ("common", "together with noise", "+1 epsilon"):
@@ -120,7 +116,7 @@ def test_tables_cut_no_number_and_no_heading_off(width: int) -> None:
     assert "\u2026" not in shown.getvalue()
 
 
-def test_what_the_memory_does_not_hold_is_one_sentence() -> None:
+def test_what_the_memory_does_not_hold_is_one_sentence():
     lines = ["import click, pyarrow", "from common.command import run_command"]
     lines += ["def main(): raise pyarrow.lib.ArrowMemoryError('malloc of size 3000000000 failed')"]
     lines += ["run_command(click.command(main), 'copriv')"]

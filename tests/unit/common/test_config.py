@@ -26,21 +26,21 @@ from common.errors import InputError
     ("said", "meant"),
     [(0.1, Fraction(1, 10)), ("1/3", Fraction(1, 3)), (1e-5, Fraction(1, 10**5)), ("1e49", 10**49)],
 )
-def test_a_budget_is_taken_as_it_is_written(said: object, meant: Fraction) -> None:
+def test_a_budget_is_taken_as_it_is_written(said, meant):
     assert parse_epsilon(said) == meant
 
 
 @pytest.mark.parametrize(
     "said", ["1e999999999", "1e-999999999", "1E+0000000300", 1e300, "9" * 61, f"1/1{'0' * 60}"]
 )
-def test_a_budget_too_long_for_the_wire_is_refused_at_once(said: object) -> None:
+def test_a_budget_too_long_for_the_wire_is_refused_at_once(said):
     """Its digits would fill the memory, and no learner could read what is left of it."""
     with pytest.raises(ValueError, match="at most 60 digits"):
         parse_epsilon(said)
 
 
 @pytest.mark.parametrize("said", [0, -1, "0/5", "1/0", "much", "inf", float("nan"), True, None, []])
-def test_a_budget_that_is_no_number_above_zero_is_refused(said: object) -> None:
+def test_a_budget_that_is_no_number_above_zero_is_refused(said):
     with pytest.raises(ValueError, match="expected a number greater than 0"):
         parse_epsilon(said)
 
@@ -53,7 +53,7 @@ def test_a_budget_that_is_no_number_above_zero_is_refused(said: object) -> None:
         *("owner..example:1", ".example:1", f"{'x' * 64}.example:1"),
     ],
 )
-def test_an_address_has_a_host_and_a_port(address: str) -> None:
+def test_an_address_has_a_host_and_a_port(address):
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         check_address(address)
     assert check_address("owner.example:65535") == "owner.example:65535"
@@ -79,9 +79,7 @@ class Example(Settings):
         ('"\\u001b[2J" = 1', r"is not a known key"),
     ],
 )
-def test_a_hostile_settings_file_is_one_printable_sentence(
-    text: str, sentence: str, tmp_path: Path
-) -> None:
+def test_a_hostile_settings_file_is_one_printable_sentence(text, sentence, tmp_path):
     path = tmp_path / "a.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=sentence) as refused:
@@ -90,7 +88,7 @@ def test_a_hostile_settings_file_is_one_printable_sentence(
     assert len(str(refused.value)) < 500
 
 
-def test_of_many_faults_the_first_are_told(tmp_path: Path) -> None:
+def test_of_many_faults_the_first_are_told(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text("".join(f"key{i} = 1\n" for i in range(2_000)) + 'number = "x"\n')
     with pytest.raises(InputError, match=r"a\.toml: number: got 'x'") as refused:
@@ -101,7 +99,7 @@ def test_of_many_faults_the_first_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", ["9" * 5000, f"0x{'f' * 5000}", "[" * 5000, "{a=" * 5000])
-def test_what_is_typed_and_no_value_is_one_sentence(typed: str, tmp_path: Path) -> None:
+def test_what_is_typed_and_no_value_is_one_sentence(typed, tmp_path):
     assert parse_value(typed) == typed
     assert "".join(map(str, parse_values(typed)))
     (tmp_path / "a.toml").write_text("")
@@ -110,7 +108,7 @@ def test_what_is_typed_and_no_value_is_one_sentence(typed: str, tmp_path: Path) 
     assert len(str(refused.value)) < 500
 
 
-def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path: Path) -> None:
+def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for name in ("a", "x" * 5000):
@@ -120,9 +118,7 @@ def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path: Path) -> None
         assert str(settings.secret).startswith(f"file:{tmp_path}")
 
 
-def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("common.config.LARGEST_TEXT", 2**20)
     path = tmp_path / "study.toml"
     path.write_text(" " * 2**20)
@@ -137,7 +133,7 @@ def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(
     os.close(reading)
 
 
-def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path: Path) -> None:
+def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path):
     class Part(Settings):
         """A part.
 

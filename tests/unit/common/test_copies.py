@@ -30,14 +30,14 @@ def patients(*, seed: int = 1) -> pd.DataFrame:
 
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("times", [2, 3])
-def test_a_table_that_stands_in_itself_again_is_told_of(times: int, *, shuffled: bool) -> None:
+def test_a_table_that_stands_in_itself_again_is_told_of(times, *, shuffled):
     table = pd.concat([patients()] * times)
     table = table.sample(frac=1, random_state=0) if shuffled else table
     copies = times * N - len(patients().drop_duplicates())
     assert f"{copies:,} rows of {times * N:,} say the same as an earlier one" in told(table)
 
 
-def test_a_few_copies_are_told_of_where_no_two_records_are_alike() -> None:
+def test_a_few_copies_are_told_of_where_no_two_records_are_alike():
     table = patients().assign(case=[f"C{i}" for i in range(N)])
     assert told(table) == ""
     assert told(pd.concat([table, table[:1]])).startswith("1 row of 2,001 says the same")
@@ -45,7 +45,7 @@ def test_a_few_copies_are_told_of_where_no_two_records_are_alike() -> None:
     assert told(pd.concat([table, table[:9]])).startswith("9 rows of 2,009 say the same")
 
 
-def test_rows_of_few_kinds_that_are_alike_by_chance_are_no_copies() -> None:
+def test_rows_of_few_kinds_that_are_alike_by_chance_are_no_copies():
     for kinds in (2, 20, 200, 1000):
         rng = np.random.default_rng(kinds)
         table = pd.DataFrame({"a": rng.integers(0, kinds, N), "b": rng.choice(["x", "y"], N)})
@@ -53,7 +53,7 @@ def test_rows_of_few_kinds_that_are_alike_by_chance_are_no_copies() -> None:
 
 
 @pytest.mark.parametrize("name", ["patient_id", "PatientenNr", "MRN"])
-def test_records_of_one_person_are_counted(name: str) -> None:
+def test_records_of_one_person_are_counted(name):
     rng = np.random.default_rng(3)
     table = patients().assign(**{name: rng.permutation(np.repeat(np.arange(N // 2), 2))})
     assert f"{name}: up to 2 records have the same value" in told(table)

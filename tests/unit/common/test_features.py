@@ -54,7 +54,7 @@ def fit(table: pd.DataFrame | None = None, **settings: Any) -> FeatureMap:
     return fit_feature_map(table, checked, source="/home/somebody/loans.csv")
 
 
-def test_it_notes_its_public_records_by_name_only() -> None:
+def test_it_notes_its_public_records_by_name_only():
     feature_map = fit()
     assert (feature_map.source, feature_map.num_public_records) == ("loans.csv", 300)
     assert "somebody" not in feature_map.to_json()
@@ -65,7 +65,7 @@ def test_it_notes_its_public_records_by_name_only() -> None:
     )
 
 
-def test_public_features_are_standardised_and_end_with_the_constant() -> None:
+def test_public_features_are_standardised_and_end_with_the_constant():
     feature_map = fit(coverage=1.0, l1_coverage=1.0)
     records = feature_map.apply(loans(), where="public")
     np.testing.assert_allclose(records.features[:, :-1].mean(axis=0), 0, atol=1e-7)
@@ -76,7 +76,7 @@ def test_public_features_are_standardised_and_end_with_the_constant() -> None:
     assert records.features.flags.c_contiguous
 
 
-def test_components_are_named_and_counted() -> None:
+def test_components_are_named_and_counted():
     feature_map = fit(components=2, intercept=False)
     assert feature_map.feature_names == ("component 1", "component 2")
     assert feature_map.num_features == feature_map.domain.num_features == 2
@@ -85,7 +85,7 @@ def test_components_are_named_and_counted() -> None:
     np.testing.assert_allclose(features.T @ features / 300, np.eye(5), atol=1e-6)
 
 
-def test_a_share_of_public_records_keeps_the_radius_unscaled() -> None:
+def test_a_share_of_public_records_keeps_the_radius_unscaled():
     box, radius = fit(l1_coverage=1.0), fit(l1_coverage=0.8)
     assert box.l1_radius is None
     assert radius.domain.feature_l1_bound < box.domain.feature_l1_bound
@@ -93,7 +93,7 @@ def test_a_share_of_public_records_keeps_the_radius_unscaled() -> None:
     assert np.mean(norms <= radius.l1_radius) == pytest.approx(0.8, abs=0.01)
 
 
-def test_records_beyond_the_radius_are_scaled_and_others_are_not() -> None:
+def test_records_beyond_the_radius_are_scaled_and_others_are_not():
     loose, tight = fit(l1_coverage=1.0), fit(l1_radius=5.0)
     x = loose.apply(loans(), where="public").features
     z = tight.apply(loans(), where="public").features
@@ -106,7 +106,7 @@ def test_records_beyond_the_radius_are_scaled_and_others_are_not() -> None:
     assert np.all(z[:, -1] == 1)
 
 
-def test_cells_that_are_slow_to_compute_with_are_0() -> None:
+def test_cells_that_are_slow_to_compute_with_are_0():
     public = pd.DataFrame({"x": np.linspace(-1, 1, 41), "y": np.linspace(-1, 1, 41)})
     settings = {"target": "y", "intercept": False, "l1_coverage": 1.0}
     rule = fit(public, **settings)
@@ -121,7 +121,7 @@ def test_cells_that_are_slow_to_compute_with_are_0() -> None:
     assert records.features[:, 0].tolist() == records.targets.tolist() == expected
 
 
-def test_an_owner_with_other_dtypes_gets_the_same_records() -> None:
+def test_an_owner_with_other_dtypes_gets_the_same_records():
     feature_map, texts = fit(components=3), loans(seed=1)
     typed = texts.assign(
         amount=texts["amount"].str.replace(",", "").astype(np.int64),
@@ -134,7 +134,7 @@ def test_an_owner_with_other_dtypes_gets_the_same_records() -> None:
     np.testing.assert_array_equal(a.targets, b.targets)
 
 
-def test_equal_public_records_give_equal_text() -> None:
+def test_equal_public_records_give_equal_text():
     assert fit(components=3).to_json() == fit(components=3).to_json()
     assert fit(components=3).digest != fit(components=2).digest
     assert fit(loans(seed=2)).digest != fit().digest
@@ -149,7 +149,7 @@ def test_equal_public_records_give_equal_text() -> None:
         {"target": "grade", "positive": ("A",), "category_order": "name"},
     ],
 )
-def test_text_and_map_are_the_same_thing(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_text_and_map_are_the_same_thing(settings, tmp_path):
     feature_map = fit(**settings)
     text = feature_map.to_json()
     again = FeatureMap.from_json(text)
@@ -162,7 +162,7 @@ def test_text_and_map_are_the_same_thing(settings: dict[str, Any], tmp_path: Pat
     np.testing.assert_array_equal(a.features, b.features)
 
 
-def test_a_field_of_a_later_version_changes_no_text_until_it_is_used() -> None:
+def test_a_field_of_a_later_version_changes_no_text_until_it_is_used():
     class LaterRule(ColumnRule):
         lag: int = 0
 
@@ -178,21 +178,21 @@ def test_a_field_of_a_later_version_changes_no_text_until_it_is_used() -> None:
     assert LaterMap.model_validate_json(used.to_json(), strict=True) == used
 
 
-def test_it_cannot_be_changed() -> None:
+def test_it_cannot_be_changed():
     feature_map = fit()
     with pytest.raises(ValueError, match="frozen"):
         feature_map.intercept = False  # type: ignore[misc]
     assert dataclasses.is_dataclass(feature_map.domain)
 
 
-def test_missing_columns_are_named() -> None:
+def test_missing_columns_are_named():
     feature_map = fit()
     for name in ("amount", "int_rate"):
         with pytest.raises(InputError, match=f"bank-1: no column '{name}'"):
             feature_map.apply(loans().drop(columns=name), where="bank-1")
 
 
-def test_unreadable_targets_are_counted_or_filled() -> None:
+def test_unreadable_targets_are_counted_or_filled():
     table = loans()
     table.loc[[3, 7], "int_rate"] = ["", "high"]
     feature_map = fit()
@@ -207,13 +207,13 @@ def test_unreadable_targets_are_counted_or_filled() -> None:
     )
 
 
-def test_public_records_without_a_target_do_not_count() -> None:
+def test_public_records_without_a_target_do_not_count():
     table = loans()
     extra = table.iloc[:50].assign(int_rate="", amount="99,999,999")
     assert fit(pd.concat([table, extra])) == fit(table)
 
 
-def test_classes_have_bound_one() -> None:
+def test_classes_have_bound_one():
     feature_map = fit(target="grade", positive=("A",))
     records = feature_map.apply(loans(), where="public")
     assert feature_map.is_classification
@@ -238,13 +238,13 @@ def test_classes_have_bound_one() -> None:
         ({"map": "m.json"}, "remove target"),
     ],
 )
-def test_wrong_settings_are_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+def test_wrong_settings_are_one_sentence(settings, sentence):
     with pytest.raises(InputError, match=sentence) as caught:
         fit(**settings)
     assert "\n" not in str(caught.value)
 
 
-def test_fewer_public_records_than_features_are_refused() -> None:
+def test_fewer_public_records_than_features_are_refused():
     with pytest.raises(InputError, match="4 public records for 5 features"):
         fit(loans(4, seed=5), category_order="name")
     with pytest.raises(InputError, match="there is only 1 public record, which is not enough"):
@@ -314,13 +314,13 @@ def put(*path: Any, value: Any) -> Any:
     ],
     ids=range(41),
 )
-def test_a_strangers_map_is_checked(text: str) -> None:
+def test_a_strangers_map_is_checked(text):
     with pytest.raises(InputError, match=r"^feature map: ") as caught:
         FeatureMap.from_json(text)
     assert len(str(caught.value)) < 300
 
 
-def test_the_constant_counts_among_the_features() -> None:
+def test_the_constant_counts_among_the_features():
     def widen(values: Any) -> None:
         del values["columns"][1:]
         values.update(bounds=[1.0] * 10_000, rotation=[[1.0]] * 10_000)
@@ -329,14 +329,14 @@ def test_the_constant_counts_among_the_features() -> None:
         FeatureMap.from_json(broken(widen))
 
 
-def test_a_giant_text_is_refused_unread() -> None:
+def test_a_giant_text_is_refused_unread():
     with pytest.raises(InputError, match="longer than 64 MB"):
         FeatureMap.from_json(" " * (64 * 2**20 + 1))
     with pytest.raises(InputError, match="more than 2000000 numbers"):
         FeatureMap.from_json("[" + "0," * 2_000_001 + "0]")
 
 
-def test_a_map_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_map_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match=r"map\.json: cannot be read"):
         load_feature_map(tmp_path / "map.json")
     (tmp_path / "map.json").write_bytes(b"\xff\xfe")
@@ -349,7 +349,7 @@ def example(name: str) -> tuple[dict[str, Any], FeatureSettings]:
     return study, check_settings(FeatureSettings, study["features"], where=name)
 
 
-def test_the_hospitals_model_predicts_on_each_owners_records() -> None:
+def test_the_hospitals_model_predicts_on_each_owners_records():
     study, settings = example("hospitals")
     path = EXAMPLES / study["data"]["path"]
     assert path.stat().st_size <= 2 * 2**20
@@ -369,7 +369,7 @@ def test_the_hospitals_model_predicts_on_each_owners_records() -> None:
         assert errors.var() < 0.95 * records.targets.var()
 
 
-def test_the_lending_inputs_leave_out_what_comes_after_the_loan() -> None:
+def test_the_lending_inputs_leave_out_what_comes_after_the_loan():
     _, settings = example("lending")
     assert settings.columns is not None
     outcomes = (
@@ -388,7 +388,7 @@ def test_the_lending_inputs_leave_out_what_comes_after_the_loan() -> None:
     assert {"grade", "sub_grade"} <= set(settings.columns)
 
 
-def test_a_strangers_key_steers_no_terminal() -> None:
+def test_a_strangers_key_steers_no_terminal():
     for text in ('{"\\u001b[2J\\u001b]0;owned\\u0007": 1}', '{"' + "\\u001b[31m" * 5000 + '": 1}'):
         with pytest.raises(InputError) as refused:
             FeatureMap.from_json(text)
@@ -396,7 +396,7 @@ def test_a_strangers_key_steers_no_terminal() -> None:
         assert len(str(refused.value)) < 500
 
 
-def test_a_strangers_columns_in_a_sentence_steer_no_terminal() -> None:
+def test_a_strangers_columns_in_a_sentence_steer_no_terminal():
     table = json.loads(fit().to_json())
     table["columns"][0]["\x1b[2J"] = 1
     with pytest.raises(InputError, match=r"columns\.0\..*\[2J: extra inputs") as refused:
@@ -404,7 +404,7 @@ def test_a_strangers_columns_in_a_sentence_steer_no_terminal() -> None:
     assert str(refused.value).isprintable()
 
 
-def test_a_reason_for_leaving_a_column_out_is_short() -> None:
+def test_a_reason_for_leaving_a_column_out_is_short():
     table = json.loads(fit().to_json())
     table["dropped"] = {"x": "z" * 200}
     assert FeatureMap.from_json(json.dumps(table)).dropped == table["dropped"]
@@ -414,7 +414,7 @@ def test_a_reason_for_leaving_a_column_out_is_short() -> None:
 
 
 @pytest.mark.parametrize("place", ["input", "target"])
-def test_a_strangers_long_name_of_a_column_makes_no_long_sentence(place: str) -> None:
+def test_a_strangers_long_name_of_a_column_makes_no_long_sentence(place):
     """A model's file may come from anywhere; so may the map in it."""
     long = "y" * 200_000
     names = {"input": long, "target": "t"} if place == "input" else {"input": "x", "target": long}

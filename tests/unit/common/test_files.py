@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,7 @@ from common.joining import read_invitation
 from common.model import read_model
 
 
-def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
+def test_a_reader_finds_one_whole_text_or_the_other(tmp_path):
     path, texts = tmp_path / "told.json", {"a" * 200_000, "b" * 300_000}
     write_whole(path, next(iter(texts)))
     stop = threading.Event()
@@ -38,7 +36,7 @@ def test_a_reader_finds_one_whole_text_or_the_other(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
 
 
-def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path: Path) -> None:
+def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path):
     path = tmp_path / "key.pem"
     path.write_text("old")
     path.chmod(0o644)
@@ -55,7 +53,7 @@ def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path: Path) -> None
     assert elsewhere.read_text() == "untouched"
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
     path = tmp_path / "told.json"
     write_whole(path, "before")
     with pytest.raises(UnicodeEncodeError):
@@ -63,7 +61,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
     assert path.read_text() == "before"
 
 
-def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path: Path) -> None:
+def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path):
     path = tmp_path / "run.lock"
     held = lock_file(path)
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -76,7 +74,7 @@ def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path: Path) -> None:
     os.close(lock_file(path))
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for use in (open_regular, lock_file):
@@ -87,7 +85,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         assert file.read() == b"told"
 
 
-def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"folder: cannot be written \(Is a directory\); check"):
@@ -100,9 +98,7 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("read", [load_feature_map, read_model, read_invitation])
-def test_what_a_stranger_may_give_is_read_of_regular_files_alone(
-    read: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_what_a_stranger_may_give_is_read_of_regular_files_alone(read, tmp_path):
     # A device stands here for a pipe, too, which would be waited for if this failed.
     path = tmp_path / "given.json"
     path.symlink_to(os.devnull)

@@ -8,9 +8,7 @@ from common.errors import InputError
 from common.findings import fails, passes, show
 
 
-def test_a_finding_that_nobody_reads_on_a_terminal_is_one_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_finding_that_nobody_reads_on_a_terminal_is_one_line(capsys):
     words = f"/{'folder/' * 60}ledger.sqlite: sound; extended attributes are kept"
     with pytest.raises(InputError, match=r"not everything here .* \(records\)"):
         show([passes("ledger", words), fails("records", "of another table " * 30)])

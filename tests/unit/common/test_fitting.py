@@ -28,7 +28,7 @@ def rule(cells: Any, **options: Any) -> ColumnRule:
     return fitted
 
 
-def test_public_records_decide_the_kind() -> None:
+def test_public_records_decide_the_kind():
     assert rule([" 36 months", " 60 months"] * 50).kind == "number"
     assert rule(["Dec-2011", "Jan-2010"] * 50).kind == "date"
     assert rule(["RENT", "OWN"] * 50).kind == "category"
@@ -49,12 +49,12 @@ def test_public_records_decide_the_kind() -> None:
         [Decimal(36), Decimal(60)],
     ],
 )
-def test_owners_columns_of_any_dtype_map_equally(fit_on: Any, owners: Any) -> None:
+def test_owners_columns_of_any_dtype_map_equally(fit_on, owners):
     fitted = rule(fit_on * 50)
     np.testing.assert_array_equal(fitted.standardised(pd.Series(owners)), [-1.0, 1.0])
 
 
-def test_columns_that_say_nothing_are_left_out_with_a_reason() -> None:
+def test_columns_that_say_nothing_are_left_out_with_a_reason():
     assert fit([None] * 100) == "no values"
     assert fit(["", "n/a"] * 50) == "no values"
     assert fit([1e300] * 100) == "no values"
@@ -64,33 +64,33 @@ def test_columns_that_say_nothing_are_left_out_with_a_reason() -> None:
     assert fit([f"word {i}" for i in range(100)]) == "free text"
 
 
-def test_numbers_are_clamped_to_the_central_public_values() -> None:
+def test_numbers_are_clamped_to_the_central_public_values():
     fitted = rule(np.arange(100.0), coverage=0.9)
     assert (fitted.low, fitted.high, fitted.fill) == (4.95, 94.05, 49.5)
     cells = pd.Series([-1e9, np.inf, np.nan, 50.0])
     np.testing.assert_array_equal(fitted.clamped(cells), [4.95, 94.05, 49.5, 50.0])
 
 
-def test_public_records_are_standardised() -> None:
+def test_public_records_are_standardised():
     cells = np.random.default_rng(0).exponential(size=100)
     z = rule(cells, coverage=0.95).standardised(pd.Series(cells))
     assert abs(z.mean()) < 1e-7
     assert abs(z.std() - 1) < 1e-7
 
 
-def test_codes_follow_the_mean_target() -> None:
+def test_codes_follow_the_mean_target():
     fitted = rule(["z"] * 50 + ["a"] * 50)
     assert fitted.codes == {"z": 0.0, "a": 3.0}
     assert {fitted.unknown, fitted.fill} == {1.0, 2.0}
 
 
-def test_codes_follow_the_name_when_asked() -> None:
+def test_codes_follow_the_name_when_asked():
     fitted = rule(["z"] * 50 + ["a"] * 50, order="name")
     assert fitted.codes == {"a": 0.0, "z": 1.0}
     assert (fitted.unknown, fitted.fill) == (2.0, 3.0)
 
 
-def test_unknown_and_missing_have_codes_of_their_own() -> None:
+def test_unknown_and_missing_have_codes_of_their_own():
     fitted = rule(["z"] * 40 + ["a"] * 40 + [None] * 20)
     coded = fitted.clamped(pd.Series(["z", "a", "new", None, "Z"]))
     assert len(set(coded)) == 4
@@ -100,13 +100,13 @@ def test_unknown_and_missing_have_codes_of_their_own() -> None:
     assert coded.min() == fitted.low
 
 
-def test_a_rare_category_is_drawn_to_the_average() -> None:
+def test_a_rare_category_is_drawn_to_the_average():
     # One record of the highest target does not outrank forty that are high.
     fitted = rule(["low"] * 59 + ["high"] * 40 + ["rare"])
     assert fitted.codes["low"] < fitted.codes["rare"] < fitted.codes["high"]
 
 
-def test_percent_signs_follow_the_public_column() -> None:
+def test_percent_signs_follow_the_public_column():
     signed = rule(["10.65%", "7.51%"] * 50)
     plain = rule([10.65, 7.51] * 50)
     shares = rule([0.1065, 0.0751] * 50)
@@ -115,7 +115,7 @@ def test_percent_signs_follow_the_public_column() -> None:
     assert shares.raw(cells) == pytest.approx(0.1065)
 
 
-def test_target_has_mean_zero_and_unit_variance_within_its_bound() -> None:
+def test_target_has_mean_zero_and_unit_variance_within_its_bound():
     column = pd.Series([f"{value}%" for value in range(100)], name="y")
     fitted = fit_target(column, positive=None, coverage=0.9, where="public")
     scaled = fitted.scaled(fitted.raw(column))
@@ -125,7 +125,7 @@ def test_target_has_mean_zero_and_unit_variance_within_its_bound() -> None:
 
 
 @pytest.mark.parametrize("positive", [1, "1", 1.0, True])
-def test_classes_are_minus_and_plus_one(positive: str | float) -> None:
+def test_classes_are_minus_and_plus_one(positive):
     column = pd.Series(["0", "1", "1.0", "2", None], name="y")
     fitted = fit_target(column, positive=(positive,), coverage=0.9, where="public")
     np.testing.assert_array_equal(fitted.raw(column), [-1, 1, 1, -1, np.nan])
@@ -133,18 +133,18 @@ def test_classes_are_minus_and_plus_one(positive: str | float) -> None:
 
 
 @pytest.mark.parametrize("cells", [["a", "b"], [1, 1], [None, None], [1e300, -1e300]])
-def test_targets_that_are_no_varying_numbers_are_refused(cells: Any) -> None:
+def test_targets_that_are_no_varying_numbers_are_refused(cells):
     with pytest.raises(InputError, match="target 'y': expected numbers that vary"):
         fit_target(pd.Series(cells, name="y"), positive=None, coverage=0.9, where="public")
 
 
 @pytest.mark.parametrize("cells", [["a", "a"], ["b", "b"]])
-def test_classes_need_both_kinds(cells: Any) -> None:
+def test_classes_need_both_kinds(cells):
     with pytest.raises(InputError, match=r"no record (is of class -1|equals 'a'); the column has"):
         fit_target(pd.Series(cells, name="y"), positive="a", coverage=0.9, where="public")
 
 
-def test_components_are_uncorrelated_and_ordered() -> None:
+def test_components_are_uncorrelated_and_ordered():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(500, 4)) @ rng.normal(size=(4, 4))
     z = (z - z.mean(axis=0)) / z.std(axis=0)
@@ -158,13 +158,13 @@ def test_components_are_uncorrelated_and_ordered() -> None:
     np.testing.assert_allclose(white.T @ white / 500, np.eye(4), atol=1e-9)
 
 
-def test_more_components_than_directions_are_refused() -> None:
+def test_more_components_than_directions_are_refused():
     z = np.random.default_rng(1).normal(size=(50, 2))
     with pytest.raises(InputError, match="components: got 3, expected at most 2"):
         fit_rotation(np.c_[z, z.sum(axis=1)], components=3, whiten=True, where="public")
 
 
-def test_several_values_are_one_class() -> None:
+def test_several_values_are_one_class():
     column = pd.Series([0, 1, "2.0", "", 4, 3], name="num")
     fitted = fit_target(column, positive=(4, 1, 2, 3), coverage=0.9, where="public")
     np.testing.assert_array_equal(fitted.raw(column), [-1, 1, 1, np.nan, 1, 1])
@@ -174,13 +174,13 @@ def test_several_values_are_one_class() -> None:
     assert "also_positive" not in alone.model_dump()
 
 
-def test_a_value_that_no_public_record_has_is_doubted() -> None:
+def test_a_value_that_no_public_record_has_is_doubted():
     column = pd.Series(["yes", "no"], name="y")
     with pytest.warns(DoubtWarning, match="no public record of 'y' equals 'maybe'; correct it"):
         fit_target(column, positive=("yes", "maybe"), coverage=0.9, where="public")
 
 
-def test_one_of_more_than_two_values_is_doubted() -> None:
+def test_one_of_more_than_two_values_is_doubted():
     column = pd.Series([0, 0, 1, 2, 3, 4], name="num")
     with pytest.warns(DoubtWarning, match=r"positive = 1 makes .*'0' \(2\), '2' \(1\), .*\[1\] if"):
         fit_target(column, positive=1, coverage=0.9, where="public")
@@ -194,7 +194,7 @@ def test_one_of_more_than_two_values_is_doubted() -> None:
         (("yes", "no"), "no record is of class -1"),
     ],
 )
-def test_values_that_make_no_two_classes_are_refused(positive: Any, why: str) -> None:
+def test_values_that_make_no_two_classes_are_refused(positive, why):
     with pytest.raises(InputError, match=why):
         fit_target(
             pd.Series(["yes", "no", "no"], name="y"), positive=positive, coverage=0.9, where="p"

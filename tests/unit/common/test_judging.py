@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -25,8 +24,8 @@ def fitted(model: Model, table: pd.DataFrame) -> Model:
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 def test_a_fitted_model_is_better_than_another_and_says_by_how_much(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame, loss: str
-) -> None:
+    make_model, strange_table, loss
+):
     model = fitted(make_model(loss), strange_table)
     sample = sample_of(model, strange_table, where="table")
     x = sample.records.features
@@ -45,9 +44,7 @@ def test_a_fitted_model_is_better_than_another_and_says_by_how_much(
     assert judged.main in judged.as_json()["models"]["common"]
 
 
-def test_rmse_is_in_the_units_of_the_target(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+def test_rmse_is_in_the_units_of_the_target(make_model, strange_table):
     model = make_model()
     sample = sample_of(model, strange_table, where="table")
     judged = judge(sample, {"common": model.margins(sample.records.features)})
@@ -55,9 +52,7 @@ def test_rmse_is_in_the_units_of_the_target(
     assert judged.models["common"]["rmse"].value == pytest.approx(np.sqrt(np.mean(off**2)))
 
 
-def test_clamping_costs_where_records_lie_beyond_the_bounds(
-    make_model: Callable[..., Model],
-) -> None:
+def test_clamping_costs_where_records_lie_beyond_the_bounds(make_model):
     rng = np.random.default_rng(2)
     amount = np.concatenate([rng.gamma(2.0, 10.0, size=900), rng.uniform(300, 900, size=100)])
     table = pd.DataFrame(
@@ -73,9 +68,7 @@ def test_clamping_costs_where_records_lie_beyond_the_bounds(
     assert judged.clamping.clamped < 2 * judged.clamping.unclamped
 
 
-def test_records_without_a_target_are_left_out_and_counted(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+def test_records_without_a_target_are_left_out_and_counted(make_model, strange_table):
     table = strange_table.copy()
     table.loc[:9, "y"] = np.nan
     sample = sample_of(make_model(), table, where="t")
@@ -88,9 +81,7 @@ def test_records_without_a_target_are_left_out_and_counted(
         sample_of(make_model(), table.rename(columns={"y": "Y"}), where="t.csv")
 
 
-def test_classes_that_are_swapped_in_a_table_are_doubted(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+def test_classes_that_are_swapped_in_a_table_are_doubted(make_model, strange_table):
     model = make_model("logistic")
     sample = sample_of(model, strange_table, where="t")
     right = sample.raw_targets + np.random.default_rng(0).normal(size=len(sample))
@@ -103,15 +94,13 @@ def test_classes_that_are_swapped_in_a_table_are_doubted(
     assert "AUC is below" not in told
 
 
-def test_large_numbers_are_written_out_in_tables() -> None:
+def test_large_numbers_are_written_out_in_tables():
     assert (
         in_words(Estimate(value=72963.2, low=70810.0, high=-2600.4)) == "72,963 (70,810 to -2,600)"
     )
 
 
-def test_a_difference_that_may_be_chance_is_no_verdict(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+def test_a_difference_that_may_be_chance_is_no_verdict(make_model, strange_table):
     rng = np.random.default_rng(0)
     model = make_model()
     sample = sample_of(model, strange_table.assign(y=rng.normal(size=len(strange_table))), where="")
@@ -126,9 +115,7 @@ def test_a_difference_that_may_be_chance_is_no_verdict(
     assert own.startswith("The common model is better by ")
 
 
-def test_one_record_says_worse_and_not_better_by_less_than_nothing(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+def test_one_record_says_worse_and_not_better_by_less_than_nothing(make_model, strange_table):
     model = make_model()
     sample = sample_of(model, strange_table[:1].assign(y=5.0), where="table")
     best = sample.records.targets

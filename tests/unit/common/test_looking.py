@@ -18,30 +18,30 @@ def column(cells: object, name: str = "column") -> Column:
 
 
 @pytest.mark.parametrize("name", ["income", "Betrag", "paid", "covid"])
-def test_amounts_of_money_name_nobody(name: str) -> None:
+def test_amounts_of_money_name_nobody(name):
     amounts = RNG.permutation(10**6)[:NUM]
     assert not column(amounts, name).is_identifier
     assert column(amounts, name).hardly_repeats
 
 
 @pytest.mark.parametrize("name", ["id", "Record ID", "customerId", "Kunden-Nr", "row_number"])
-def test_whole_numbers_name_records_where_they_are_called_so(name: str) -> None:
+def test_whole_numbers_name_records_where_they_are_called_so(name):
     assert column(RNG.permutation(10**6)[:NUM], name).is_identifier
 
 
-def test_whole_numbers_that_count_name_records_in_any_order() -> None:
+def test_whole_numbers_that_count_name_records_in_any_order():
     assert column(RNG.permutation(np.arange(100_000, 100_000 + NUM)), "kunde").is_identifier
     assert not column(np.arange(0, 3 * NUM, 3), "kunde").is_identifier
 
 
 @pytest.mark.parametrize("name", ["number_of_calls", "nr of shares", "no_visits", "numRooms"])
-def test_numbers_of_something_are_amounts(name: str) -> None:
+def test_numbers_of_something_are_amounts(name):
     assert not column(RNG.permutation(10**6)[:NUM], name).is_identifier
     assert not column(np.arange(NUM) % 7, name).is_code
     assert column(np.arange(NUM) % 7, f"house_{name[:2]}").is_code == (name[:2] in {"nr", "no"})
 
 
-def test_names_that_hardly_repeat_name_records() -> None:
+def test_names_that_hardly_repeat_name_records():
     assert column([f"P{i}" for i in range(NUM)], "patient").is_identifier
 
 
@@ -53,7 +53,7 @@ def test_names_that_hardly_repeat_name_records() -> None:
         *[("MRN {}", False), ("{})", False), ("{}*", False), ("{}\u00ba", False)],
     ],
 )
-def test_numbers_in_a_form_that_is_not_read_are_told_of(form: str, is_told: bool) -> None:
+def test_numbers_in_a_form_that_is_not_read_are_told_of(form, is_told):
     cells = [form.format(f"{x:,}".replace(",", ".")) for x in RNG.permutation(10**6)[:NUM]]
     assert column(cells, "cost").unread_number == (cells[0] if is_told else "")
     for odd in ("(7.25)", "7.25-", "\u22127.25", "7 250", "7'250.5", "($7.25)", "\u20ac 7 250"):
@@ -72,19 +72,19 @@ def test_numbers_in_a_form_that_is_not_read_are_told_of(form: str, is_told: bool
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more: int) -> None:
+def test_free_text_begins_where_a_feature_map_leaves_a_column_out(more):
     cells = [f"word {i}" for i in range(MOST_CATEGORIES + more)]
     assert column(2 * cells).kind == ("text" if more else "category")
 
 
-def test_a_number_far_out_that_repeats_is_asked_about() -> None:
+def test_a_number_far_out_that_repeats_is_asked_about():
     ages = [*RNG.integers(18, 80, NUM), *[-999] * 30]
     assert column(ages).far_out.size == 30
     assert column(ages).code_for_missing.startswith("-999 stands 30 times: a code for missing?")
     assert column([*ages[:NUM], -999]).code_for_missing == ""
 
 
-def test_a_rare_yes_is_not_far_out() -> None:
+def test_a_rare_yes_is_not_far_out():
     assert column([1, *[0] * NUM]).far_out.size == 0
     assert column([30, 1, *[0] * NUM]).far_out.size == 1
 
@@ -119,22 +119,20 @@ def test_a_rare_yes_is_not_far_out() -> None:
         (["20120131", "20120201"], "number", ""),
     ],
 )
-def test_a_date_that_may_be_meant_otherwise_is_known(
-    cells: list[str], kind: str, unsure: str
-) -> None:
+def test_a_date_that_may_be_meant_otherwise_is_known(cells, kind, unsure):
     found = column(20 * cells)
     assert (found.kind, found.unsure_date) == (kind, unsure)
     assert found.reads_unsure_date == (kind == "date" and unsure != "")
 
 
-def test_dates_among_those_of_another_form_are_read_or_gaps() -> None:
+def test_dates_among_those_of_another_form_are_read_or_gaps():
     dates = [f"2020-{1 + i % 12:02}-01" for i in range(NUM)]
     assert column([*dates, "01/07/2020"]).reads_unsure_date
     gap = column([*dates, "28.07.2020"])
     assert (gap.kind, gap.unsure_date, gap.reads_unsure_date) == ("date", "28.07.2020", False)
 
 
-def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap() -> None:
+def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap():
     stays = np.minimum(1 + RNG.exponential(3, NUM).astype(int), 16)
     fine = {"stays": stays, "scores": RNG.integers(-1, 6, NUM), "counts": RNG.integers(0, 10, NUM)}
     for name, cells in fine.items():

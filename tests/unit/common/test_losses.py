@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,13 +10,12 @@ from hypothesis import strategies as st
 from common.domain import Domain
 from common.gradient_bounds import domain_gradient_bound
 from common.losses import LOSSES, Huber, Loss, Regulariser, Squared, loss_of
-from common.terms import StudyTerms
 
 NUMBERS = st.floats(-3, 3, allow_subnormal=False)
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_slopes_are_the_derivative_of_values(name: str) -> None:
+def test_slopes_are_the_derivative_of_values(name):
     loss = LOSSES[name].example()
     z = np.linspace(-4.03, 4.01, 41)
     y = np.where(np.arange(41) % 2 == 0, 1.0, -1.0)
@@ -27,7 +25,7 @@ def test_slopes_are_the_derivative_of_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_curvatures_are_the_derivative_of_slopes_within_their_bound(name: str) -> None:
+def test_curvatures_are_the_derivative_of_slopes_within_their_bound(name):
     loss = LOSSES[name].example()
     z = np.linspace(-40.03, 40.01, 401)
     y = np.where(np.arange(401) % 2 == 0, 1.0, -1.0)
@@ -51,9 +49,7 @@ def test_curvatures_are_the_derivative_of_slopes_within_their_bound(name: str) -
     theta=st.lists(NUMBERS, min_size=2, max_size=2),
     target=NUMBERS,
 )
-def test_no_record_and_theta_in_the_domain_exceed_the_bound(
-    name: str, x: list[float], theta: list[float], target: float
-) -> None:
+def test_no_record_and_theta_in_the_domain_exceed_the_bound(name, x, theta, target):
     loss = LOSSES[name].example()
     domain = Domain(feature_bound=np.array([3.0, 3.0]), target_bound=3.0)
     y = np.array([target if loss.targets is None else (1.0 if target >= 0 else -1.0)])
@@ -63,7 +59,7 @@ def test_no_record_and_theta_in_the_domain_exceed_the_bound(
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_some_record_and_theta_reach_the_bound(name: str) -> None:
+def test_some_record_and_theta_reach_the_bound(name):
     loss = LOSSES[name].example()
     domain = Domain(feature_bound=np.array([0.5, 2.0, 1.0]), target_bound=3.0)
     theta = np.full(3, -0.7)
@@ -74,9 +70,7 @@ def test_some_record_and_theta_reach_the_bound(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_slope_computed_at_rounded_margins_leaves_its_bound_by_no_more_than_is_counted(
-    name: str,
-) -> None:
+def test_a_slope_computed_at_rounded_margins_leaves_its_bound_by_no_more_than_is_counted(name):
     """Margins and targets off by k roundoffs: the slope is at most k roundoffs too steep."""
     loss = LOSSES[name].example()
     off = 2.0**-30
@@ -91,7 +85,7 @@ def test_a_slope_computed_at_rounded_margins_leaves_its_bound_by_no_more_than_is
         assert loss.rounded_size(z_bound, y_bound) >= loss.slope_bound(z_bound, y_bound)
 
 
-def test_a_loss_that_does_not_say_how_its_slopes_round_cannot_be_made() -> None:
+def test_a_loss_that_does_not_say_how_its_slopes_round_cannot_be_made():
     class Forgetful(Loss):
         name = "forgetful"
         values = slopes = slope_bound = Squared.values
@@ -101,21 +95,17 @@ def test_a_loss_that_does_not_say_how_its_slopes_round_cannot_be_made() -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_terms_name_a_loss_with_its_parameters(
-    name: str, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_terms_name_a_loss_with_its_parameters(name, make_terms):
     loss = LOSSES[name].example()
     assert loss_of(make_terms(**loss.as_terms())) == loss
 
 
-def test_terms_with_a_loss_that_is_none_are_refused(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_terms_with_a_loss_that_is_none_are_refused(make_terms):
     with pytest.raises(ValueError, match="loss must be one of squared, hinge, logistic"):
         loss_of(make_terms(loss="Squared"))
 
 
-def test_hubers_gradient_is_bounded_by_delta_times_the_features_whatever_the_targets() -> None:
+def test_hubers_gradient_is_bounded_by_delta_times_the_features_whatever_the_targets():
     domain = Domain(feature_bound=np.array([1.0, 2.0]), target_bound=1e6)
     assert domain_gradient_bound(Huber(delta=0.5), domain, theta_max=1e3) == 1.5
     # A delta beyond every residual bounds nothing: half of squared loss is left.
@@ -123,7 +113,7 @@ def test_hubers_gradient_is_bounded_by_delta_times_the_features_whatever_the_tar
     assert wide == domain_gradient_bound(Squared(), domain, theta_max=1e3) / 2
 
 
-def test_huber_is_half_the_squared_loss_up_to_delta_and_straight_beyond() -> None:
+def test_huber_is_half_the_squared_loss_up_to_delta_and_straight_beyond():
     z, y = np.linspace(-3, 3, 61), np.full(61, 0.5)
     values = Huber(delta=1.0).values(z, y)
     near = np.abs(z - y) <= 1.0
@@ -131,7 +121,7 @@ def test_huber_is_half_the_squared_loss_up_to_delta_and_straight_beyond() -> Non
     np.testing.assert_allclose(values[~near], np.abs(z - y)[~near] - 0.5, rtol=1e-12)
 
 
-def test_delta_follows_the_bulk_of_the_residuals_and_not_the_few_that_are_far() -> None:
+def test_delta_follows_the_bulk_of_the_residuals_and_not_the_few_that_are_far():
     residuals = np.random.default_rng(1).normal(0, 2.0, 10_001)
     delta = Huber.fitted(residuals).delta
     assert delta == pytest.approx(1.345 * 2.0, rel=0.03)
@@ -141,7 +131,7 @@ def test_delta_follows_the_bulk_of_the_residuals_and_not_the_few_that_are_far() 
         Huber.fitted(np.zeros(5))
 
 
-def test_an_l1_radius_shrinks_the_bound_about_quadratically() -> None:
+def test_an_l1_radius_shrinks_the_bound_about_quadratically():
     wide = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1)
     narrow = Domain(feature_bound=np.full(10, 3.0), target_bound=0.1, l1_radius=3.0)
     ratio = domain_gradient_bound(Squared(), wide, theta_max=1.0) / domain_gradient_bound(
@@ -151,7 +141,7 @@ def test_an_l1_radius_shrinks_the_bound_about_quadratically() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_bounds_that_bound_nothing_are_refused(bad: float) -> None:
+def test_bounds_that_bound_nothing_are_refused(bad):
     with pytest.raises(ValueError, match="feature_bound"):
         Domain(feature_bound=np.array([bad]), target_bound=1.0)
     with pytest.raises(ValueError, match="target_bound"):
@@ -160,7 +150,7 @@ def test_bounds_that_bound_nothing_are_refused(bad: float) -> None:
         Regulariser(coefficient=bad)
 
 
-def test_regulariser_gradient_is_its_derivative() -> None:
+def test_regulariser_gradient_is_its_derivative():
     g = Regulariser(coefficient=0.3)
     theta = np.array([1.0, -2.0])
     step = np.array([1e-6, 0.0])

@@ -26,13 +26,11 @@ def states(path: Path) -> dict[str, State]:
         ("3.11.7", ">=3.11", True),
     ],
 )
-def test_versions_are_compared_by_their_numbers(version: str, bounds: str, keeps: bool) -> None:
+def test_versions_are_compared_by_their_numbers(version, bounds, keeps):
     assert lies_within(version, bounds) is keeps
 
 
-def test_a_library_that_is_too_old_or_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_is_too_old_or_missing_is_named(tmp_path, monkeypatch):
     wanted = ["numpy>=999", "click>=8", "no-such-library>=1", 'joblib>=999; extra == "lab"']
     monkeypatch.setattr(metadata, "requires", lambda _: wanted)
     found = next(one for one in machine_findings(tmp_path) if one.rule == "libraries")
@@ -43,7 +41,7 @@ def test_a_library_that_is_too_old_or_missing_is_named(
     assert "joblib" not in found.words
 
 
-def test_a_clock_before_the_settings_were_written_is_found(tmp_path: Path) -> None:
+def test_a_clock_before_the_settings_were_written_is_found(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text("")
     assert states(path)["clock"] is State.PASSES
@@ -51,9 +49,7 @@ def test_a_clock_before_the_settings_were_written_is_found(tmp_path: Path) -> No
     assert states(path)["clock"] is State.FAILS
 
 
-def test_random_numbers_that_are_not_ready_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_numbers_that_are_not_ready_are_found(tmp_path, monkeypatch):
     def not_ready(size: int, flags: int) -> bytes:
         raise BlockingIOError
 
@@ -61,14 +57,14 @@ def test_random_numbers_that_are_not_ready_are_found(
     assert states(tmp_path)["entropy"] is State.FAILS
 
 
-def test_a_disk_without_room_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_found(tmp_path, monkeypatch):
     assert folder_finding("runs", tmp_path / "not" / "made").state is State.PASSES
     assert folder_finding("runs", Path("/proc")).state is State.FAILS
     monkeypatch.setattr(machine, "LEAST_ROOM_BYTES", 2**80)
     assert "make room" in folder_finding("runs", tmp_path).words
 
 
-def test_a_table_larger_than_the_memory_is_found() -> None:
+def test_a_table_larger_than_the_memory_is_found():
     assert memory_finding(2**20, TableSource()).state is State.PASSES
     assert memory_finding(2**60, TableSource()).state is State.FAILS
     assert memory_finding(2**60, TableSource(rows=":9")).state is State.UNCHECKED

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from common.errors import InputError
-from common.model import Model, model_from_json, read_model
+from common.model import model_from_json, read_model
 
 
-def test_what_is_written_is_read_the_same(make_model: Callable[..., Model], tmp_path: Path) -> None:
+def test_what_is_written_is_read_the_same(make_model, tmp_path):
     for loss in ("squared", "logistic", "huber"):
         model = make_model(loss)
         noise = np.ones(len(model.feature_map.columns) + 1)
@@ -28,7 +26,7 @@ def test_what_is_written_is_read_the_same(make_model: Callable[..., Model], tmp_
             np.testing.assert_array_equal(again.theta, one.theta)
 
 
-def test_a_file_of_the_first_version_is_a_model(make_model: Callable[..., Model]) -> None:
+def test_a_file_of_the_first_version_is_a_model(make_model):
     table = json.loads(make_model().to_json())
     del table["public_theta"]
     model = model_from_json(json.dumps(table), where="model.json")
@@ -62,9 +60,7 @@ def change(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
     ],
     ids=range(13),
 )
-def test_a_damaged_model_is_one_sentence(
-    make_model: Callable[..., Model], damage: Callable[[Any], Any], words: str
-) -> None:
+def test_a_damaged_model_is_one_sentence(make_model, damage, words):
     text = json.dumps(damage(json.loads(make_model().to_json())))
     with pytest.raises(InputError) as refusal:
         model_from_json(text, where="model.json")
@@ -77,20 +73,20 @@ def test_a_damaged_model_is_one_sentence(
 @pytest.mark.parametrize(
     "text", ["", "[" * 100_000, '{"theta": [' + "1," * 3_000_000, b"\xff\xfe", "9" * 5000]
 )
-def test_a_hostile_text_is_refused_quickly(text: str | bytes) -> None:
+def test_a_hostile_text_is_refused_quickly(text):
     with pytest.raises(InputError, match=r"^model\.json: "):
         model_from_json(text, where="model.json")
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "absent.json"):
         with pytest.raises(InputError, match="cannot be read"):
             read_model(path)
 
 
 def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
-    make_model: Callable[..., Model], strange_table: pd.DataFrame
-) -> None:
+    make_model, strange_table
+):
     model = make_model("logistic")
     found = model.predictions(strange_table.drop(columns=["y", "class"]), where="t.csv")
     assert set(found["prediction"]) == {0, 1}
@@ -99,7 +95,7 @@ def test_a_table_without_a_target_is_predicted_and_without_a_column_refused(
         model.predictions(strange_table.drop(columns="grade"), where="t.csv")
 
 
-def test_a_model_says_what_its_prediction_1_stands_for(make_model: Callable[..., Model]) -> None:
+def test_a_model_says_what_its_prediction_1_stands_for(make_model):
     assert make_model().meaning_of_one == ""
     model = make_model("logistic")
     assert model.meaning_of_one == "class = late"
@@ -111,7 +107,7 @@ def test_a_model_says_what_its_prediction_1_stands_for(make_model: Callable[...,
     )
 
 
-def test_a_strangers_key_steers_no_terminal(make_model: Callable[..., Model]) -> None:
+def test_a_strangers_key_steers_no_terminal(make_model):
     table = json.loads(make_model().to_json())
     table["feature_map"]["\x1b[2J"] = 1
     with pytest.raises(InputError) as refused:
@@ -119,9 +115,7 @@ def test_a_strangers_key_steers_no_terminal(make_model: Callable[..., Model]) ->
     assert str(refused.value).isprintable()
 
 
-def test_public_values_of_the_target_are_kept_where_older_programs_pass_over_them(
-    make_model: Callable[..., Model],
-) -> None:
+def test_public_values_of_the_target_are_kept_where_older_programs_pass_over_them(make_model):
     model = make_model("logistic")
     text = model.to_json()
     again = model_from_json(text, where="m")

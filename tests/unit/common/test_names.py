@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from common.config import check_settings
 from common.errors import InputError, MalformedError
 from common.names import check_name, repeated
-from common.terms import StudyTerms
 from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings, Policy, check_terms
 
@@ -21,11 +18,11 @@ NAMES = ("a", "...", "..a", ".a", "mount-sinai_2.north", "a" * 64, "-")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_letters_digits_and_three_signs(name: str) -> None:
+def test_a_name_is_letters_digits_and_three_signs(name):
     assert check_name(name) == name
 
 
-def test_names_of_a_crowd_are_compared_once_each() -> None:
+def test_names_of_a_crowd_are_compared_once_each():
     class Counted(str):
         compared = 0
 
@@ -41,12 +38,12 @@ def test_names_of_a_crowd_are_compared_once_each() -> None:
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_what_is_no_name_is_refused_in_one_sentence(name: str) -> None:
+def test_what_is_no_name_is_refused_in_one_sentence(name):
     with pytest.raises(ValueError, match=r"letters a-z, digits and \. _ - only"):
         check_name(name)
 
 
-def test_a_sign_that_is_allowed_too_makes_no_folders_sign_a_name() -> None:
+def test_a_sign_that_is_allowed_too_makes_no_folders_sign_a_name():
     assert check_name("..@", also="@") == "..@"
     for name in (".", "..", "a/b", "a:b"):
         with pytest.raises(ValueError, match="- @ only, and neither"):
@@ -54,9 +51,7 @@ def test_a_sign_that_is_allowed_too_makes_no_folders_sign_a_name() -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", "../x", "a b"])
-def test_no_setting_and_no_message_takes_what_is_no_name(
-    name: str, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_no_setting_and_no_message_takes_what_is_no_name(name, make_terms):
     policy = {"epsilon_per_study": 1, "epsilon_lifetime": 1}
     owner = {"name": name, "data": {"path": "t.csv"}, "policy": policy}
     study: dict[str, Any] = {
@@ -83,9 +78,7 @@ def test_no_setting_and_no_message_takes_what_is_no_name(
 
 @pytest.mark.parametrize("option", ["--owner", "--learner"])
 @pytest.mark.parametrize("name", [".", "..", "../x"])
-def test_certs_writes_nothing_beside_its_folder(
-    option: str, name: str, tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_certs_writes_nothing_beside_its_folder(option, name, tmp_path, typed):
     told = typed("copriv", "certs", "--owner", "a=h", option, f"{name}=h", "--out", tmp_path / "c")
     assert told.returncode == 2
     assert (

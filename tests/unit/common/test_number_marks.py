@@ -20,7 +20,7 @@ def noted(folder: Path, separator: str, columns: dict[str, list[str]], **more: o
     return mark_notes(source, base=Path(), table=read_table(source, base=Path()))
 
 
-def test_points_that_may_group_thousands_are_told(tmp_path: Path) -> None:
+def test_points_that_may_group_thousands_are_told(tmp_path):
     (note,) = noted(tmp_path, ";", {"sum": THOUSANDS, "rate": ["6,422", "5", "7,1"]})
     assert note.startswith("sum: cells such as 48.011 are read as decimals; if the point groups")
     assert "--decimal ," in note
@@ -28,25 +28,21 @@ def test_points_that_may_group_thousands_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
 @pytest.mark.parametrize("cells", [THOUSANDS, ["17.911", "1.234.567", "2.756"]])
-def test_they_are_told_where_no_comma_is_decimal(
-    tmp_path: Path, separator: str, cells: list[str]
-) -> None:
+def test_they_are_told_where_no_comma_is_decimal(tmp_path, separator, cells):
     (note,) = noted(tmp_path, separator, {"sum": cells, "n": ["1", "2", "3"]})
     assert note.startswith(f"sum: cells such as {cells[0]} are read as decimals; if the point")
 
 
 @pytest.mark.parametrize("separator", [",", ";"])
 @pytest.mark.parametrize("form", ["€ {}", "-${}", "{} %", "{}%", "€\u00a0{}"])
-def test_amounts_of_money_and_shares_are_numbers_too(
-    tmp_path: Path, separator: str, form: str
-) -> None:
+def test_amounts_of_money_and_shares_are_numbers_too(tmp_path, separator, form):
     cells = [form.format(cell) for cell in THOUSANDS]
     (note,) = noted(tmp_path, separator, {"sum": cells, "n": ["1", "2", "3"]})
     assert note.startswith("sum: cells such as ")
     assert "48.011" in note
 
 
-def test_amounts_with_a_decimal_comma_are_told(tmp_path: Path) -> None:
+def test_amounts_with_a_decimal_comma_are_told(tmp_path):
     (note,) = noted(tmp_path, ",", {"sum": ["€ 79.723,37", "€ 825"], "n": ["1", "2"]})
     assert note.startswith("sum: cells such as € 79.723,37 have a decimal comma; say so")
 
@@ -68,25 +64,23 @@ def test_amounts_with_a_decimal_comma_are_told(tmp_path: Path) -> None:
         (",", {"name": ["Berg, Ida", "Tal, Eva", "A, B"], "n": ["1", "2", "3"]}),
     ],
 )
-def test_what_is_read_as_it_is_meant_is_not_told(
-    tmp_path: Path, separator: str, columns: dict[str, list[str]]
-) -> None:
+def test_what_is_read_as_it_is_meant_is_not_told(tmp_path, separator, columns):
     assert noted(tmp_path, separator, columns) == []
 
 
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
-def test_decimal_commas_that_nobody_named_are_told(tmp_path: Path, separator: str) -> None:
+def test_decimal_commas_that_nobody_named_are_told(tmp_path, separator):
     columns = {"share": ["0,2120", "0,3", "1"], "sum": ["48,011", "2,756", "959"]}
     (note,) = noted(tmp_path, separator, columns)
     assert note.startswith("share: cells such as 0,2120 have a decimal comma; say so with")
 
 
-def test_what_the_user_says_is_not_doubted(tmp_path: Path) -> None:
+def test_what_the_user_says_is_not_doubted(tmp_path):
     assert noted(tmp_path, ";", {"sum": THOUSANDS, "n": THOUSANDS}, decimal=".") == []
     assert noted(tmp_path, "|", {"share": ["0,2"], "n": ["1"]}, decimal=",") == []
 
 
-def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
+def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_path):
     path = tmp_path / "short.csv"
     path.write_text("a;b\n48.011;1\n2.756\n")
     source = TableSource(path=path)
@@ -97,7 +91,7 @@ def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_p
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-def test_where_commas_are_said_to_be_decimal_points_group(tmp_path: Path, separator: str) -> None:
+def test_where_commas_are_said_to_be_decimal_points_group(tmp_path, separator):
     cells = ["48.011", "1.234.567,5", "959", "6,422", "2.75", "23.06.2018", "0.123"]
     path = tmp_path / "table.csv"
     pd.DataFrame({"a": cells, "b": "x"}).to_csv(path, index=False, sep=separator)
@@ -106,14 +100,14 @@ def test_where_commas_are_said_to_be_decimal_points_group(tmp_path: Path, separa
     assert table["a"].tolist() == expected
 
 
-def test_where_nobody_says_so_points_stay(tmp_path: Path) -> None:
+def test_where_nobody_says_so_points_stay(tmp_path):
     path = tmp_path / "table.csv"
     pd.DataFrame({"a": THOUSANDS, "b": "6,42"}).to_csv(path, index=False, sep=";")
     table = read_table(TableSource(path=path), base=Path())
     assert table["a"].tolist() == THOUSANDS
 
 
-def test_a_decimal_comma_that_was_typed_is_doubted_where_points_are_decimal(tmp_path: Path) -> None:
+def test_a_decimal_comma_that_was_typed_is_doubted_where_points_are_decimal(tmp_path):
     rates = ["0.6532", "2.881", "12.5", "3"]
     (note,) = noted(tmp_path, ",", {"rate": rates, "sum": [*THOUSANDS, "7"]}, decimal=",")
     assert note.startswith("rate: cells such as 0.6532 have a decimal point, but 2.881 is read")
@@ -124,7 +118,7 @@ def test_a_decimal_comma_that_was_typed_is_doubted_where_points_are_decimal(tmp_
     assert noted(tmp_path, ";", fine, decimal=",") == []
 
 
-def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path: Path) -> None:
+def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path):
     rows = [f"{i},north,{i % 7}" for i in range(60)]
     rows[9], rows[40] = '9,"north,2', '40,"north,5'
     letter = '"Dear Ida,\nthe stay, which\nwas long, and\ncostly, ended,\nyours"'
@@ -136,7 +130,7 @@ def test_rows_that_a_quotation_mark_makes_one_cell_are_told_of(tmp_path: Path) -
     assert told.startswith("b: the cell of row 10 below the header holds 30 lines that look like")
 
 
-def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path: Path) -> None:
+def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
     (tmp_path / "t.csv").write_text("ort,x\nSüd,1\nNord,2\n", encoding="utf-8")
     for encoding in (None, "utf-8", "ascii"):
         source = TableSource(path=tmp_path / "t.csv", encoding=encoding)
@@ -147,7 +141,7 @@ def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path: Path) -> N
         )
 
 
-def test_numbers_of_several_units_are_told_of(tmp_path: Path) -> None:
+def test_numbers_of_several_units_are_told_of(tmp_path):
     ages = {"age": ["2 years", "61 yrs", "3 months", "7"], "term": ["36 months", "1 mo", "12", ""]}
     (told,) = noted(tmp_path, ",", ages)
     assert (

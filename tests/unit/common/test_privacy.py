@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,7 +17,6 @@ from common.privacy import (
     plan_noise,
 )
 from common.releases import gradient_bound
-from common.terms import StudyTerms
 from owner.mechanism import SecureNoise
 
 DOMAIN = Domain(feature_bound=np.full(4, 3.0), target_bound=3.0)
@@ -28,9 +26,7 @@ EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(1, 3), Fraction(100)]
 
 @pytest.mark.parametrize("responses", COUNTS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_noise_scale_is_theorem_1(
-    make_terms: Callable[..., StudyTerms], responses: int, epsilon: Fraction
-) -> None:
+def test_noise_scale_is_theorem_1(make_terms, responses, epsilon):
     terms = make_terms(responses=responses, horizon=1000, epsilon=epsilon)
     plan = plan_noise(terms, DOMAIN, num_records=5_000)
     xi = 2 * (2.0 * 12.0 + 3.0) * 12.0
@@ -41,9 +37,7 @@ def test_noise_scale_is_theorem_1(
     assert SecureNoise(plan).epsilon(responses=responses) <= epsilon
 
 
-def test_the_map_rejects_a_scale_a_millionth_too_small(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_the_map_rejects_a_scale_a_millionth_too_small(make_terms):
     terms = make_terms(epsilon=Fraction(1, 3))
     plan = plan_noise(terms, DOMAIN, num_records=5_000)
     small = replace(plan, scale_units=plan.scale_units * (1 - 1e-6))
@@ -51,25 +45,19 @@ def test_the_map_rejects_a_scale_a_millionth_too_small(
 
 
 @pytest.mark.parametrize("clip", [1e-101, 1e-300])
-def test_a_bound_next_to_nothing_has_no_noise(
-    make_terms: Callable[..., StudyTerms], clip: float
-) -> None:
+def test_a_bound_next_to_nothing_has_no_noise(make_terms, clip):
     with pytest.raises(ValueError, match="expected a bound from 1e-100"):
         plan_noise(make_terms(clip=clip), DOMAIN, num_records=100)
 
 
-def test_sensitivity_counts_every_coordinates_rounding(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_sensitivity_counts_every_coordinates_rounding(make_terms):
     plan = plan_noise(make_terms(), DOMAIN, num_records=100)
     exact = l1_sensitivity(gradient_bound=gradient_bound(make_terms(), DOMAIN), num_records=100)
     assert plan.sensitivity_units >= exact / 2.0**plan.grid_exponent + plan.dimension
 
 
 @pytest.mark.parametrize("num_records", [10**6, 10**7, 10**8])
-def test_sensitivity_counts_the_floating_point_error_of_sums(
-    make_terms: Callable[..., StudyTerms], num_records: int
-) -> None:
+def test_sensitivity_counts_the_floating_point_error_of_sums(make_terms, num_records):
     """A sum of n terms is off by at most n u of their sizes, on each of two shards."""
     plan = plan_noise(make_terms(), DOMAIN, num_records=num_records)
     exact = l1_sensitivity(
@@ -80,9 +68,7 @@ def test_sensitivity_counts_the_floating_point_error_of_sums(
     assert error <= more <= 1.01 * error + 1e-6
 
 
-def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterwards(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterwards(make_terms):
     """Huber's bound knows nothing of the box, but its residuals are as large and round so."""
     terms = make_terms(loss="huber", delta=1e-6, theta_max=1e9)
     plan = plan_noise(terms, DOMAIN, num_records=1)
@@ -95,22 +81,20 @@ def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterward
         plan_noise(replace(terms, theta_max=1e90), DOMAIN, num_records=1)
 
 
-def test_kappa_divides_the_budget_of_each_response(make_terms: Callable[..., StudyTerms]) -> None:
+def test_kappa_divides_the_budget_of_each_response(make_terms):
     one = plan_noise(make_terms(), DOMAIN, num_records=100)
     three = plan_noise(make_terms(kappa=3), DOMAIN, num_records=100)
     assert three.noise_scale == pytest.approx(3 * one.noise_scale, rel=1e-9)
     assert epsilon_per_response(epsilon=Fraction(1), responses=4, kappa=3) == Fraction(1, 12)
 
 
-def test_a_clip_below_the_domains_bound_sets_the_sensitivity(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_clip_below_the_domains_bound_sets_the_sensitivity(make_terms):
     assert gradient_bound(make_terms(clip=0.5), DOMAIN) == 0.5
     assert gradient_bound(make_terms(clip=1e9), DOMAIN) == gradient_bound(make_terms(), DOMAIN)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-def test_sensitivity_that_is_not_positive_and_finite_is_refused(bad: float) -> None:
+def test_sensitivity_that_is_not_positive_and_finite_is_refused(bad):
     with pytest.raises(ValueError, match="gradient_bound"):
         l1_sensitivity(gradient_bound=bad, num_records=1)
     with pytest.raises(ValueError, match="l1_sensitivity"):
@@ -119,38 +103,32 @@ def test_sensitivity_that_is_not_positive_and_finite_is_refused(bad: float) -> N
         l1_sensitivity(gradient_bound=1.0, num_records=0)
 
 
-def test_terms_whose_noise_integers_cannot_hold_are_refused(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_terms_whose_noise_integers_cannot_hold_are_refused(make_terms):
     terms = make_terms(responses=10**9, horizon=10**9, epsilon=Fraction(1, 10**9))
     with pytest.raises(ValueError, match="epsilon"):
         plan_noise(terms, DOMAIN, num_records=100)
 
 
 @pytest.mark.parametrize("key", ["epsilon", "responses", "kappa"])
-def test_a_share_of_nothing_or_by_nothing_is_refused(key: str) -> None:
+def test_a_share_of_nothing_or_by_nothing_is_refused(key):
     values = {"epsilon": Fraction(1), "responses": 1, "kappa": 1} | {key: 0}
     with pytest.raises(ValueError, match="greater than 0"):
         epsilon_per_response(**values)
 
 
-def test_a_clip_hides_no_bound_at_which_sums_overflow(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_clip_hides_no_bound_at_which_sums_overflow(make_terms):
     giant = Domain(feature_bound=np.full(4, 1e60), target_bound=3.0)
     with pytest.raises(ValueError, match="one record's gradient is bounded by"):
         plan_noise(make_terms(clip=1.0), giant, num_records=100)
 
 
-def test_more_records_than_64_bits_hold_are_refused(make_terms: Callable[..., StudyTerms]) -> None:
+def test_more_records_than_64_bits_hold_are_refused(make_terms):
     terms = make_terms(responses=1, epsilon=Fraction(100))
     with pytest.raises(ValueError, match="num_records"):
         plan_noise(terms, DOMAIN, num_records=2**40)
 
 
-def test_sensitivity_counts_the_floating_point_error_of_slopes(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_sensitivity_counts_the_floating_point_error_of_slopes(make_terms):
     """A clipped slope comes of numbers that are as large as the domain lets them be."""
     wide = Domain(feature_bound=np.full(4, 3e6), target_bound=3.0)
     near, far = (
@@ -162,7 +140,7 @@ def test_sensitivity_counts_the_floating_point_error_of_slopes(
     assert added >= 0.99 * 10 * 2 * 20 * 2.0**-53 * largest
 
 
-def test_a_budget_that_is_shown_is_never_rounded_in_the_owners_disfavour() -> None:
+def test_a_budget_that_is_shown_is_never_rounded_in_the_owners_disfavour():
     rng = np.random.default_rng(0)
     for _ in range(2000):
         top, bottom = (int(n) for n in rng.integers(1, 10 ** rng.integers(1, 18, 2)))
@@ -176,6 +154,6 @@ def test_a_budget_that_is_shown_is_never_rounded_in_the_owners_disfavour() -> No
 
 
 @pytest.mark.parametrize("typed", ["1/3", "10/3", "2/7", "0.0001", "4.5", "1000000", "0.123456789"])
-def test_a_budget_as_people_type_it_is_shown_as_it_is(typed: str) -> None:
+def test_a_budget_as_people_type_it_is_shown_as_it_is(typed):
     for up in (False, True):
         assert in_short(Fraction(typed), up=up) == typed

@@ -12,9 +12,7 @@ import pytest
 from common.proxies import open_connection
 
 
-def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(monkeypatch):
     def drip(listener: socket.socket) -> None:
         line, _ = listener.accept()
         with line, contextlib.suppress(OSError):

@@ -144,9 +144,7 @@ def table_of(name: str, order: np.ndarray | None = None) -> pa.Table:
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_groups_that_are_passed_over_hold_no_row_that_counts(
-    tmp_path: Path, name: str, size: int
-) -> None:
+def test_groups_that_are_passed_over_hold_no_row_that_counts(tmp_path, name, size):
     order = np.random.default_rng(size).permutation(len(COLUMNS[name]))
     pq.write_table(table_of(name, order), tmp_path / "t.parquet", row_group_size=size)
     # All conditions where each cell is a group; some where groups and ranges cut each other.
@@ -162,7 +160,7 @@ def test_groups_that_are_passed_over_hold_no_row_that_counts(
     assert not all(found)
 
 
-def test_no_whitespace_is_forgotten() -> None:
+def test_no_whitespace_is_forgotten():
     every = {chr(code).encode() for code in range(sys.maxunicode + 1) if chr(code).isspace()}
     assert every == {*pushdown._WHITESPACE}
 
@@ -178,7 +176,7 @@ def test_no_whitespace_is_forgotten() -> None:
         ColumnExtent("text", b"\xe2\x80\x83Zoe", b"\xe2\x80\x83Zoe"),
     ],
 )
-def test_what_is_not_known_is_read(extent: ColumnExtent | None) -> None:
+def test_what_is_not_known_is_read(extent):
     assert Wanted(("Kings", 5)).may_be_in(extent)
     assert Wanted("Kings").may_be_in(extent) or (extent is not None and extent.kind == "number")
 
@@ -218,12 +216,8 @@ def counties(path: Path) -> pd.DataFrame:
     ],
 )
 def test_only_groups_with_rows_that_may_count_are_decoded(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings: dict[str, Any],
-    groups: list[int],
-    rows: Any,
-) -> None:
+    tmp_path, monkeypatch, settings, groups, rows
+):
     counties(tmp_path / "t.parquet")
     seen = groups_read(monkeypatch)
     table = read(tmp_path, path="t.parquet", **settings)
@@ -234,7 +228,7 @@ def test_only_groups_with_rows_that_may_count_are_decoded(
         assert table["n"].tolist() == [*rows]
 
 
-def test_texts_are_found_by_how_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_found_by_how_they_begin(tmp_path, monkeypatch):
     table = counties(tmp_path / "t.parquet")
     table["county"] = table["county"].str.replace("county ", "c")
     table.to_parquet(tmp_path / "t.parquet", index=False, row_group_size=10)
@@ -245,9 +239,7 @@ def test_texts_are_found_by_how_they_begin(tmp_path: Path, monkeypatch: pytest.M
     assert found["county"].unique().tolist() == ["c03", "c17"]
 
 
-def test_files_of_a_folder_keep_their_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_folder_keep_their_places(tmp_path, monkeypatch):
     (tmp_path / "parts").mkdir()
     for k in (1, 2):
         counties(tmp_path / "parts" / f"{k}.parquet")
@@ -263,9 +255,7 @@ def test_files_of_a_folder_keep_their_places(
     assert pd.concat(parts)["n"].tolist() == [*range(5, 15)]
 
 
-def test_a_column_is_stored_by_gaps_that_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_is_stored_by_gaps_that_are_not_read(tmp_path, monkeypatch):
     table = pa.table({"n": pa.array([1, 2, 3, None]), "flag": pa.array([True, None, True, False])})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=1)
     seen = groups_read(monkeypatch)
@@ -276,9 +266,7 @@ def test_a_column_is_stored_by_gaps_that_are_not_read(
 
 
 @pytest.mark.parametrize("kind", ["no statistics", "nested"])
-def test_files_that_tell_too_little_are_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_files_that_tell_too_little_are_read_whole(tmp_path, monkeypatch, kind):
     columns: dict[str, Any] = {"a": pa.array(range(6)), "n": pa.array(range(6))}
     if kind == "nested":
         columns = {"a.n": pa.array([{"x": 9, "y": 9}] * 6), **columns}
@@ -319,9 +307,7 @@ def written_sqlite(folder: Path, name: str, declared: str = "") -> dict[str, Any
 
 
 @pytest.mark.parametrize("name", [*NAMES, "without sign", "category"])
-def test_duckdb_gives_all_rows_that_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_duckdb_gives_all_rows_that_count(tmp_path, monkeypatch, name):
     place = written_duckdb(tmp_path, name)
     # Opening a file takes longer than reading it: one connection for all conditions.
     with DuckDbFile(tmp_path / "t.duckdb", "select * from t")._open() as opened:
@@ -333,7 +319,7 @@ def test_duckdb_gives_all_rows_that_count(
 
 @pytest.mark.parametrize("declared", ["", "text", "integer", "real", "text collate nocase"])
 @pytest.mark.parametrize("name", ["whole", "real", "text", "day"])
-def test_sqlite_gives_all_rows_that_count(tmp_path: Path, name: str, declared: str) -> None:
+def test_sqlite_gives_all_rows_that_count(tmp_path, name, declared):
     place = written_sqlite(tmp_path, name, declared)
     found = [check_same_given(tmp_path, {name: asked}, **place) for asked in CONDITIONS]
     assert any(found)
@@ -341,7 +327,7 @@ def test_sqlite_gives_all_rows_that_count(tmp_path: Path, name: str, declared: s
 
 @pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
 @pytest.mark.parametrize("name", [*NAMES, "decimal"])
-def test_postgresql_gives_all_rows_that_count(name: str, rows_given: Callable[..., list]) -> None:
+def test_postgresql_gives_all_rows_that_count(name, rows_given):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     table = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
     types = {"tiny": "smallint", "whole": "bigint", "short": "real", "real": "double precision"}
@@ -406,14 +392,7 @@ READERS = {"duckdb": "rows_of_arrow", "sqlite": "rows_of_frames"}
         ("sqlite", "whole", 36, 2),
     ],
 )
-def test_a_database_gives_few_others(
-    tmp_path: Path,
-    rows_given: Callable[[str], list[int]],
-    kind: str,
-    name: str,
-    condition: Any,
-    count: int,
-) -> None:
+def test_a_database_gives_few_others(tmp_path, rows_given, kind, name, condition, count):
     place = WRITERS[kind](tmp_path, name)
     num_rows = len(whole_table(tmp_path, **place))
     seen = rows_given(f"common.databases.{READERS[kind]}")
@@ -424,7 +403,7 @@ def test_a_database_gives_few_others(
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
-def test_names_and_values_are_never_a_part_of_the_query(tmp_path: Path, kind: str) -> None:
+def test_names_and_values_are_never_a_part_of_the_query(tmp_path, kind):
     name = "a\") or 1=1; drop table t; --'"
     if kind == "duckdb":
         opened: Any = pytest.importorskip("duckdb").connect(str(tmp_path / "t.x"))
@@ -443,7 +422,7 @@ def test_names_and_values_are_never_a_part_of_the_query(tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("value", ["back\\slash", "Åsa", "a\0b", ["Kings", "é"]])
-def test_a_word_of_more_than_plain_letters_is_not_looked_for(value: Any) -> None:
+def test_a_word_of_more_than_plain_letters_is_not_looked_for(value):
     asked = tuple(value) if isinstance(value, list) else value
     assert pushdown.clause('"a"', pa.string(), asked) == "1 = 1"
     assert "instr" not in pushdown.sqlite_clause('"a"', asked)

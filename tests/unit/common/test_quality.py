@@ -16,7 +16,7 @@ CHANCES = np.clip(np.round(0.3 + 0.2 * CLASSES + 0.2 * RNG.normal(size=400), 2),
 ONES = np.ones(400)
 
 
-def test_measures_of_numbers_are_those_of_scikit_learn() -> None:
+def test_measures_of_numbers_are_those_of_scikit_learn():
     found = {name: measure(ONES) for name, measure in measures(NUMBERS, Y, kind="number").items()}
     assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(Y, NUMBERS))
     assert found["mae"] == pytest.approx(metrics.mean_absolute_error(Y, NUMBERS))
@@ -25,7 +25,7 @@ def test_measures_of_numbers_are_those_of_scikit_learn() -> None:
     assert found["calibration_slope"] == pytest.approx(np.polyfit(NUMBERS, Y, 1)[0])
 
 
-def test_measures_of_classes_are_those_of_scikit_learn() -> None:
+def test_measures_of_classes_are_those_of_scikit_learn():
     found = {
         name: one(ONES) for name, one in measures(CHANCES, CLASSES, kind="probability").items()
     }
@@ -35,7 +35,7 @@ def test_measures_of_classes_are_those_of_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("kind", ["number", "probability", "score"])
-def test_a_weight_of_two_is_a_record_twice(kind: str) -> None:
+def test_a_weight_of_two_is_a_record_twice(kind):
     outputs, targets = (NUMBERS, Y) if kind == "number" else (CHANCES, CLASSES)
     weights = RNG.integers(0, 3, size=400).astype(float)
     rows = np.repeat(np.arange(400), weights.astype(int))
@@ -45,7 +45,7 @@ def test_a_weight_of_two_is_a_record_twice(kind: str) -> None:
         assert once[name](weights) == pytest.approx(again[name](np.ones(len(rows)))), name
 
 
-def test_what_is_not_defined_is_none() -> None:
+def test_what_is_not_defined_is_none():
     rng = np.random.default_rng(1)
     same = measures(np.ones(9), np.ones(9), kind="number")
     found = estimates(same, 9, rng=rng)
@@ -57,7 +57,7 @@ def test_what_is_not_defined_is_none() -> None:
     assert (one["rmse"].value, one["rmse"].low) == (1.0, None)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say_and_no_more_often() -> None:
+def test_intervals_cover_the_truth_as_often_as_they_say_and_no_more_often():
     rng = np.random.default_rng(4)
     covered = 0
     for _ in range(100):
@@ -71,7 +71,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say_and_no_more_often() -> N
     assert 87 <= covered <= 99
 
 
-def test_a_difference_on_the_same_records_is_known_better_than_each_of_both() -> None:
+def test_a_difference_on_the_same_records_is_known_better_than_each_of_both():
     rng = np.random.default_rng(5)
     one = measures(NUMBERS, Y, kind="number")["rmse"]
     other = measures(NUMBERS + 0.1, Y, kind="number")["rmse"]
@@ -84,7 +84,7 @@ def test_a_difference_on_the_same_records_is_known_better_than_each_of_both() ->
     assert gap.high - gap.low < 0.3 * (alone.high - alone.low)
 
 
-def test_calibration_has_every_record_once() -> None:
+def test_calibration_has_every_record_once():
     bins = calibration(CHANCES, (CLASSES > 0).astype(float))
     assert sum(one.count for one in bins) == 400
     assert sum(one.count * one.predicted for one in bins) == pytest.approx(CHANCES.sum())
@@ -92,7 +92,7 @@ def test_calibration_has_every_record_once() -> None:
 
 
 @pytest.mark.parametrize("off", [0.0, 0.03, 0.15])
-def test_the_calibration_errors_interval_holds_it_and_covers_the_truth(off: float) -> None:
+def test_the_calibration_errors_interval_holds_it_and_covers_the_truth(off):
     """Of 200 tables with a known error at most 5 % miss it, and 3 deviations of that for chance."""
     rng = np.random.default_rng(11)
     missed = 0

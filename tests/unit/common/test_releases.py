@@ -45,16 +45,14 @@ def terms_of(make_terms: Callable[..., StudyTerms], name: str) -> StudyTerms:
     )
 
 
-def test_every_release_and_every_loss_has_an_exact_answer_and_is_attacked_by_the_audit() -> None:
+def test_every_release_and_every_loss_has_an_exact_answer_and_is_attacked_by_the_audit():
     assert set(EXACT) == set(RELEASES)
     assert {case.release.name for case in CASES} == set(RELEASES)
     assert {case.loss.name for case in CASES} == set(LOSSES)
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_an_exact_answer_has_the_length_and_the_change_of_its_release(
-    make_terms: Callable[..., StudyTerms], name: str
-) -> None:
+def test_an_exact_answer_has_the_length_and_the_change_of_its_release(make_terms, name):
     release, terms = RELEASES[name], terms_of(make_terms, name)
     release.check(terms)
     rng = np.random.default_rng(1)
@@ -77,9 +75,7 @@ def test_an_exact_answer_has_the_length_and_the_change_of_its_release(
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_what_one_record_adds_is_within_its_bound_and_reaches_it(
-    make_terms: Callable[..., StudyTerms], name: str
-) -> None:
+def test_what_one_record_adds_is_within_its_bound_and_reaches_it(make_terms, name):
     release, terms = RELEASES[name], terms_of(make_terms, name)
     record = Records(features=DOMAIN.feature_bound[None, :], targets=np.array([-1.5]))
     theta = np.full(3, terms.theta_max)
@@ -90,9 +86,7 @@ def test_what_one_record_adds_is_within_its_bound_and_reaches_it(
 @pytest.mark.parametrize(
     "changes", [{"loss": "hinge"}, {"responses": 2}, {"clip": 1.0}], ids=lambda c: next(iter(c))
 )
-def test_moments_are_of_squared_loss_once_and_without_a_clip(
-    make_terms: Callable[..., StudyTerms], changes: dict[str, object]
-) -> None:
+def test_moments_are_of_squared_loss_once_and_without_a_clip(make_terms, changes):
     with pytest.raises(ValueError, match="moments need squared loss, one response and no clip"):
         MOMENTS.check(make_terms(**{"release": "moments", "responses": 1} | changes))
 
@@ -114,16 +108,14 @@ def newton_terms(make_terms: Callable[..., StudyTerms], **changes: object) -> St
     ],
     ids=lambda changes: " ".join(f"{key}={value}" for key, value in changes.items()),
 )
-def test_newton_is_of_smooth_losses_and_with_a_factor(
-    make_terms: Callable[..., StudyTerms], changes: dict[str, object]
-) -> None:
+def test_newton_is_of_smooth_losses_and_with_a_factor(make_terms, changes):
     NEWTON.check(newton_terms(make_terms))
     NEWTON.check(newton_terms(make_terms, clip=1.0, loss="logistic", responses=3))
     with pytest.raises(ValueError, match="newton needs a loss without kinks and a curvature_scale"):
         NEWTON.check(newton_terms(make_terms, **changes))
 
 
-def test_the_rounds_of_newton_share_epsilon(make_terms: Callable[..., StudyTerms]) -> None:
+def test_the_rounds_of_newton_share_epsilon(make_terms):
     """Each answer has the noise of its part, and all together spend what was promised."""
     plans = {
         rounds: plan_noise(
@@ -140,9 +132,7 @@ def test_the_rounds_of_newton_share_epsilon(make_terms: Callable[..., StudyTerms
 
 
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "newton"])
-def test_a_factor_of_the_curvature_belongs_to_newton_alone(
-    make_terms: Callable[..., StudyTerms], name: str
-) -> None:
+def test_a_factor_of_the_curvature_belongs_to_newton_alone(make_terms, name):
     with pytest.raises(ValueError, match=f"curvature_scale belongs to newton, not to {name}"):
         release_of(make_terms(release=name, responses=1, curvature_scale=1.0))
 
@@ -150,8 +140,8 @@ def test_a_factor_of_the_curvature_belongs_to_newton_alone(
 @pytest.mark.parametrize("clip", [None, 0.75])
 @pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].curvature is not None])
 def test_the_factor_of_a_share_spends_that_share_of_epsilon_on_the_curvature(
-    make_terms: Callable[..., StudyTerms], name: str, clip: float | None
-) -> None:
+    make_terms, name, clip
+):
     loss = LOSSES[name].example()
     terms = newton_terms(make_terms, **loss.as_terms(), clip=clip)
     bound = gradient_bound(terms, DOMAIN)
@@ -163,9 +153,7 @@ def test_the_factor_of_a_share_spends_that_share_of_epsilon_on_the_curvature(
         assert f"{share:.3g} of epsilon is for the curvature" in words
 
 
-def test_the_rounding_of_curvature_and_gradient_is_that_of_both(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_the_rounding_of_curvature_and_gradient_is_that_of_both(make_terms):
     """A clipped slope is rounded at its size before the clip, a product at its own."""
     terms = newton_terms(make_terms, clip=1e-6, curvature_scale=1e-6)
     slopes = GRADIENT.rounded_size(terms, DOMAIN)
@@ -175,7 +163,7 @@ def test_the_rounding_of_curvature_and_gradient_is_that_of_both(
     assert NEWTON.rounded_size(steep, DOMAIN) >= NEWTON.change(steep, DOMAIN)
 
 
-def test_a_release_that_is_none_is_refused(make_terms: Callable[..., StudyTerms]) -> None:
+def test_a_release_that_is_none_is_refused(make_terms):
     with pytest.raises(ValueError, match="release must be one of gradient, moments"):
         release_of(make_terms(release="records"))
 
@@ -201,16 +189,14 @@ def test_a_release_that_is_none_is_refused(make_terms: Callable[..., StudyTerms]
     ],
     ids=str,
 )
-def test_a_validation_has_bounds_that_are_numbers(
-    make_terms: Callable[..., StudyTerms], changes: dict[str, Any], sentence: str
-) -> None:
+def test_a_validation_has_bounds_that_are_numbers(make_terms, changes, sentence):
     values = VALIDATED | {"release": "validation", "responses": 1, "horizon": 1}
     VALIDATION.check(make_terms(**values))
     with pytest.raises(ValueError, match=sentence):
         VALIDATION.check(make_terms(**(values | changes)))
 
 
-def test_a_reference_has_a_number_for_each_feature(make_terms: Callable[..., StudyTerms]) -> None:
+def test_a_reference_has_a_number_for_each_feature(make_terms):
     terms = terms_of(make_terms, "validation")
     with pytest.raises(ValueError, match="reference: got 2 numbers, expected one for each of the"):
         VALIDATION.change(replace(terms, reference=(0.0, 0.0)), DOMAIN)
@@ -219,17 +205,13 @@ def test_a_reference_has_a_number_for_each_feature(make_terms: Callable[..., Stu
 @pytest.mark.parametrize(
     "changes", [{"loss_bound": 1.0}, {"difference_bound": 1.0}, {"reference": (0.0,)}], ids=str
 )
-def test_bounds_of_a_validation_belong_to_it_alone(
-    make_terms: Callable[..., StudyTerms], changes: dict[str, Any]
-) -> None:
+def test_bounds_of_a_validation_belong_to_it_alone(make_terms, changes):
     with pytest.raises(ValueError, match="edges belong to validation, not to gradient"):
         release_of(make_terms(**changes))
 
 
 @pytest.mark.parametrize("name", ["squared", "hinge", "logistic", "huber"])
-def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number(
-    make_terms: Callable[..., StudyTerms], name: str
-) -> None:
+def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number(make_terms, name):
     """Not even one whose margin or loss overflows, and some record reaches the bound."""
     loss = LOSSES[name].example()
     edges = {"edges": (-1.0, 0.0, 2.5)} if loss.has_classes() else {}
@@ -254,9 +236,7 @@ def test_no_record_moves_a_validation_further_than_it_says_or_makes_it_no_number
     assert 0.8 < largest <= VALIDATION.change(terms, DOMAIN) * (1 + 1e-12)
 
 
-def test_a_loss_that_rounding_took_below_0_counts_as_0(
-    make_terms: Callable[..., StudyTerms], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_rounding_took_below_0_counts_as_0(make_terms, monkeypatch):
     """Whoever asks may choose a bound that is as small as the rounding, or much smaller."""
     terms = replace(terms_of(make_terms, "validation"), loss="logistic", loss_bound=1e-100)
     terms = replace(terms, edges=(), difference_bound=None, reference=())
@@ -268,9 +248,7 @@ def test_a_loss_that_rounding_took_below_0_counts_as_0(
     assert 0.0 <= told[0] <= 1.0
 
 
-def test_a_difference_is_of_losses_as_they_are_and_of_none_where_both_overflow(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_a_difference_is_of_losses_as_they_are_and_of_none_where_both_overflow(make_terms):
     terms = replace(terms_of(make_terms, "validation"), edges=(), loss_bound=1.0)
     terms = replace(terms, difference_bound=5.0)
     reference = np.array([2.0, 1e200, 3.0, 0.0])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jsonschema
 import pytest
 from pydantic import TypeAdapter
 
-from common.config import Settings, read_toml
-from common.setting_keys import Key, keys_of
+from common.config import read_toml
+from common.setting_keys import keys_of
 from common.settings_reference import default_of, json_schema, meaning_of
 from learner.planning.settings import StudySettings
 from owner.policy import OwnerSettings
@@ -23,9 +22,7 @@ KEYS = [(kind, key) for kind in (StudySettings, OwnerSettings) for key in keys_o
 
 
 @pytest.mark.parametrize(("kind", "key"), KEYS, ids=lambda x: getattr(x, "path", x.__class__))
-def test_every_key_has_a_meaning_a_default_and_an_example_that_holds(
-    kind: type[Settings], key: Key
-) -> None:
+def test_every_key_has_a_meaning_a_default_and_an_example_that_holds(kind, key):
     meaning = meaning_of(key)
     assert len(meaning) > 5
     assert meaning.endswith(".")
@@ -39,13 +36,13 @@ def test_every_key_has_a_meaning_a_default_and_an_example_that_holds(
         TypeAdapter(annotated, config=kind.model_config).validate_python(example)
 
 
-def test_the_page_is_what_the_classes_say() -> None:
+def test_the_page_is_what_the_classes_say():
     written = runpy.run_path(str(ROOT / "scripts" / "settings.py"))["text"]()
     assert written == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("example", ["hospitals.toml", "lending.toml", "creditcard.toml"])
-def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example: str) -> None:
+def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example):
     schema = json.loads(json_schema(StudySettings))
     table = read_toml(ROOT / "examples" / example)
     jsonschema.validate(table, schema)
@@ -54,7 +51,7 @@ def test_the_editors_schema_takes_the_examples_and_no_misspelt_key(example: str)
         jsonschema.validate(table, schema)
 
 
-def test_a_key_is_explained_where_it_is_typed(typed: Callable[..., Any]) -> None:
+def test_a_key_is_explained_where_it_is_typed(typed):
     said = typed("copriv", "settings", "privacy.clip")
     assert said.returncode == 0
     assert "public records" in said.stdout

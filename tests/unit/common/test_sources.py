@@ -52,24 +52,24 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_a_separator_is_found_in_the_header(tmp_path: Path, separator: str) -> None:
+def test_a_separator_is_found_in_the_header(tmp_path, separator):
     FRAME.to_csv(tmp_path / "t.csv", index=False, sep=separator)
     assert read(tmp_path, "t.csv")["term"].tolist() == ["36", "60", "60", "36", "24"]
 
 
-def test_no_record_decides_what_separates_it(tmp_path: Path) -> None:
+def test_no_record_decides_what_separates_it(tmp_path):
     (tmp_path / "t.csv").write_text('"a;b;c",b\n1;1;1;1,2\n')
     assert read(tmp_path, "t.csv").to_dict("list") == {"a;b;c": ["1;1;1;1"], "b": ["2"]}
 
 
-def test_a_separator_is_as_told(tmp_path: Path) -> None:
+def test_a_separator_is_as_told(tmp_path):
     (tmp_path / "t.csv").write_text("sum, net;age\n5;36\n")
     assert list(read(tmp_path, "t.csv", separator=";").columns) == ["sum, net", "age"]
     with pytest.raises(InputError, match=r"no column 'age'.*is ';' the separator"):
         read(tmp_path, "t.csv", separator="|", where={"age": 36})
 
 
-def test_decimal_commas_are_read_where_semicolons_separate(tmp_path: Path) -> None:
+def test_decimal_commas_are_read_where_semicolons_separate(tmp_path):
     (tmp_path / "t.csv").write_text("x;name\n1.458,50;Berg, Ida\n12,5 %;1,2,3\n0.5;7\n")
     table = read(tmp_path, "t.csv")
     np.testing.assert_array_equal(parse_numbers(table["x"]), [1458.5, 12.5, 0.5])
@@ -79,7 +79,7 @@ def test_decimal_commas_are_read_where_semicolons_separate(tmp_path: Path) -> No
     assert read(tmp_path, "t.csv").iloc[0].tolist() == ["1,5", "1,458"]
 
 
-def test_each_cell_has_its_own_encoding(tmp_path: Path) -> None:
+def test_each_cell_has_its_own_encoding(tmp_path):
     """One record in another encoding changes no other: that would tell about it."""
     lines = ["näme;x".encode(), "Zoë;1".encode(), "Zo\xeb;2".encode("latin-1")]
     (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
@@ -89,12 +89,12 @@ def test_each_cell_has_its_own_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_a_mark_at_the_beginning_says_which_unicode_it_is(tmp_path: Path, encoding: str) -> None:
+def test_a_mark_at_the_beginning_says_which_unicode_it_is(tmp_path, encoding):
     (tmp_path / "t.csv").write_text("näme,x\nÅsa,1\n", encoding=encoding)
     assert read(tmp_path, "t.csv").to_dict("list") == {"näme": ["Åsa"], "x": ["1"]}
 
 
-def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path: Path) -> None:
+def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2,3\n4,5,6\n")
     with pytest.raises(InputError, match=r"t\.csv: the first row has 3 cells.* 2 names; correct"):
         read(tmp_path, "t.csv")
@@ -105,9 +105,7 @@ def test_rows_wider_than_the_header_are_refused_not_shifted(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("title", ["Stays of 2020", "Stays, 2020", '"Stays, 2020"'])
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_a_title_above_other_separators_than_commas_is_refused(
-    tmp_path: Path, title: str, separator: str
-) -> None:
+def test_a_title_above_other_separators_than_commas_is_refused(tmp_path, title, separator):
     rows = ["age,y,z", "36,7.5,2", "41,8.5,3"]
     below = [row.replace(",", separator).replace(".", ",") for row in rows]
     (tmp_path / "t.csv").write_text("\n".join([title, *below]))
@@ -117,13 +115,13 @@ def test_a_title_above_other_separators_than_commas_is_refused(
 
 
 @pytest.mark.parametrize("text", ["x\na; b\nc\n", 'x\n"a; b"\n"c; d"\n', "x\na; b\n"])
-def test_a_mark_in_one_text_is_no_separator(tmp_path: Path, text: str) -> None:
+def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     assert read(tmp_path, "t.csv")["x"][0] == "a; b"
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", ""])
-def test_what_is_told_of_a_file_is_checked(tmp_path: Path, encoding: str) -> None:
+def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
     with pytest.raises(InputError, match=r"encoding: got .*expected an encoding such as"):
         read(tmp_path, "t.csv", encoding=encoding)
 
@@ -132,7 +130,7 @@ def test_what_is_told_of_a_file_is_checked(tmp_path: Path, encoding: str) -> Non
 
 
 @pytest.mark.parametrize("path", ["stays", "stays/*.csv", "**/*.csv"])
-def test_files_of_a_folder_or_a_pattern_are_one_table_by_name(tmp_path: Path, path: str) -> None:
+def test_files_of_a_folder_or_a_pattern_are_one_table_by_name(tmp_path, path):
     (tmp_path / "stays").mkdir()
     (tmp_path / "stays" / "2.csv").write_text("b,a\n4,3\n")
     (tmp_path / "stays" / "1.csv").write_text("a,b\n1,2\n5,6\n")
@@ -143,7 +141,7 @@ def test_files_of_a_folder_or_a_pattern_are_one_table_by_name(tmp_path: Path, pa
     assert read(tmp_path, path, rows="::-1")["a"].tolist() == ["3", "5", "1"]
 
 
-def test_files_with_other_columns_are_no_table(tmp_path: Path) -> None:
+def test_files_with_other_columns_are_no_table(tmp_path):
     (tmp_path / "1.csv").write_text("a,b\n1,2\n")
     (tmp_path / "2.csv").write_text("a,c\n1,2\n")
     with pytest.raises(InputError, match=r"2\.csv: no column 'b', which .*1\.csv has"):
@@ -152,7 +150,7 @@ def test_files_with_other_columns_are_no_table(tmp_path: Path) -> None:
         read(tmp_path, "*.parquet")
 
 
-def test_rows_of_one_file_are_shared_by_its_folder(tmp_path: Path) -> None:
+def test_rows_of_one_file_are_shared_by_its_folder(tmp_path):
     for name in "12":
         FRAME.to_parquet(tmp_path / f"{name}.parquet")
     folder, file = TableSource(path=Path()), TableSource(path=Path("2.parquet"), rows="1:")
@@ -179,9 +177,7 @@ CONDITIONS: list[tuple[dict[str, Any], list[int]]] = [
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 @pytest.mark.parametrize(("where", "rows"), CONDITIONS)
-def test_conditions_take_lists_and_ranges(
-    tmp_path: Path, name: str, where: dict[str, Any], rows: list[int], few_rows: None
-) -> None:
+def test_conditions_take_lists_and_ranges(tmp_path, name, where, rows, few_rows):
     path = tmp_path / name
     FRAME.to_csv(path, index=False) if name == "t.csv" else FRAME.to_parquet(path)
     expected = FRAME["term"][rows].astype(int).tolist()
@@ -199,7 +195,7 @@ def test_conditions_take_lists_and_ranges(
         ({"above": 3}, "a range with min, max or both"),
     ],
 )
-def test_a_condition_that_is_none_is_refused(tmp_path: Path, condition: Any, why: str) -> None:
+def test_a_condition_that_is_none_is_refused(tmp_path, condition, why):
     with pytest.raises(InputError, match=f"where.*{why}"):
         read(tmp_path, "t.csv", where={"a": condition})
 
@@ -208,9 +204,7 @@ def test_a_condition_that_is_none_is_refused(tmp_path: Path, condition: Any, why
 
 
 @pytest.mark.parametrize("where", [{}, {"term": [36, 60]}, {"bank": "a"}, {"flag": "true"}])
-def test_batches_are_stored_as_the_whole_table_would_be(
-    tmp_path: Path, few_rows: None, where: dict[str, Any]
-) -> None:
+def test_batches_are_stored_as_the_whole_table_would_be(tmp_path, few_rows, where):
     """A ledger is bound to how columns are stored, which gaps elsewhere in the table decide."""
     FRAME.to_parquet(tmp_path / "t.parquet")
     whole = pd.read_parquet(tmp_path / "t.parquet")
@@ -221,7 +215,7 @@ def test_batches_are_stored_as_the_whole_table_would_be(
     assert fingerprint(read(tmp_path, "t.parquet", where=where)) == fingerprint(whole)
 
 
-def test_only_what_is_needed_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_needed_is_held(tmp_path, monkeypatch):
     monkeypatch.setattr("common.parquet_files.BATCH_ROWS", 1000)
     table = pa.table({name: np.arange(100_000.0) for name in "abcdefgh"})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=1000)
@@ -264,9 +258,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return name
 
 
-def test_a_query_selects_records_in_one_order(
-    tmp_path: Path, database: str, few_rows: None
-) -> None:
+def test_a_query_selects_records_in_one_order(tmp_path, database, few_rows):
     everything = read(tmp_path, database, query="select * from loans;")
     assert everything["the term"].tolist() == [24, 36, 60]
     again = read(tmp_path, database, query="select * from loans order by 2 desc")
@@ -289,16 +281,14 @@ def test_a_query_selects_records_in_one_order(
         ("select * from loans where rate > 99", "no records"),
     ],
 )
-def test_a_query_that_gives_no_records_is_refused(
-    tmp_path: Path, database: str, query: str | None, why: str
-) -> None:
+def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why):
     before = (tmp_path / database).read_bytes()
     with pytest.raises(InputError, match=why):
         read(tmp_path, database, query=query)
     assert (tmp_path / database).read_bytes() == before
 
 
-def test_a_cell_of_another_type_touches_no_other(tmp_path: Path) -> None:
+def test_a_cell_of_another_type_touches_no_other(tmp_path):
     opened = sqlite3.connect(tmp_path / "t.db")
     opened.execute("create table t (x, y)")
     cells = [1.5, "36", None, b"\xff", 2**60]
@@ -311,7 +301,7 @@ def test_a_cell_of_another_type_touches_no_other(tmp_path: Path) -> None:
     )
 
 
-def test_a_query_is_for_databases(tmp_path: Path) -> None:
+def test_a_query_is_for_databases(tmp_path):
     (tmp_path / "t.csv").write_text("a\n1\n")
     with pytest.raises(InputError, match="query is for databases"):
         read(tmp_path, "t.csv", query="select 1")
@@ -327,9 +317,7 @@ def test_a_query_is_for_databases(tmp_path: Path) -> None:
         ({"database": "file:uri", "path": "a.csv", "query": "q"}, "either path or database"),
     ],
 )
-def test_a_database_elsewhere_is_named_by_a_secret_place(
-    tmp_path: Path, place: dict[str, str], why: str
-) -> None:
+def test_a_database_elsewhere_is_named_by_a_secret_place(tmp_path, place, why):
     (tmp_path / "uri").write_text("mysql://root:s3cret@db/x")
     with pytest.raises(InputError, match=why) as refused:
         read(tmp_path, **place)
@@ -337,7 +325,7 @@ def test_a_database_elsewhere_is_named_by_a_secret_place(
 
 
 @pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
-def test_postgresql_gives_the_same_records() -> None:
+def test_postgresql_gives_the_same_records():
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     name = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
     with (
@@ -389,7 +377,7 @@ def test_arrow_takes_the_systems_memory_unless_the_user_says_otherwise():
         assert told_by.stdout.strip() == expected
 
 
-def test_a_long_private_cell_decides_nothing(tmp_path: Path) -> None:
+def test_a_long_private_cell_decides_nothing(tmp_path):
     """Python's own reader refuses cells of more than 131,072 characters, in the first rows only."""
     cells = ["7"] * 6
     for place in range(len(cells)):
@@ -408,7 +396,7 @@ def test_a_long_private_cell_decides_nothing(tmp_path: Path) -> None:
         ('7,"8,9', r"t\.csv: a quotation mark in line 5 or later is never closed; correct that"),
     ],
 )
-def test_a_row_that_is_broken_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+def test_a_row_that_is_broken_is_told_with_its_line(tmp_path, line, told):
     (tmp_path / "t.csv").write_text("\n".join(["a,b,c", *["1,2,3"] * 3, line, "4,5,6"]))
     with pytest.raises(InputError, match=told):
         read(tmp_path, "t.csv")

@@ -29,7 +29,7 @@ def read(folder: Path, **settings: Any) -> pd.DataFrame:
     return read_table(source, base=folder)
 
 
-def test_every_kind_of_file_gives_the_same_cells(folder: Path) -> None:
+def test_every_kind_of_file_gives_the_same_cells(folder):
     assert [[str(cell) for cell in row] for row in read(folder).to_numpy()] == [
         ["a", "36"],
         ["b", "60"],
@@ -38,23 +38,23 @@ def test_every_kind_of_file_gives_the_same_cells(folder: Path) -> None:
     ]
 
 
-def test_rows_count_before_the_condition(folder: Path) -> None:
+def test_rows_count_before_the_condition(folder):
     table = read(folder, rows="1:", where={"bank": "a"})
     assert table["term"].astype(int).tolist() == [60]
     assert table.index.tolist() == [0]
 
 
 @pytest.mark.parametrize("value", [60, "60", "60.0"])
-def test_a_condition_holds_however_the_value_is_stored(folder: Path, value: object) -> None:
+def test_a_condition_holds_however_the_value_is_stored(folder, value):
     assert read(folder, where={"term": value})["bank"].tolist() == ["b", "a"]
 
 
-def test_csv_cells_stay_texts(tmp_path: Path) -> None:
+def test_csv_cells_stay_texts(tmp_path):
     (tmp_path / "t.csv").write_text("id,state\n007,NA\n")
     assert read(tmp_path).iloc[0].tolist() == ["007", "NA"]
 
 
-def test_a_source_without_a_path_reads_the_default(folder: Path) -> None:
+def test_a_source_without_a_path_reads_the_default(folder):
     default = Path(next(folder.iterdir()).name)
     assert (
         len(read_table(TableSource(rows="-2:"), base=folder, default=TablePlace(path=default))) == 2
@@ -64,24 +64,24 @@ def test_a_source_without_a_path_reads_the_default(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", ["10", "a:b", "1:2:0", "1:2:3:4", ""])
-def test_rows_that_are_no_slice_are_refused_at_load(folder: Path, rows: str) -> None:
+def test_rows_that_are_no_slice_are_refused_at_load(folder, rows):
     with pytest.raises(InputError, match=r"s\.toml: rows: got .*expected a range of rows"):
         read(folder, rows=rows)
 
 
-def test_what_selects_nothing_is_an_empty_shard(folder: Path) -> None:
+def test_what_selects_nothing_is_an_empty_shard(folder):
     with pytest.raises(InputError, match=r"no records are left .* rows 4:, bank = a"):
         read(folder, rows="4:", where={"bank": "a"})
     with pytest.raises(InputError, match="no records"):
         read(folder, where={"bank": ""})
 
 
-def test_a_condition_on_a_missing_column_names_it(folder: Path) -> None:
+def test_a_condition_on_a_missing_column_names_it(folder):
     with pytest.raises(InputError, match="no column 'county'"):
         read(folder, where={"county": "Kings"})
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"gone\.csv: no such file"):
         read_table(TableSource(path=Path("gone.csv")), base=tmp_path)
     with pytest.raises(InputError, match="no table is named"):
@@ -101,14 +101,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("t.xlsx", b""),
     ],
 )
-def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes) -> None:
+def test_what_is_no_table_is_refused_in_one_line(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=r"t\..*(?:table|line [0-9])") as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path):
     for name in ("b.xlsx", "a.ODS", "notes.doc", "~$b.xlsx", ".hidden.xlsx", "c\x1b[31m.xls"):
         (tmp_path / name).write_bytes(b"PK")
     for place, where in ((tmp_path, tmp_path), (tmp_path / "*", f"{tmp_path}/*")):
@@ -123,7 +123,7 @@ def test_a_folder_of_spreadsheets_names_them_and_says_what_to_do(tmp_path: Path)
         read_table(TableSource(path=tmp_path / "deep"), base=Path())
 
 
-def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path):
     """Its month, or its ward, would be missing without a word."""
     for name in ("2020.01.csv", "2020.02 ward.csv"):
         (tmp_path / name).write_text("a,b\n1,2\n")
@@ -139,14 +139,14 @@ def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods"])
-def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path: Path, name: str) -> None:
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path, name):
     (tmp_path / name).write_bytes(b"PK\3\4")
     with pytest.raises(InputError, match="no table; save its sheet as CSV"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "\ufeff", "\n\n"])
-def test_an_empty_file_is_told_as_one(tmp_path: Path, text: str) -> None:
+def test_an_empty_file_is_told_as_one(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InputError, match="the file is empty; give a table with a header"):
         read(tmp_path)
@@ -154,7 +154,7 @@ def test_an_empty_file_is_told_as_one(tmp_path: Path, text: str) -> None:
         read_header(TableSource(path=Path("t.csv")), base=tmp_path)
 
 
-def test_a_header_alone_is_an_empty_shard(tmp_path: Path) -> None:
+def test_a_header_alone_is_an_empty_shard(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
     with pytest.raises(InputError, match=r"no records are left .* header only"):
         read(tmp_path)

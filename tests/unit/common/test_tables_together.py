@@ -48,9 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("batch", [7, 1000])
-def test_together_they_give_what_each_gives_alone(
-    folder: Path, batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_together_they_give_what_each_gives_alone(folder, batch, monkeypatch):
     monkeypatch.setattr("common.parquet_files.BATCH_ROWS", batch)
     wanted = sources("s.parquet", "t.csv", "t.parquet")
     for columns in (None, ["gaps", "flag", "elsewhere"]):
@@ -60,9 +58,7 @@ def test_together_they_give_what_each_gives_alone(
             pd.testing.assert_frame_equal(found, alone)
 
 
-def test_a_table_is_read_once_for_all_who_name_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_read_once_for_all_who_name_it(folder, monkeypatch):
     read, calls = ParquetFile.read, []
 
     def counted(*given: object) -> pd.DataFrame:
@@ -77,7 +73,7 @@ def test_a_table_is_read_once_for_all_who_name_it(
     assert len(calls) == 1
 
 
-def test_who_has_no_row_is_told_its_own_selection(folder: Path) -> None:
+def test_who_has_no_row_is_told_its_own_selection(folder):
     nobody = TableSource.model_validate({"path": "s.csv", "where": {"site": "z"}})
     with pytest.raises(InputError, match="no records are left after site = z"):
         read_tables([*sources("s.csv"), nobody], base=folder)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,16 +39,14 @@ def by_sex(table: pd.DataFrame) -> pd.DataFrame:
     ],
     ids=["empty", "named", "subtotals"],
 )
-def test_a_row_of_totals_is_refused_with_its_place(
-    make: Callable[[pd.DataFrame], pd.DataFrame], row: int | None
-) -> None:
+def test_a_row_of_totals_is_refused_with_its_place(make, row):
     table = stays()
     row = row or int((table.sex == "f").sum()) + 1
     with pytest.raises(InputError, match=rf"^t\.csv: row {row} below the header is no record: its"):
         refuse_totals(look_at(make(table)), where="t.csv")
 
 
-def test_records_far_out_are_no_totals() -> None:
+def test_records_far_out_are_no_totals():
     for seed in range(60):
         table = stays(seed=seed)
         table.loc[N - 1, ["sex", "days"]] = [None, 1000 * table.days[7]]
@@ -60,7 +56,7 @@ def test_records_far_out_are_no_totals() -> None:
     refuse_totals(look_at(with_row(table, age=5, sex="f", days=table.days.sum())), where="t.csv")
 
 
-def test_rare_counts_are_no_totals() -> None:
+def test_rare_counts_are_no_totals():
     rng = np.random.default_rng(0)
     for _ in range(200):
         visits = rng.poisson(0.05, N)

@@ -17,7 +17,7 @@ def every_refusal() -> list[type[RefusedError]]:
 
 
 @pytest.mark.parametrize("kind", every_refusal())
-def test_every_refusal_has_a_status_that_is_not_a_failure(kind: type[RefusedError]) -> None:
+def test_every_refusal_has_a_status_that_is_not_a_failure(kind):
     error = kind.__new__(kind)
     assert status_of(error) not in {grpc.StatusCode.INTERNAL, grpc.StatusCode.OK}
     read = error_of(status_of(error))
@@ -25,12 +25,12 @@ def test_every_refusal_has_a_status_that_is_not_a_failure(kind: type[RefusedErro
 
 
 @pytest.mark.parametrize("kind", every_refusal())
-def test_a_refusal_of_a_kind_to_come_has_its_parents_status(kind: type[RefusedError]) -> None:
+def test_a_refusal_of_a_kind_to_come_has_its_parents_status(kind):
     later = type("LaterError", (kind,), {})
     assert status_of(later.__new__(later)) is status_of(kind.__new__(kind))
 
 
-def test_every_number_of_a_status_is_some_error() -> None:
+def test_every_number_of_a_status_is_some_error():
     for number in (-1, *range(20), 2**31 - 1):
         assert issubclass(error_numbered(number), CoprivError)
     assert error_numbered(99) is OwnerFailedError
@@ -39,11 +39,11 @@ def test_every_number_of_a_status_is_some_error() -> None:
 @pytest.mark.parametrize(
     "value", ["9" * 400, "-1", "1.5", "", "١٢", "1e3", " 1", "0x10", "NaN", "1\n"]
 )
-def test_a_time_to_wait_that_is_none_is_passed_over(value: str) -> None:
+def test_a_time_to_wait_that_is_none_is_passed_over(value):
     assert retry_after([("retry-after-ms", value)]) is None
 
 
-def test_words_of_the_far_side_cannot_steer_a_terminal() -> None:
+def test_words_of_the_far_side_cannot_steer_a_terminal():
     said = printable("\x1b[2J\x07ok\u202e\u2028\x00" + "x" * 10_000)
     assert said.isprintable()
     assert len(said) == 400

@@ -26,7 +26,7 @@ def access(tmp_path: Path) -> Callable[..., Access]:
     return make
 
 
-def test_a_token_tells_who_asks(access: Callable[..., Access], tmp_path: Path) -> None:
+def test_a_token_tells_who_asks(access, tmp_path):
     (tmp_path / "ben.token").write_text("another-long-token-of-ben\n")
     one = access(tokens={"ann": DIGEST, "ben": "file:ben.token"})
     assert one.identify(token=TOKEN, certificate=None) == "ann"
@@ -39,16 +39,14 @@ def test_a_token_tells_who_asks(access: Callable[..., Access], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["ann\nWARNING all is well", "\x1b[2J", "a\u202eb"])
-def test_a_certificates_name_that_cannot_be_printed_is_refused(
-    access: Callable[..., Access], name: str
-) -> None:
+def test_a_certificates_name_that_cannot_be_printed_is_refused(access, name):
     """It would write lines of its own into the log."""
     with pytest.raises(IdentityError, match="cannot be printed"):
         access().identify(token=None, certificate=name)
     assert access().identify(token=None, certificate="Bank of Åland") == "Bank of Åland"
 
 
-def test_a_certificate_does_not_stand_in_for_a_token(access: Callable[..., Access]) -> None:
+def test_a_certificate_does_not_stand_in_for_a_token(access):
     one = access(tokens={"ann": DIGEST})
     with pytest.raises(IdentityError, match="send it"):
         one.identify(token=None, certificate="ann")
@@ -63,9 +61,7 @@ def test_a_certificate_does_not_stand_in_for_a_token(access: Callable[..., Acces
         both.admit(token=None, certificate="dora")
 
 
-def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(
-    access: Callable[..., Access],
-) -> None:
+def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(access):
     one = access()
     assert one.identify(token=None, certificate=None) == "anonymous"
     assert one.identify(token=None, certificate="carl") == "carl"
@@ -74,9 +70,7 @@ def test_without_tokens_and_names_anybody_who_reaches_the_owner_is_served(
         one.identify(token=TOKEN, certificate=None)
 
 
-def test_a_token_is_compared_with_every_digest(
-    access: Callable[..., Access], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_compared_with_every_digest(access, monkeypatch):
     compared = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -100,15 +94,13 @@ def test_a_token_is_compared_with_every_digest(
         ({"ann": "file:short"}, "at least 16 characters"),
     ],
 )
-def test_a_token_that_is_none_is_refused(
-    access: Callable[..., Access], tmp_path: Path, tokens: dict[str, str], words: str
-) -> None:
+def test_a_token_that_is_none_is_refused(access, tmp_path, tokens, words):
     (tmp_path / "short").write_text("short")
     with pytest.raises(InputError, match=words):
         access(tokens=tokens)
 
 
-def test_queries_are_limited_for_each_learner(access: Callable[..., Access]) -> None:
+def test_queries_are_limited_for_each_learner(access):
     now = [0.0]
     one = access(lambda: now[0], queries_per_second=10)
     for _ in range(10):
@@ -123,7 +115,7 @@ def test_queries_are_limited_for_each_learner(access: Callable[..., Access]) -> 
         one.admit_query("ann")
 
 
-def test_in_the_long_run_no_more_pass_than_the_rate() -> None:
+def test_in_the_long_run_no_more_pass_than_the_rate():
     now = [0.0]
     limit = RateLimit(per_second=5.0, burst=3, clock=lambda: now[0])
     passed = 0
@@ -133,14 +125,14 @@ def test_in_the_long_run_no_more_pass_than_the_rate() -> None:
     assert passed == pytest.approx(3 + 5 * 10, abs=1)
 
 
-def test_a_long_silence_saves_up_no_more_than_a_burst() -> None:
+def test_a_long_silence_saves_up_no_more_than_a_burst():
     now = [0.0]
     limit = RateLimit(per_second=5.0, burst=3, clock=lambda: now[0])
     now[0] = 3600.0
     assert sum(limit.wait() == 0.0 for _ in range(10)) == 3
 
 
-def test_enrolments_are_limited_by_the_hour(access: Callable[..., Access]) -> None:
+def test_enrolments_are_limited_by_the_hour(access):
     now = [0.0]
     one = access(lambda: now[0], enrollments_per_hour=2)
     one.admit_enrollment("ann")
@@ -164,6 +156,6 @@ def test_enrolments_are_limited_by_the_hour(access: Callable[..., Access]) -> No
         ("epsilon_lifetime", "nan"),
     ],
 )
-def test_a_wrong_policy_is_named(access: Callable[..., Access], key: str, value: Any) -> None:
+def test_a_wrong_policy_is_named(access, key, value):
     with pytest.raises(InputError, match=key):
         access(**{key: value})

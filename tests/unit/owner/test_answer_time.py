@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,7 +13,7 @@ from common.domain import LEAST_SIZE, without_specks
 from common.losses import LOSSES, Logistic, loss_of
 from common.privacy import SMALLEST_BOUND
 from common.releases import RELEASES
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from common.validation import tally
 from owner.core import exact_answer
 from owner.gradients import largest_slopes
@@ -36,9 +35,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_model_that_is_slow_to_compute_with_is_asked_as_0(
-    release: str, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_a_model_that_is_slow_to_compute_with_is_asked_as_0(release, make_terms):
     terms = make_terms(release=release, **ASKED[release])
     # Losses of next to nothing, so that a model of next to nothing would be seen.
     x = np.random.default_rng(3).uniform(-1, 1, (30, 2))
@@ -55,16 +52,14 @@ def test_a_model_that_is_slow_to_compute_with_is_asked_as_0(
         assert exact_answer(moments, slow, terms).tobytes() == found.tobytes()
 
 
-def test_what_is_nearer_to_0_than_the_least_size_is_0() -> None:
+def test_what_is_nearer_to_0_than_the_least_size_is_0():
     values = np.array([LEAST_SIZE, np.nextafter(LEAST_SIZE, 0), -1e-310, -LEAST_SIZE, 3.0, np.inf])
     assert without_specks(values)[:5].tolist() == [LEAST_SIZE, 0, 0, -LEAST_SIZE, 3]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("clip", [None, SMALLEST_BOUND, 1.0])
-def test_the_smallest_numbers_that_are_left_make_none_that_is_slow(
-    loss: str, clip: float | None, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_the_smallest_numbers_that_are_left_make_none_that_is_slow(loss, clip, make_terms):
     kind = LOSSES[loss]
     parameter = {"delta": SMALLEST_BOUND} if loss == "huber" else {}
     own = loss_of(make_terms(loss=loss, **parameter))
@@ -89,7 +84,7 @@ def test_the_smallest_numbers_that_are_left_make_none_that_is_slow(
             assert not ((size > 0) & (size < TINY)).any()
 
 
-def test_the_logistic_loss_takes_one_way_for_all_margins_and_is_right() -> None:
+def test_the_logistic_loss_takes_one_way_for_all_margins_and_is_right():
     z = np.concatenate([np.linspace(-60, 60, 2001), [0.0, 1e-310, 1e-16, 715.0, -800.0, 1e300]])
     y = np.where(np.arange(len(z)) % 2, 1.0, -1.0)
     np.testing.assert_allclose(
@@ -97,9 +92,7 @@ def test_the_logistic_loss_takes_one_way_for_all_margins_and_is_right() -> None:
     )
 
 
-def test_cells_are_counted_as_a_search_among_the_edges_would(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_cells_are_counted_as_a_search_among_the_edges_would(make_terms):
     rng = np.random.default_rng(0)
     edges = (-1.0, 0.0, 0.25, 2.0)
     margins = np.concatenate([rng.normal(size=500), edges, [np.inf, -np.inf, np.nan]])

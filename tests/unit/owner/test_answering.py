@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -49,9 +48,7 @@ def ask(owner: DataOwner, sequence: int, study: str = "study-1", learner: str = 
 
 @pytest.mark.parametrize("promised", [1, 10, 99, 100, 1000])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(1, 3)])
-def test_all_m_of_m_answers(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, promised: int, epsilon: Any
-) -> None:
+def test_all_m_of_m_answers(open_owner, make_terms, fast_folder, promised, epsilon):
     terms = make_terms(horizon=1000, responses=promised, epsilon=epsilon)
     owner = open_owner(epsilon_lifetime=str(epsilon))
     owner.enroll(terms, learner=LEARNER)
@@ -76,8 +73,8 @@ def test_all_m_of_m_answers(
 
 
 def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
-    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_owner, make_terms, monkeypatch
+):
     def threads() -> set[int]:
         return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
@@ -93,12 +90,7 @@ def test_an_owner_takes_one_thread_of_linear_algebra_until_it_stops(
         assert threads() == {2}
 
 
-def test_charged_before_released(
-    open_owner: OpenOwner,
-    make_terms: MakeTerms,
-    fast_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_charged_before_released(open_owner, make_terms, fast_folder, monkeypatch):
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     steps: list[str] = []
@@ -130,11 +122,8 @@ def test_charged_before_released(
 
 
 def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_later(
-    open_owner: OpenOwner,
-    make_terms: MakeTerms,
-    fast_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    open_owner, make_terms, fast_folder, monkeypatch
+):
     # Each charge a transaction of its own, as with responses too large for the log.
     monkeypatch.setattr("owner.ledger.given_at_once", lambda size: 1)
     owner = open_owner()
@@ -156,9 +145,7 @@ def test_a_charge_that_fails_releases_nothing_and_the_same_query_is_answered_lat
     assert verify_ledger(fast_folder / "ledger.sqlite") == []
 
 
-def test_a_transaction_that_cannot_be_undone_stops_the_owner(
-    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_that_cannot_be_undone_stops_the_owner(open_owner, make_terms, monkeypatch):
     monkeypatch.setattr("owner.ledger.given_at_once", lambda size: 1)
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
@@ -193,7 +180,7 @@ def test_a_transaction_that_cannot_be_undone_stops_the_owner(
     assert again.enroll(make_terms(), learner=LEARNER).answered == 1
 
 
-def test_retry_is_replayed(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_retry_is_replayed(open_owner, make_terms):
     owner = open_owner()
     owner.enroll(make_terms(responses=2), learner=LEARNER)
     answers = [ask(owner, 1), ask(owner, 1), ask(owner, 1)]
@@ -207,7 +194,7 @@ def test_retry_is_replayed(open_owner: OpenOwner, make_terms: MakeTerms) -> None
     assert owner.enroll(make_terms(responses=2), learner=LEARNER).answered == 2
 
 
-def test_lifetime_budget(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_lifetime_budget(open_owner, make_terms):
     owner = open_owner(epsilon_lifetime="1")
     for index in range(3):
         owner.enroll(make_terms(study_id=f"s{index}", epsilon=Fraction(1, 3)), learner=LEARNER)
@@ -224,9 +211,7 @@ def test_lifetime_budget(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
     assert owner.describe(learner=LEARNER).epsilon_left == 0
 
 
-def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(open_owner, make_terms):
     owner = open_owner(epsilon_lifetime="1")
     owner.enroll(make_terms(), learner=LEARNER)
     ask(owner, 1)
@@ -251,12 +236,8 @@ def test_a_lowered_lifetime_budget_stops_studies_that_were_promised_more(
     ],
 )
 def test_settings_that_were_tightened_hold_for_studies_under_way(
-    open_owner: OpenOwner,
-    make_terms: MakeTerms,
-    feature_map: FeatureMap,
-    tightened: dict[str, Any],
-    words: str,
-) -> None:
+    open_owner, make_terms, feature_map, tightened, words
+):
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     first = ask(owner, 1)
@@ -277,9 +258,7 @@ def test_settings_that_were_tightened_hold_for_studies_under_way(
     assert ask(owner, 1) == first
 
 
-def test_a_raised_kappa_counts_for_what_was_spent_before(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_a_raised_kappa_counts_for_what_was_spent_before(open_owner, make_terms):
     """A record in three shards lost three times what a study told that counted on one."""
     owner = open_owner()
     owner.enroll(make_terms(epsilon=Fraction(2)), learner=LEARNER)
@@ -302,8 +281,8 @@ def test_a_raised_kappa_counts_for_what_was_spent_before(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_learners_in_parallel_never_pass_the_lifetime_budget(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, seed: int
-) -> None:
+    open_owner, make_terms, fast_folder, seed
+):
     """Fifty interleavings for each seed: two threads, random scripts, random switches."""
     choices = random.Random(seed)
     switching = sys.getswitchinterval()
@@ -367,9 +346,7 @@ def _interleave(  # noqa: C901
     assert sum((entry.epsilon_held for entry in entries), Fraction(0)) <= lifetime
 
 
-def test_ledger_belongs_to_the_shard(
-    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_ledger_belongs_to_the_shard(open_owner, make_terms, table_maker):
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     owner.stop()
@@ -387,7 +364,7 @@ def test_ledger_belongs_to_the_shard(
             open_owner(records=other, pinned=None)
 
 
-def test_noise_scale_is_theorem_1(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_noise_scale_is_theorem_1(open_owner, make_terms):
     terms = make_terms(epsilon=Fraction(1, 3), clip=0.25)
     owner = open_owner(options={"noise": secure_noise, "insecure_noise": False})
     scale = owner.enroll(terms, learner=LEARNER).noise_scale
@@ -398,8 +375,8 @@ def test_noise_scale_is_theorem_1(open_owner: OpenOwner, make_terms: MakeTerms) 
 @pytest.mark.parametrize("kappa", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_noise_librarys_map_has_the_last_word(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path, kappa: int, restart: bool
-) -> None:
+    open_owner, make_terms, fast_folder, kappa, restart
+):
     """A plan a millionth too small is refused, at enrolment and when a study is taken up again."""
 
     def too_little(plan: NoisePlan) -> DrawnAhead:
@@ -423,9 +400,7 @@ def test_the_noise_librarys_map_has_the_last_word(
     assert all(not e.account.answered for e in read_studies(fast_folder / "ledger.sqlite")[1])
 
 
-def test_a_study_goes_on_only_under_the_noise_it_was_promised(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_a_study_goes_on_only_under_the_noise_it_was_promised(open_owner, make_terms):
     owner = open_owner()
     # As a version would that adds other noise for the same terms.
     owner._ledger.open_study(
@@ -435,9 +410,7 @@ def test_a_study_goes_on_only_under_the_noise_it_was_promised(
         ask(owner, 1)
 
 
-def test_insecure_noise_is_written_down_and_never_mixed(
-    open_owner: OpenOwner, make_terms: MakeTerms, fast_folder: Path
-) -> None:
+def test_insecure_noise_is_written_down_and_never_mixed(open_owner, make_terms, fast_folder):
     owner = open_owner()
     owner.enroll(make_terms(), learner=LEARNER)
     owner.stop()
@@ -447,7 +420,7 @@ def test_insecure_noise_is_written_down_and_never_mixed(
         ask(owner, 1)
 
 
-def test_noise_is_not_seeded(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_noise_is_not_seeded(open_owner, make_terms):
     """Two owners of equal records, asked alike from equal seeds, answer differently."""
     answers = []
     for ledger in ("a.sqlite", "b.sqlite"):
@@ -459,9 +432,7 @@ def test_noise_is_not_seeded(open_owner: OpenOwner, make_terms: MakeTerms) -> No
     assert len(set(answers)) == 10
 
 
-def test_sensitivity_never_read_from_data(
-    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_sensitivity_never_read_from_data(open_owner, make_terms, table_maker):
     """Records moved, stretched or absurd change nothing of the noise; only their number does."""
     scales = set()
     rng = np.random.default_rng(0)
@@ -481,7 +452,7 @@ def test_sensitivity_never_read_from_data(
     assert owner.enroll(make_terms(), learner=LEARNER).noise_scale < scales.pop()
 
 
-def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_theta_outside_the_box_is_refused(open_owner, make_terms):
     owner = open_owner()
     owner.enroll(make_terms(theta_max=0.1), learner=LEARNER)
     outside = np.nextafter(0.1, 1.0)
@@ -496,9 +467,7 @@ def test_theta_outside_the_box_is_refused(open_owner: OpenOwner, make_terms: Mak
     owner.answer(Query(study_id="study-1", sequence=1, theta=inside), learner=LEARNER)
 
 
-def test_more_studies_than_are_held_ready_all_go_on(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_more_studies_than_are_held_ready_all_go_on(open_owner, make_terms):
     owner = open_owner(enrollments_per_hour=1000)
     studies = [f"s{index}" for index in range(OPEN_STUDIES + 4)]
     before = threading.active_count()
@@ -510,7 +479,7 @@ def test_more_studies_than_are_held_ready_all_go_on(
     assert threading.active_count() - before <= OPEN_STUDIES
 
 
-def test_closed_studies_leave_nothing_running(open_owner: OpenOwner, make_terms: MakeTerms) -> None:
+def test_closed_studies_leave_nothing_running(open_owner, make_terms):
     owner = open_owner()
     before = threading.active_count()
     for index in range(5):
@@ -534,9 +503,7 @@ def test_closed_studies_leave_nothing_running(open_owner: OpenOwner, make_terms:
     assert threading.active_count() == before
 
 
-def test_a_study_belongs_to_the_learner_that_enrolled(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_a_study_belongs_to_the_learner_that_enrolled(open_owner, make_terms):
     owner = open_owner()
     owner.enroll(make_terms(), learner="ann")
     ask(owner, 1, learner="ann")
@@ -604,8 +571,8 @@ def refusals(make_terms: MakeTerms, feature_map: FeatureMap) -> list[tuple[Any, 
 
 
 def test_every_refused_enrolment_says_why_and_reserves_nothing(
-    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap, fast_folder: Path
-) -> None:
+    open_owner, make_terms, feature_map, fast_folder
+):
     owner = open_owner(losses=["squared"])
     for terms, kind, words in refusals(make_terms, feature_map):
         with pytest.raises(kind, match=words):
@@ -624,9 +591,7 @@ def test_every_refused_enrolment_says_why_and_reserves_nothing(
     assert three == pytest.approx(3 * one, rel=1e-6)
 
 
-def test_strange_feature_maps_are_refused_in_public_words(
-    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap
-) -> None:
+def test_strange_feature_maps_are_refused_in_public_words(open_owner, make_terms, feature_map):
     owner = open_owner(pinned=None, max_features=3)
     small = open_owner(pinned=None, ledger="other.sqlite")
     with pytest.raises(PolicyError, match="4 features, this owner answers for at most 3"):
@@ -650,17 +615,13 @@ def test_strange_feature_maps_are_refused_in_public_words(
         )
 
 
-def test_private_bounds_are_served_only_with_the_flag(
-    open_owner: OpenOwner, make_terms: MakeTerms, feature_map: FeatureMap
-) -> None:
+def test_private_bounds_are_served_only_with_the_flag(open_owner, make_terms, feature_map):
     private = feature_map.model_copy(update={"source_kind": "private"})
     owner = open_owner(pinned=None, options={"allow_private_bounds": True})
     owner.enroll(make_terms(feature_map=private.to_json()), learner=LEARNER)
 
 
-def test_records_that_cannot_be_read_are_filled_not_told(
-    open_owner: OpenOwner, make_terms: MakeTerms, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_records_that_cannot_be_read_are_filled_not_told(open_owner, make_terms, table_maker):
     """The shard's own mistakes are the operator's to see; to a learner they would be answers."""
     records = table_maker(200, seed=1).astype(object)
     records.iloc[3] = ["?", None, "1e999", "not a number"]
@@ -673,8 +634,8 @@ def test_records_that_cannot_be_read_are_filled_not_told(
     ("theta_max", "clip"), [(1e-90, None), (1e-90, 1e90), (1.0, 1e-3), (1e97, None), (1e97, 1e97)]
 )
 def test_no_extreme_study_makes_an_answer_depend_on_an_overflow(
-    open_owner: OpenOwner, make_terms: MakeTerms, theta_max: float, clip: float | None
-) -> None:
+    open_owner, make_terms, theta_max, clip
+):
     """An answer that is refused only for some records would tell about them."""
     owner = open_owner(pinned=None)
     owner.enroll(make_terms(theta_max=theta_max, clip=clip), learner=LEARNER)
@@ -686,9 +647,7 @@ def test_no_extreme_study_makes_an_answer_depend_on_an_overflow(
         assert np.all(np.isfinite(answer.gradient))
 
 
-def test_awkward_budgets_stay_quick_and_printable(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_awkward_budgets_stay_quick_and_printable(open_owner, make_terms):
     """Denominators without a common factor would make sums of thousands of digits."""
     owner = open_owner(enrollments_per_hour=1000)
     primes = [10**17 + offset for offset in (3, 13, 19, 21, 49, 81, 99, 141, 181, 337)]
@@ -706,9 +665,7 @@ def test_awkward_budgets_stay_quick_and_printable(
         owner.enroll(make_terms(epsilon=Fraction(10)), learner=LEARNER)
 
 
-def test_equal_seeds_are_equal_only_where_insecure_noise_was_asked_for(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_equal_seeds_are_equal_only_where_insecure_noise_was_asked_for(open_owner, make_terms):
     answers = []
     for ledger in ("a.sqlite", "b.sqlite"):
         owner = open_owner(ledger=ledger, options={"noise": seeded_noise_factory(5)})
@@ -718,8 +675,8 @@ def test_equal_seeds_are_equal_only_where_insecure_noise_was_asked_for(
 
 
 def test_a_study_that_is_rebuilt_reads_the_ledger_only_while_nobody_changes_it(
-    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_owner, make_terms, monkeypatch
+):
     """Read beside a change, a sound ledger looked as if it was cut short."""
     first = open_owner()
     first.enroll(make_terms(), learner=LEARNER)

@@ -51,12 +51,7 @@ def other(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_common_model_of_the_same_law_is_kept(
-    at_home: Callable[..., Any],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    loss: str,
-) -> None:
+def test_a_common_model_of_the_same_law_is_kept(at_home, make_model, make_raw_table, loss):
     model = best(make_model, make_raw_table(3000, seed=1, strange=False), loss)
     found = at_home(make_raw_table(60, seed=2, strange=False), model)
     assert set(found.judged.models) == {"common", "public", "own", "personal"}
@@ -65,10 +60,8 @@ def test_a_common_model_of_the_same_law_is_kept(
 
 
 def test_a_common_model_of_another_law_is_bent_as_far_as_own_records_say(
-    at_home: Callable[..., Any],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> None:
+    at_home, make_model, make_raw_table
+):
     table = make_raw_table(300, seed=2, strange=False)
     model = best(make_model, make_raw_table(3000, seed=1, strange=False))
     found = at_home(other(table), model)
@@ -79,10 +72,8 @@ def test_a_common_model_of_another_law_is_bent_as_far_as_own_records_say(
 
 
 def test_a_bent_model_is_judged_on_records_it_was_not_fitted_to(
-    at_home: Callable[..., Any],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> None:
+    at_home, make_model, make_raw_table
+):
     """Where targets are chance, no honest judge finds an own model better than their mean."""
     table = make_raw_table(40, seed=2, strange=False)
     rng = np.random.default_rng(1)
@@ -93,23 +84,15 @@ def test_a_bent_model_is_judged_on_records_it_was_not_fitted_to(
     assert own < 0.1
 
 
-def test_few_records_say_so(
-    at_home: Callable[..., Any],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-) -> None:
+def test_few_records_say_so(at_home, make_model, make_raw_table):
     found = at_home(make_raw_table(10, seed=2, strange=False), make_model())
     assert found.personal is None
     assert "10 records are too few to learn from" in advice(found.judged)
 
 
 def test_the_commands_cost_nothing_and_a_bent_model_says_that_it_stays_at_home(
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+    tmp_path, owner_folder, make_model, make_raw_table, typed
+):
     model = make_model()
     settings = owner_folder(
         table=make_raw_table(100, seed=2, strange=True), pinned=model.feature_map
@@ -142,13 +125,7 @@ def test_the_commands_cost_nothing_and_a_bent_model_says_that_it_stays_at_home(
     assert predicted.returncode == 0, predicted.stderr
 
 
-def test_too_few_records_are_not_bent_to(
-    tmp_path: Path,
-    owner_folder: Callable[..., Path],
-    make_model: Callable[..., Model],
-    make_raw_table: Callable[..., pd.DataFrame],
-    typed: Callable[..., Any],
-) -> None:
+def test_too_few_records_are_not_bent_to(tmp_path, owner_folder, make_model, make_raw_table, typed):
     model = make_model()
     settings = owner_folder(
         table=make_raw_table(9, seed=2, strange=False), pinned=model.feature_map

@@ -10,7 +10,7 @@ from common.errors import BusyError
 from owner.calls import Places
 
 
-def test_one_learner_takes_its_own_places_and_no_more() -> None:
+def test_one_learner_takes_its_own_places_and_no_more():
     places = Places(each=2, total=10)
     with ExitStack() as stack:
         for _ in range(2):
@@ -21,7 +21,7 @@ def test_one_learner_takes_its_own_places_and_no_more() -> None:
         stack.enter_context(places.taken("ben"))
 
 
-def test_all_learners_together_take_no_more_than_the_total() -> None:
+def test_all_learners_together_take_no_more_than_the_total():
     places = Places(each=2, total=3)
     with ExitStack() as stack:
         for learner in ("ann", "ben", "carl"):
@@ -30,7 +30,7 @@ def test_all_learners_together_take_no_more_than_the_total() -> None:
             stack.enter_context(places.taken("dora"))
 
 
-def test_a_call_that_ends_gives_its_place_back_whatever_ended_it() -> None:
+def test_a_call_that_ends_gives_its_place_back_whatever_ended_it():
     places = Places(each=1, total=1)
     for _ in range(3):
         with pytest.raises(ValueError, match="it failed"), places.taken("ann"):

@@ -52,12 +52,12 @@ def faults(table: pd.DataFrame, study_map: FeatureMap) -> dict[str, list[str]]:
     return {name: told for name, told in found.items() if told}
 
 
-def test_ordinary_records_have_no_fault(study_map: FeatureMap) -> None:
+def test_ordinary_records_have_no_fault(study_map):
     for seed in range(1, 20):
         assert faults(people(seed, 60), study_map) == {}
 
 
-def test_a_category_that_only_looks_alike_is_told_as_one(study_map: FeatureMap) -> None:
+def test_a_category_that_only_looks_alike_is_told_as_one(study_map):
     """A file of another system keeps a letter and its accent apart."""
     table = people(1, 400).assign(sex=lambda t: t.sex.replace({"Female": "Fémale"}))
     other = fit_feature_map(
@@ -68,7 +68,7 @@ def test_a_category_that_only_looks_alike_is_told_as_one(study_map: FeatureMap) 
     assert "whose accents are stored in another form" in told
 
 
-def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short() -> None:
+def test_records_at_the_bounds_are_not_cut_for_the_bounds_are_written_short():
     """Answers and grades lie at the ends; a map's numbers have nine digits."""
     settings = FeatureSettings(target="grade", public=TableSource())
     for seed in range(40):
@@ -122,12 +122,7 @@ CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("column", "change", "words"), CHANGES)
-def test_a_column_that_does_not_fit_is_told(
-    column: str,
-    change: Callable[[pd.DataFrame], Any],
-    words: tuple[str, ...],
-    study_map: FeatureMap,
-) -> None:
+def test_a_column_that_does_not_fit_is_told(column, change, words, study_map):
     table = people(1)
     table[column] = change(table)
     told = faults(table, study_map)
@@ -142,7 +137,7 @@ def test_a_column_that_does_not_fit_is_told(
     refuse_faults(seen, accepted=(column,))
 
 
-def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit() -> None:
+def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit():
     settings = FeatureSettings(target="cost", public=TableSource())
     rng = np.random.default_rng(0)
     table = people(0, 2000).assign(age=rng.normal(-50.0, 12.0, 2000))
@@ -151,7 +146,7 @@ def test_a_middle_value_of_the_other_sign_is_no_hint_at_a_unit() -> None:
     assert "beyond the public bounds and are cut; look whether the column means the same" in told
 
 
-def test_many_categories_that_no_public_record_has_may_be_names(study_map: FeatureMap) -> None:
+def test_many_categories_that_no_public_record_has_may_be_names(study_map):
     table = people(1)
     (told,) = faults(table.assign(ward=[f"N{i}" for i in range(N)]), study_map)["ward"]
     assert told.endswith(
@@ -161,13 +156,13 @@ def test_many_categories_that_no_public_record_has_may_be_names(study_map: Featu
     assert told.endswith("; spell them as the map does")
 
 
-def test_values_that_are_all_the_same_are_told_as_such(study_map: FeatureMap) -> None:
+def test_values_that_are_all_the_same_are_told_as_such(study_map):
     for cell in (50, 48.123456789):
         (told,) = faults(people(1).assign(age=cell), study_map)["age"]
         assert told.startswith("its values are all the same; look whether one value stands for")
 
 
-def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:
+def test_a_column_that_is_accepted_must_be_there(study_map):
     with pytest.raises(InputError, match="--accept agee: the feature map has no such column"):
         refuse_faults(look_at_columns(people(1), study_map), accepted=("agee",))
     # What is near to none of them is not guessed at.
@@ -175,12 +170,12 @@ def test_a_column_that_is_accepted_must_be_there(study_map: FeatureMap) -> None:
         refuse_faults(look_at_columns(people(1), study_map), accepted=("does",))
 
 
-def test_a_column_that_is_missing_is_named(study_map: FeatureMap) -> None:
+def test_a_column_that_is_missing_is_named(study_map):
     with pytest.raises(InputError, match="no column 'sex'"):
         look_at_columns(people(1).drop(columns="sex"), study_map)
 
 
-def test_hostile_cells_of_a_category_are_shown_short(study_map: FeatureMap) -> None:
+def test_hostile_cells_of_a_category_are_shown_short(study_map):
     table = people(1)
     table["sex"] = "\x1b[2J" + "x" * 900
     (told,) = faults(table, study_map)["sex"]
@@ -188,7 +183,7 @@ def test_hostile_cells_of_a_category_are_shown_short(study_map: FeatureMap) -> N
     assert len(told) < 300
 
 
-def test_a_column_that_is_accepted_passes_no_other(study_map: FeatureMap) -> None:
+def test_a_column_that_is_accepted_passes_no_other(study_map):
     table = people(1)
     table["age"], table["sex"] = table["age"] * 365, "x"
     with pytest.raises(InputError, match="column 'sex'") as refused:
@@ -204,9 +199,7 @@ def told_of(tables: dict[str, pd.DataFrame], study_map: FeatureMap, **options: b
     return [str(one.message) for one in caught]
 
 
-def test_who_holds_the_records_is_warned_of_each_column_in_a_few_lines(
-    study_map: FeatureMap,
-) -> None:
+def test_who_holds_the_records_is_warned_of_each_column_in_a_few_lines(study_map):
     wrong = people(1).assign(age=lambda t: t["age"] * 365, sex=lambda t: t["sex"].str[0])
     tables = {"owner good": people(2), "owner wrong": wrong, "owner tiny": wrong.head(19)}
     first, second = told_of(tables, study_map)
@@ -214,7 +207,7 @@ def test_who_holds_the_records_is_warned_of_each_column_in_a_few_lines(
     assert second.startswith("owner wrong: column 'sex': 100% of the records have categories")
 
 
-def test_what_many_owners_share_is_one_sentence(study_map: FeatureMap) -> None:
+def test_what_many_owners_share_is_one_sentence(study_map):
     wrong = people(1).assign(sex=lambda t: t["sex"].str[0])
     tables = {f"owner o{i}": wrong if i % 2 else people(i) for i in range(6)}
     (told,) = told_of(tables | {"owner o7": wrong, "owner tiny": wrong.head(19)}, study_map)
@@ -228,7 +221,7 @@ def test_what_many_owners_share_is_one_sentence(study_map: FeatureMap) -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 3, MOST_NAMED + 2])
-def test_each_column_that_does_not_fit_is_named(beyond: int) -> None:
+def test_each_column_that_does_not_fit_is_named(beyond):
     names = [f"x{i}" for i in range(MOST_SHOWN + beyond)]
     rng = np.random.default_rng(1)
     table = pd.DataFrame({name: rng.normal(40.0, 2.0, 400) for name in names})
@@ -249,14 +242,14 @@ def test_each_column_that_does_not_fit_is_named(beyond: int) -> None:
     assert (" and 2 more;" in more) == (beyond > MOST_NAMED)
 
 
-def test_a_column_of_which_half_is_missing_does_not_fit(study_map: FeatureMap) -> None:
+def test_a_column_of_which_half_is_missing_does_not_fit(study_map):
     table = people(1)
     table.loc[::2, "age"] = np.nan
     (sentence,) = told_of({"new.csv": table.drop(columns="cost")}, study_map, has_target=False)
     assert sentence.startswith("new.csv: column 'age': 50% of the records have no readable value")
 
 
-def test_a_doubt_is_told_and_refuses_nothing() -> None:
+def test_a_doubt_is_told_and_refuses_nothing():
     table = people(0, 2000).drop(columns="cost")
     settings = FeatureSettings(target="sex", positive=("Male",), public=TableSource())
     by_sex = fit_feature_map(table, settings, source="public.parquet")
@@ -274,7 +267,7 @@ def shown(table: pd.DataFrame, feature_map: FeatureMap) -> tuple[dict[str, list[
     return {name: cells for name, *cells in rows}, list(notes_below(seen))
 
 
-def test_swapped_labels_of_a_class_are_seen_by_its_share() -> None:
+def test_swapped_labels_of_a_class_are_seen_by_its_share():
     table = people(0, 2000).drop(columns="cost")
     settings = FeatureSettings(target="ward", positive=("West",), public=TableSource())
     by_ward = fit_feature_map(table, settings, source="public.parquet")
@@ -288,7 +281,7 @@ def test_swapped_labels_of_a_class_are_seen_by_its_share() -> None:
         assert told.startswith(f"ward: {share} of the records are 'West'; look whether it can be")
 
 
-def test_what_is_not_compared_is_a_dash(study_map: FeatureMap) -> None:
+def test_what_is_not_compared_is_a_dash(study_map):
     cells, notes = shown(people(1).assign(age="n/a"), study_map)
     assert cells["age"] == ["number", "100.0%", "0.0%", "-", "-", "-"]
     assert cells["sex"][1:] == ["0.0%", "-", "0.0%", "+0.01", "-"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from common.files import compiled_code_folder, own_folder
 from common.losses import LOSSES
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from owner import core, fused, gradients
 from owner.core import COMPILED_CELLS, Shard, exact_answer, is_worth_compiling, mean_gradient
 from owner.sums import BLOCK_CELLS, STRETCHES
@@ -33,7 +32,7 @@ def _compiled_once() -> None:
             fused.kernel(name, clipped=clipped, kept_in=compiled_code_folder)
 
 
-def test_every_loss_is_compiled_or_computed_in_blocks() -> None:
+def test_every_loss_is_compiled_or_computed_in_blocks():
     assert set(fused.SLOPES) <= set(LOSSES)
     # A loss that is added later may do without; those of today do not.
     assert {"squared", "hinge", "logistic", "huber"} <= set(fused.SLOPES)
@@ -42,9 +41,7 @@ def test_every_loss_is_compiled_or_computed_in_blocks() -> None:
 @pytest.mark.parametrize("clip", [None, 1e-3, 0.5, 1e6])
 @pytest.mark.parametrize("loss", fused.SLOPES)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 100), (8, 13), (1001, 10), (200, 257)])
-def test_the_compiled_gradient_is_the_one_in_blocks(
-    shape: tuple[int, int], loss: str, clip: float | None
-) -> None:
+def test_the_compiled_gradient_is_the_one_in_blocks(shape, loss, clip):
     kind, records = LOSSES[loss].example(), records_of(*shape)
     theta = np.linspace(-1, 1, shape[1])
     part = gradients.by_compiled_code(records, theta, loss=kind, clip=clip)
@@ -60,7 +57,7 @@ def test_the_compiled_gradient_is_the_one_in_blocks(
 
 
 @pytest.mark.parametrize("loss", fused.SLOPES)
-def test_slopes_are_those_of_the_loss_everywhere(loss: str) -> None:
+def test_slopes_are_those_of_the_loss_everywhere(loss):
     kind = LOSSES[loss].example()
     one = Records(features=np.ones((1, 1)), targets=np.ones(1))
     for z in [0.0, -0.0, 1.0, 1 - 1e-16, 1e-320, -1e-9, 0.5, -3.0, 36.0, -40.0, 299.0, -1e5, 1e100]:
@@ -72,7 +69,7 @@ def test_slopes_are_those_of_the_loss_everywhere(loss: str) -> None:
             assert part(0, 1)[0][0] == pytest.approx(expected, rel=1e-13, abs=1e-16)
 
 
-def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
+def test_a_record_of_zeros_has_no_gradient_to_clip():
     zeros = Records(features=np.zeros((5, 3)), targets=np.ones(5))
     for loss in fused.SLOPES:
         part = gradients.by_compiled_code(zeros, np.ones(3), loss=LOSSES[loss].example(), clip=1.0)
@@ -81,7 +78,7 @@ def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50, 51])
-def test_no_record_counts_for_more_than_the_clip_and_each_counts_once(n: int) -> None:
+def test_no_record_counts_for_more_than_the_clip_and_each_counts_once(n):
     clip, records = 0.01, records_of(n, 4)
     theta = np.full(4, 0.3)
     for loss in fused.SLOPES:
@@ -96,7 +93,7 @@ def test_no_record_counts_for_more_than_the_clip_and_each_counts_once(n: int) ->
         np.testing.assert_allclose(whole(0, n)[0], alone, rtol=1e-10, atol=1e-16)
 
 
-def test_compiled_gradients_have_the_same_bits_on_any_number_of_threads() -> None:
+def test_compiled_gradients_have_the_same_bits_on_any_number_of_threads():
     records = records_of((STRETCHES + 3) * BLOCK_CELLS // 5, 5)
     theta = np.linspace(-1, 1, 5)
     answers = [
@@ -132,7 +129,7 @@ print(hashlib.sha256(exact_answer(shard, np.linspace(-1, 1, 7), terms).tobytes()
 
 
 @pytest.mark.long
-def test_owners_in_other_processes_give_the_same_bits() -> None:
+def test_owners_in_other_processes_give_the_same_bits():
     told = {
         subprocess.run(
             [sys.executable, "-c", ELSEWHERE, threads], capture_output=True, text=True, check=True
@@ -143,7 +140,7 @@ def test_owners_in_other_processes_give_the_same_bits() -> None:
     assert len(told.pop().strip()) == 64
 
 
-def test_code_is_compiled_only_where_a_study_gains(make_terms: Callable[..., StudyTerms]) -> None:
+def test_code_is_compiled_only_where_a_study_gains(make_terms):
     shard = Shard(records_of(BLOCK_CELLS // 2 + 1, 2))
     enough = COMPILED_CELLS // (BLOCK_CELLS + 2) + 1
     many = {"horizon": 10**6, "responses": enough}
@@ -157,9 +154,7 @@ def test_code_is_compiled_only_where_a_study_gains(make_terms: Callable[..., Stu
     assert not is_worth_compiling(small, make_terms(loss="hinge", horizon=10**6, responses=10**6))
 
 
-def test_without_numba_blocks_are_added_by_numpy(
-    monkeypatch: pytest.MonkeyPatch, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_without_numba_blocks_are_added_by_numpy(monkeypatch, make_terms):
     shard = Shard(records_of(BLOCK_CELLS, 2))
     terms = make_terms(loss="logistic", horizon=10**6, responses=10**5)
     told = exact_answer(shard, np.ones(2), terms)
@@ -167,9 +162,7 @@ def test_without_numba_blocks_are_added_by_numpy(
     np.testing.assert_allclose(exact_answer(shard, np.ones(2), terms), told, rtol=1e-11)
 
 
-def test_the_first_answer_compiles_nothing(
-    monkeypatch: pytest.MonkeyPatch, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_the_first_answer_compiles_nothing(monkeypatch, make_terms):
     shard = Shard(records_of(BLOCK_CELLS, 2, seed=3))
     terms = make_terms(loss="huber", delta=0.5, horizon=10**6, responses=10**5, clip=0.25)
     core.warm(shard, terms, kept_in=compiled_code_folder)
@@ -181,13 +174,13 @@ def test_the_first_answer_compiles_nothing(
     assert len(kernel.signatures) == compiled  # type: ignore[union-attr]
 
 
-def test_owners_do_not_import_numba_until_a_study_gains() -> None:
+def test_owners_do_not_import_numba_until_a_study_gains():
     text = "import sys, owner.server, learner.training.memory_owner; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
-def test_compiled_code_is_read_only_from_a_folder_of_this_user_alone(tmp_path: Path) -> None:
+def test_compiled_code_is_read_only_from_a_folder_of_this_user_alone(tmp_path):
     tmp_path.chmod(0o700)
     mine = own_folder(tmp_path / "a" / "mine")
     assert mine is not None
@@ -212,16 +205,14 @@ def test_compiled_code_is_read_only_from_a_folder_of_this_user_alone(tmp_path: P
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
-def test_a_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_not_used(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     os.chown(theirs, 65534, 65534)
     assert own_folder(theirs) is None
 
 
-def test_code_is_kept_in_the_users_cache_and_nowhere_if_others_may_write_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_code_is_kept_in_the_users_cache_and_nowhere_if_others_may_write_there(tmp_path, caplog):
     tmp_path.chmod(0o700)
     kept = compiled_code_folder({"XDG_CACHE_HOME": str(tmp_path)})
     assert kept == str(tmp_path / "copriv" / "compiled")

@@ -55,9 +55,7 @@ def typed(study_map: FeatureMap, *spellings: str, unit: str = "", rename: str = 
         ("day:x=y", "the study reads no 'y' there; it has dates"),
     ],
 )
-def test_a_spelling_in_words_that_the_study_has_not_is_refused(
-    study_map: FeatureMap, spelling: str, words: str
-) -> None:
+def test_a_spelling_in_words_that_the_study_has_not_is_refused(study_map, spelling, words):
     with pytest.raises(InputError) as refused:
         typed(study_map, spelling)
     assert words in str(refused.value)
@@ -68,13 +66,11 @@ def test_a_spelling_in_words_that_the_study_has_not_is_refused(
     "spelling",
     ["job:Koch=cook", "job:?=n/a", "default:Y=no", "age:999=n/a", "age:forty=40", "day:x=2020-07"],
 )
-def test_a_spelling_that_says_something_to_the_study_passes(
-    study_map: FeatureMap, spelling: str
-) -> None:
+def test_a_spelling_that_says_something_to_the_study_passes(study_map, spelling):
     typed(study_map, spelling)
 
 
-def test_a_category_and_a_date_have_no_unit(study_map: FeatureMap) -> None:
+def test_a_category_and_a_date_have_no_unit(study_map):
     for name, held in (("job", "categories"), ("default", "categories"), ("day", "dates")):
         with pytest.raises(InputError, match=f"--unit {name}: '{name}' holds {held} in the study"):
             typed(study_map, unit=name)
@@ -83,15 +79,13 @@ def test_a_category_and_a_date_have_no_unit(study_map: FeatureMap) -> None:
         typed(study_map, "age:999=n/a", unit="age")
 
 
-def test_a_column_that_the_study_has_not_is_neither_renamed_nor_measured(
-    study_map: FeatureMap,
-) -> None:
+def test_a_column_that_the_study_has_not_is_neither_renamed_nor_measured(study_map):
     for words in ({"rename": "agee=years"}, {"unit": "agee"}):
         with pytest.raises(InputError, match="agee: the study has no such column; did you mean"):
             typed(study_map, **words)
 
 
-def test_a_spelling_that_no_record_has_is_refused() -> None:
+def test_a_spelling_that_no_record_has_is_refused():
     check_spellings_held({"job": {" cook ": "Koch"}, "age": {"50.0": "n/a"}}, loans())
     with pytest.raises(InputError, match="--spelling job:Foo=nurse: no record has 'Foo' there; "):
         check_spellings_held({"job": {"Foo": "nurse"}}, loans())
@@ -99,16 +93,14 @@ def test_a_spelling_that_no_record_has_is_refused() -> None:
         check_spellings_held({"job": {"Cook": "nurse"}}, loans())
 
 
-def test_a_lifetime_below_the_studys_epsilon_is_refused() -> None:
+def test_a_lifetime_below_the_studys_epsilon_is_refused():
     check_lifetime(None, asked=Fraction(5))
     check_lifetime(Fraction(5), asked=Fraction(5))
     with pytest.raises(InputError, match=r"--epsilon-lifetime 0.5: the study asks for epsilon 5, "):
         check_lifetime(Fraction(1, 2), asked=Fraction(5))
 
 
-def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way(
-    study_map: FeatureMap,
-) -> None:
+def test_a_column_that_another_one_takes_the_name_of_may_be_moved_out_of_the_way(study_map):
     typed(study_map, rename="age=years monthly=age")
     typed(study_map, rename="age=job job=age")
     with pytest.raises(InputError, match="--rename monthly: the study has no such column"):

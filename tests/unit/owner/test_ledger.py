@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -64,7 +63,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-def test_charges_survive_a_reopening(path: Path) -> None:
+def test_charges_survive_a_reopening(path):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -81,7 +80,7 @@ def test_charges_survive_a_reopening(path: Path) -> None:
     ledger.close()
 
 
-def test_every_charge_is_synced_to_the_disk(path: Path) -> None:
+def test_every_charge_is_synced_to_the_disk(path):
     """In WAL mode only FULL syncs at each commit; no test here can cut the power."""
     ledger = open_ledger(path)
     settings = ("journal_mode", "synchronous", "foreign_keys")
@@ -91,7 +90,7 @@ def test_every_charge_is_synced_to_the_disk(path: Path) -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 3, -1])
-def test_a_charge_out_of_order_changes_nothing(path: Path, sequence: int) -> None:
+def test_a_charge_out_of_order_changes_nothing(path, sequence):
     ledger = open_ledger(path)
     enroll(ledger)
     with pytest.raises(OrderError):
@@ -101,7 +100,7 @@ def test_a_charge_out_of_order_changes_nothing(path: Path, sequence: int) -> Non
     assert verify_ledger(path) == []
 
 
-def test_lifetime_budget(path: Path) -> None:
+def test_lifetime_budget(path):
     ledger = open_ledger(path)
     for index in range(3):
         enroll(ledger, f"s{index}")
@@ -117,7 +116,7 @@ def test_lifetime_budget(path: Path) -> None:
     ledger.close()
 
 
-def test_what_is_held_is_what_is_on_the_disk_after_failures(path: Path) -> None:
+def test_what_is_held_is_what_is_on_the_disk_after_failures(path):
     ledger = open_ledger(path)
     enroll(ledger, "s0")
     with pytest.raises(LedgerError, match="it is in the ledger"):
@@ -151,7 +150,7 @@ def test_what_is_held_is_what_is_on_the_disk_after_failures(path: Path) -> None:
         "DELETE FROM accounts",
     ],
 )
-def test_what_another_process_wrote_is_not_believed(path: Path, change: str) -> None:
+def test_what_another_process_wrote_is_not_believed(path, change):
     """Nothing is charged, closed or given back on its word."""
     ledger = open_ledger(path)
     enroll(ledger)
@@ -168,7 +167,7 @@ def test_what_another_process_wrote_is_not_believed(path: Path, change: str) -> 
     ledger.close()
 
 
-def test_a_closed_study_gives_no_response(path: Path) -> None:
+def test_a_closed_study_gives_no_response(path):
     ledger = open_ledger(path)
     enroll(ledger)
     ledger.close_study("s")
@@ -177,7 +176,7 @@ def test_a_closed_study_gives_no_response(path: Path) -> None:
     ledger.close()
 
 
-def test_ledger_belongs_to_the_shard(path: Path) -> None:
+def test_ledger_belongs_to_the_shard(path):
     open_ledger(path, "old records").close()
     with pytest.raises(LedgerError, match="other records"):
         open_ledger(path, "new records")
@@ -191,7 +190,7 @@ def _try_to_open(path: Path, answers: Any) -> None:
         answers.put(str(error))
 
 
-def test_a_second_process_on_the_same_ledger_is_refused(path: Path) -> None:
+def test_a_second_process_on_the_same_ledger_is_refused(path):
     ledger = open_ledger(path)
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
@@ -202,7 +201,7 @@ def test_a_second_process_on_the_same_ledger_is_refused(path: Path) -> None:
     ledger.close()
 
 
-def test_a_truncated_ledger_is_refused(path: Path) -> None:
+def test_a_truncated_ledger_is_refused(path):
     ledger = open_ledger(path)
     for index in range(200):
         enroll(ledger, f"s{index}", lifetime=Fraction(1000), feature_map="x" * 500)
@@ -212,7 +211,7 @@ def test_a_truncated_ledger_is_refused(path: Path) -> None:
         open_ledger(path)
 
 
-def test_a_corrupt_ledger_is_refused(path: Path) -> None:
+def test_a_corrupt_ledger_is_refused(path):
     ledger = open_ledger(path)
     enroll(ledger)
     ledger.close()
@@ -223,14 +222,14 @@ def test_a_corrupt_ledger_is_refused(path: Path) -> None:
         open_ledger(path)
 
 
-def test_a_file_that_is_no_ledger_is_refused(path: Path) -> None:
+def test_a_file_that_is_no_ledger_is_refused(path):
     path.write_text("these are not the records you are looking for" * 100)
     advice = r"or a damaged one; restore the ledger from a copy, or give the path of the right file"
     with pytest.raises(LedgerError, match=advice):
         open_ledger(path)
 
 
-def test_a_ledger_of_another_schema_is_refused(path: Path) -> None:
+def test_a_ledger_of_another_schema_is_refused(path):
     open_ledger(path).close()
     with sqlite3.connect(path) as db:
         db.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
@@ -239,12 +238,12 @@ def test_a_ledger_of_another_schema_is_refused(path: Path) -> None:
         open_ledger(path)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(LedgerError, match="cannot be written"):
         open_ledger(tmp_path / "absent" / "ledger.sqlite")
 
 
-def test_export_leaves_the_fingerprint_out(path: Path) -> None:
+def test_export_leaves_the_fingerprint_out(path):
     """Who guesses a shard could check the guess by it."""
     open_ledger(path, "the fingerprint").close()
     exported = CliRunner().invoke(cli, ["ledger", "export", str(path)]).stdout
@@ -252,7 +251,7 @@ def test_export_leaves_the_fingerprint_out(path: Path) -> None:
     assert "the fingerprint" not in exported
 
 
-def test_export_lists_every_charge_and_each_map_once(path: Path) -> None:
+def test_export_lists_every_charge_and_each_map_once(path):
     ledger = open_ledger(path)
     for study in ("s", "t"):
         enroll(ledger, study, feature_map="the map", responses=200, horizon=200)
@@ -272,7 +271,7 @@ def test_export_lists_every_charge_and_each_map_once(path: Path) -> None:
     assert one["opened"] <= one["charges"][0]["charged"] <= one["charges"][-1]["charged"]
 
 
-def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path: Path) -> None:
+def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path):
     """A large map is kept once, and not after the last study that answered with it or might."""
     ledger = open_ledger(path)
     large = "x" * 2**20
@@ -295,7 +294,7 @@ def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path: Path) -> N
     assert verify_ledger(path) == []
 
 
-def test_people_can_read_a_ledger_in_use(path: Path) -> None:
+def test_people_can_read_a_ledger_in_use(path):
     ledger = open_ledger(path)
     enroll(ledger)
     meta, studies = read_studies(path)
@@ -306,7 +305,7 @@ def test_people_can_read_a_ledger_in_use(path: Path) -> None:
         read_studies(path.with_name("absent.sqlite"))
 
 
-def test_what_a_closed_study_spent_is_held_after_a_reopening(path: Path) -> None:
+def test_what_a_closed_study_spent_is_held_after_a_reopening(path):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -321,7 +320,7 @@ def test_what_a_closed_study_spent_is_held_after_a_reopening(path: Path) -> None
     assert verify_ledger(path) == []
 
 
-def test_a_link_to_a_ledger_is_the_ledger(path: Path) -> None:
+def test_a_link_to_a_ledger_is_the_ledger(path):
     """SQLite follows the link: its files and their marks are beside what it leads to."""
     open_ledger(path).close()
     link = path.with_name("link.sqlite")
@@ -340,9 +339,7 @@ def test_a_link_to_a_ledger_is_the_ledger(path: Path) -> None:
     ledger.close()
 
 
-def test_what_a_study_does_not_use_is_not_in_its_terms_text(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_what_a_study_does_not_use_is_not_in_its_terms_text(make_terms):
     """So terms of an earlier version keep their text, and a new field is agreed on where used."""
     before = terms_to_text(make_terms())
     assert terms_to_text(make_terms(curvature_scale=None, delta=None)) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,6 @@ import pytest
 
 from common.errors import OrderError
 from common.terms import Query, StudyTerms
-from owner.answering import DataOwner
 from owner.ledger import Ledger
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
@@ -71,9 +70,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_write(
-    path: Path,
-) -> None:
+def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_write(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         statements: list[str] = []
@@ -87,7 +84,7 @@ def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_wri
         assert statements.count("COMMIT") == 4
 
 
-def test_what_a_killed_owner_charged_is_spent_and_never_answered(path: Path) -> None:
+def test_what_a_killed_owner_charged_is_spent_and_never_answered(path):
     with killed_with(path, range(1, 11)) as left, closing(opened(left)) as ledger:
         entry = ledger.study("s")
         assert entry is not None
@@ -106,7 +103,7 @@ def test_what_a_killed_owner_charged_is_spent_and_never_answered(path: Path) -> 
     assert told.epsilon_spent == Fraction(65, PROMISED)
 
 
-def test_an_owner_that_ends_in_order_loses_nothing(path: Path) -> None:
+def test_an_owner_that_ends_in_order_loses_nothing(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 71))
@@ -127,7 +124,7 @@ def test_an_owner_that_ends_in_order_loses_nothing(path: Path) -> None:
     assert [digest for digest, _ in charges_of(records)] == [f"{k:064x}" for k in range(1, 191)]
 
 
-def test_a_closed_study_gets_the_rest_of_its_block_back(path: Path) -> None:
+def test_a_closed_study_gets_the_rest_of_its_block_back(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1, 2, 3)
@@ -137,7 +134,7 @@ def test_a_closed_study_gets_the_rest_of_its_block_back(path: Path) -> None:
     assert verify_ledger(path) == []
 
 
-def test_what_was_given_since_cannot_be_undone_by_an_older_copy(path: Path) -> None:
+def test_what_was_given_since_cannot_be_undone_by_an_older_copy(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 11))
@@ -152,7 +149,7 @@ def test_what_was_given_since_cannot_be_undone_by_an_older_copy(path: Path) -> N
 
 
 @pytest.mark.parametrize("ends", ["stops", "closes"])
-def test_what_was_taken_back_hides_no_charge_from_an_older_copy(path: Path, ends: str) -> None:
+def test_what_was_taken_back_hides_no_charge_from_an_older_copy(path, ends):
     """A copy with a whole block charged has come no farther than a ledger that took it back."""
     older = path.with_name("older")
     older.mkdir()
@@ -174,7 +171,7 @@ def test_what_was_taken_back_hides_no_charge_from_an_older_copy(path: Path, ends
         opened(path)
 
 
-def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path: Path) -> None:
+def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1)
@@ -183,9 +180,7 @@ def test_a_ledger_that_is_moved_gives_no_more_of_its_block(path: Path) -> None:
             charge(ledger, 2)
 
 
-def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(path, monkeypatch):
     """SQLite undoes a commit whose sync fails; after a kill its log may bring it back."""
     ledger = opened(path)
     enroll(ledger)
@@ -208,7 +203,7 @@ def test_nothing_is_given_of_a_block_whose_end_may_be_on_the_disk(
 @pytest.mark.parametrize(
     "change", ["UPDATE charges SET records = zeroblob(2560)", "DELETE FROM charges"]
 )
-def test_older_charges_that_were_changed_in_use_are_not_believed(path: Path, change: str) -> None:
+def test_older_charges_that_were_changed_in_use_are_not_believed(path, change):
     with closing(opened(path, block=1)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 131))
@@ -220,7 +215,7 @@ def test_older_charges_that_were_changed_in_use_are_not_believed(path: Path, cha
             ledger.study("s")
 
 
-def test_nothing_is_given_of_a_block_after_the_end(path: Path) -> None:
+def test_nothing_is_given_of_a_block_after_the_end(path):
     ledger = opened(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -231,10 +226,8 @@ def test_nothing_is_given_of_a_block_after_the_end(path: Path) -> None:
 
 
 def test_a_retry_is_replayed_while_the_owner_lives_and_refused_after_it_was_killed(
-    fast_folder: Path,
-    open_owner: Callable[..., DataOwner],
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+    fast_folder, open_owner, make_terms
+):
     first = open_owner(block=64)
     terms = make_terms(horizon=100, responses=100)
     first.enroll(terms, learner="l")

@@ -108,7 +108,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_row_that_is_not_what_was_written_is_refused(path: Path, damage: str) -> None:
+def test_a_row_that_is_not_what_was_written_is_refused(path, damage):
     filled(path)
     with sqlite3.connect(path) as db:
         db.execute(damage)
@@ -126,7 +126,7 @@ def test_a_row_that_is_not_what_was_written_is_refused(path: Path, damage: str) 
     assert all("\n" not in sentence for sentence in found)
 
 
-def test_rows_of_two_ledgers_do_not_mix(path: Path) -> None:
+def test_rows_of_two_ledgers_do_not_mix(path):
     """An account of the same study, from another ledger where less was answered."""
     filled(path)
     other = path.with_name("other.sqlite")
@@ -141,7 +141,7 @@ def test_rows_of_two_ledgers_do_not_mix(path: Path) -> None:
         open_ledger(path)
 
 
-def test_studies_of_two_ledgers_do_not_mix(path: Path) -> None:
+def test_studies_of_two_ledgers_do_not_mix(path):
     """A whole study, which another ledger holds in the same place and asked less of."""
     for name, first in ((path, "s"), (path.with_name("other.sqlite"), "r")):
         ledger = open_ledger(name)
@@ -166,7 +166,7 @@ def test_studies_of_two_ledgers_do_not_mix(path: Path) -> None:
         (1, "its charges are not those that its account was written with"),
     ],
 )
-def test_blocks_of_other_charges_are_refused(path: Path, block: int, words: str) -> None:
+def test_blocks_of_other_charges_are_refused(path, block, words):
     """Each with the checksum that it would have in its place."""
     filled(path)
     with sqlite3.connect(path) as db:
@@ -183,13 +183,13 @@ def test_blocks_of_other_charges_are_refused(path: Path, block: int, words: str)
         open_ledger(path)
 
 
-def test_a_checksum_tells_where_a_value_ends_and_of_which_type_it_is() -> None:
+def test_a_checksum_tells_where_a_value_ends_and_of_which_type_it_is():
     assert row_checksum(b"a", b"b") != row_checksum(b"abytes:b")
     assert row_checksum(b"a", b"bc") != row_checksum(b"ab", b"c")
     assert row_checksum("a") != row_checksum(b"'a'")
 
 
-def test_an_older_account_put_back_in_use_is_not_believed(path: Path) -> None:
+def test_an_older_account_put_back_in_use_is_not_believed(path):
     """It has the checksum that it was written with."""
     ledger = open_ledger(path)
     enroll(ledger)
@@ -206,7 +206,7 @@ def test_an_older_account_put_back_in_use_is_not_believed(path: Path) -> None:
     ledger.close()
 
 
-def test_a_text_that_was_changed_in_use_is_not_believed(path: Path) -> None:
+def test_a_text_that_was_changed_in_use_is_not_believed(path):
     ledger = open_ledger(path)
     enroll(ledger)
     with sqlite3.connect(path) as db:
@@ -228,7 +228,7 @@ def forge(path: Path, **changes: Any) -> None:
     db.close()
 
 
-def test_verify_finds_a_charge_that_is_not_counted(path: Path) -> None:
+def test_verify_finds_a_charge_that_is_not_counted(path):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -238,7 +238,7 @@ def test_verify_finds_a_charge_that_is_not_counted(path: Path) -> None:
     assert verify_ledger(path) == ["study s: 0 responses counted, 1 charges listed"]
 
 
-def test_verify_finds_a_promise_that_is_not_the_studys(path: Path) -> None:
+def test_verify_finds_a_promise_that_is_not_the_studys(path):
     ledger = open_ledger(path)
     enroll(ledger)
     ledger.close()
@@ -257,9 +257,7 @@ def test_verify_finds_a_promise_that_is_not_the_studys(path: Path) -> None:
         "CREATE TRIGGER more AFTER UPDATE ON accounts BEGIN SELECT 1; END",
     ],
 )
-def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(
-    path: Path, change: str
-) -> None:
+def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(path, change):
     ledger = open_ledger(path)
     enroll(ledger)
     ledger.close()
@@ -276,7 +274,7 @@ def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(
             read(path)
 
 
-def test_a_ledger_that_is_refused_is_left_as_it_is(path: Path) -> None:
+def test_a_ledger_that_is_refused_is_left_as_it_is(path):
     """Its log included, though SQLite would move it into the ledger and delete it."""
     child = os.fork()
     if child == 0:
@@ -301,7 +299,7 @@ def test_a_ledger_that_is_refused_is_left_as_it_is(path: Path) -> None:
     ledger.close()
 
 
-def test_a_ledger_that_lost_responses_is_refused(path: Path) -> None:
+def test_a_ledger_that_lost_responses_is_refused(path):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -320,7 +318,7 @@ def test_a_ledger_that_lost_responses_is_refused(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_ledger_that_lost_one_change_is_refused(path: Path) -> None:
+def test_a_ledger_that_lost_one_change_is_refused(path):
     books = Books({}, changes=4, responses=2)
     assert books.generation == 4
     check_mark(books, Mark(4, responses=2), path)
@@ -338,7 +336,7 @@ def has_attributes(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("survivor", ["", "-wal", "-shm", "-given", ".lock"])
-def test_each_file_alone_tells_how_far_the_ledger_has_come(path: Path, survivor: str) -> None:
+def test_each_file_alone_tells_how_far_the_ledger_has_come(path, survivor):
     if not has_attributes(path.parent):
         pytest.skip("this file system keeps no extended attributes")
     ledger = open_ledger(path)
@@ -360,7 +358,7 @@ def test_each_file_alone_tells_how_far_the_ledger_has_come(path: Path, survivor:
 
 
 @pytest.mark.parametrize("behind", ["the lock", "the ledger"])
-def test_the_furthest_of_the_marks_counts(path: Path, behind: str) -> None:
+def test_the_furthest_of_the_marks_counts(path, behind):
     if not has_attributes(path.parent):
         pytest.skip("this file system keeps no extended attributes")
     ledger = open_ledger(path)
@@ -376,9 +374,7 @@ def test_the_furthest_of_the_marks_counts(path: Path, behind: str) -> None:
     assert read_mark(path) == Mark(5)
 
 
-def test_without_attributes_the_lock_tells_and_the_log_warns(
-    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_attributes_the_lock_tells_and_the_log_warns(path, monkeypatch, caplog):
     def unsupported(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -394,7 +390,7 @@ def test_without_attributes_the_lock_tells_and_the_log_warns(
         open_ledger(path)
 
 
-def test_a_mark_that_is_damaged_is_refused(path: Path) -> None:
+def test_a_mark_that_is_damaged_is_refused(path):
     filled(path)
     lock = Path(f"{path}.lock")
     whole = lock.read_bytes()
@@ -419,7 +415,7 @@ def moved(path: Path, suffix: str, *, replaced: bool) -> Path:
 
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-given", ".lock"])
-def test_a_ledger_that_was_moved_takes_no_charge(path: Path, suffix: str, replaced: bool) -> None:
+def test_a_ledger_that_was_moved_takes_no_charge(path, suffix, replaced):
     ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1)
@@ -436,9 +432,7 @@ def test_a_ledger_that_was_moved_takes_no_charge(path: Path, suffix: str, replac
 
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-given", ".lock"])
-def test_a_ledger_that_is_moved_after_long_takes_no_charge(
-    path: Path, suffix: str, replaced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_is_moved_after_long_takes_no_charge(path, suffix, replaced, monkeypatch):
     """While nothing changes in its folder, its files are not looked at one by one."""
     looked: list[int] = []
     look = LedgerFiles.check_in_place
@@ -468,7 +462,7 @@ def test_a_ledger_that_is_moved_after_long_takes_no_charge(
     assert verify_ledger(path) == []
 
 
-def test_a_ledger_whose_folder_is_moved_takes_no_charge(tmp_path: Path) -> None:
+def test_a_ledger_whose_folder_is_moved_takes_no_charge(tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
     ledger = open_ledger(folder / "ledger.sqlite")
@@ -483,7 +477,7 @@ def test_a_ledger_whose_folder_is_moved_takes_no_charge(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
+def test_a_ledger_that_was_cut_short_takes_no_charge(path):
     ledger = open_ledger(path)
     enroll(ledger)
     log = Path(f"{path}-wal")
@@ -501,9 +495,7 @@ def test_a_ledger_that_was_cut_short_takes_no_charge(path: Path) -> None:
 @pytest.mark.parametrize(
     "gone", [[".lock"], ["", ".lock"], ["", "-wal", ".lock"], ["-shm"], ["-given"]]
 )
-def test_files_that_are_gone_let_no_second_owner_in(
-    path: Path, gone: list[str], copied: bool
-) -> None:
+def test_files_that_are_gone_let_no_second_owner_in(path, gone, copied):
     """Whichever file both would share, deleted or replaced by a copy of its own."""
     ledger = open_ledger(path)
     enroll(ledger)
@@ -518,7 +510,7 @@ def test_files_that_are_gone_let_no_second_owner_in(
 KINDS = ("nothing changed", "refused", "spent to the end")
 
 
-def test_a_flipped_bit_is_refused_or_changes_nothing() -> None:
+def test_a_flipped_bit_is_refused_or_changes_nothing():
     command = [sys.executable, str(TOOLS / "flip_ledger.py"), "--flips", "300", "--serves", "1"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert result.returncode == 0, result.stderr[-3000:] + result.stdout
@@ -530,9 +522,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["-given", ".lock"])
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
-    path: Path, suffix: str
-) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(path, suffix):
     filled(path)
     beside = Path(f"{path}{suffix}")
     beside.unlink(missing_ok=True)
@@ -542,7 +532,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
             use(path)
 
 
-def test_a_loop_of_links_and_a_pipe_are_no_ledger(path: Path) -> None:
+def test_a_loop_of_links_and_a_pipe_are_no_ledger(path):
     path.symlink_to("other.sqlite")
     path.with_name("other.sqlite").symlink_to(path.name)
     with pytest.raises(LedgerError, match="cannot be written"):

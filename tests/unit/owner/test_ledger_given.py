@@ -61,7 +61,7 @@ def filled(log: GivenLog, account: bytes, numbers: range) -> Given:
 # --- the log alone ------------------------------------------------------------------------------
 
 
-def test_a_log_says_what_it_was_told_of_each_account(path: Path) -> None:
+def test_a_log_says_what_it_was_told_of_each_account(path):
     assert read_given(path).given == {}
     with opened_log(path) as log:
         assert read_given(path).given == {}
@@ -72,7 +72,7 @@ def test_a_log_says_what_it_was_told_of_each_account(path: Path) -> None:
         assert read_given(path).given[ACCOUNT] == first.and_then(record(3), response(3))
 
 
-def test_a_log_that_is_written_over_says_nothing_of_before(path: Path) -> None:
+def test_a_log_that_is_written_over_says_nothing_of_before(path):
     with opened_log(path) as log:
         filled(log, ACCOUNT, range(9))
     # Each length of what is new, so also those that end where an older entry begins.
@@ -85,7 +85,7 @@ def test_a_log_that_is_written_over_says_nothing_of_before(path: Path) -> None:
             assert read_given(path).given == {ACCOUNT: told}
 
 
-def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -> None:
+def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path):
     with opened_log(path) as log:
         whole = filled(log, ACCOUNT, range(4))
     file = Path(f"{path}{GIVEN}")
@@ -103,7 +103,7 @@ def test_a_log_that_was_cut_or_changed_says_less_and_nothing_wrong(path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"\0" * 5000, b"\xff" * 5000, b"no log\n", os.urandom(5000)])
-def test_a_file_that_is_no_log_says_nothing(path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_log_says_nothing(path, content):
     Path(f"{path}{GIVEN}").write_bytes(content)
     assert read_given(path).given == {}
 
@@ -117,9 +117,7 @@ CRAFTED: dict[str, list[tuple[bytes, bytes]]] = {
 
 
 @pytest.mark.parametrize("entries", CRAFTED.values(), ids=CRAFTED.keys())
-def test_an_entry_that_nobody_wrote_ends_a_log(
-    path: Path, entries: list[tuple[bytes, bytes]]
-) -> None:
+def test_an_entry_that_nobody_wrote_ends_a_log(path, entries):
     """Though its checksum is right; what comes behind it is not believed either."""
     with opened_log(path) as log:
         whole = filled(log, ACCOUNT, range(64))
@@ -129,7 +127,7 @@ def test_an_entry_that_nobody_wrote_ends_a_log(
     assert read_given(path).given == {ACCOUNT: whole}
 
 
-def test_a_note_without_its_query_ends_a_log(path: Path) -> None:
+def test_a_note_without_its_query_ends_a_log(path):
     with opened_log(path) as log:
         begun = filled(log, ACCOUNT, range(2))
         log.give(ACCOUNT, b"\0", b"")
@@ -138,7 +136,7 @@ def test_a_note_without_its_query_ends_a_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 80, 8000, 80_000, 600_000])
-def test_two_blocks_have_room_and_the_file_stays_small(path: Path, size: int) -> None:
+def test_two_blocks_have_room_and_the_file_stays_small(path, size):
     count = given_at_once(size)
     with opened_log(path) as log:
         for block in range(2):
@@ -152,9 +150,7 @@ def test_two_blocks_have_room_and_the_file_stays_small(path: Path, size: int) ->
     assert Path(f"{path}{GIVEN}").stat().st_size <= ledger_given.LARGEST_BYTES
 
 
-def test_each_note_is_synced_and_no_note_makes_the_file_longer(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_note_is_synced_and_no_note_makes_the_file_longer(path, monkeypatch):
     synced: list[int] = []
     whole = os.fdatasync
 
@@ -217,7 +213,7 @@ def digests(path: Path) -> list[str]:
     return [digest for digest, _ in charges_of(read_history(path).studies[0][1])]
 
 
-def test_a_link_to_a_ledger_in_use_shows_what_was_given(path: Path) -> None:
+def test_a_link_to_a_ledger_in_use_shows_what_was_given(path):
     link = path.with_name("link.sqlite")
     with closing(opened(path)) as ledger:
         enroll(ledger)
@@ -227,7 +223,7 @@ def test_a_link_to_a_ledger_in_use_shows_what_was_given(path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [1, 2, 63, 64, 65, 66, 130, 199, 200])
-def test_a_killed_owner_loses_nothing(path: Path, given: int) -> None:
+def test_a_killed_owner_loses_nothing(path, given):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, given + 1))
@@ -251,7 +247,7 @@ def test_a_killed_owner_loses_nothing(path: Path, given: int) -> None:
     assert digests(left) == [f"{k:064x}" for k in range(1, PROMISED + 1)]
 
 
-def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path: Path) -> None:
+def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         statements: list[str] = []
@@ -264,9 +260,7 @@ def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path: Path) 
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
-def test_a_kill_between_the_log_and_the_ledger_loses_nothing(
-    path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monkeypatch):
     with closing(opened(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 65))
@@ -294,9 +288,7 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(
     assert digests(left[0]) == [f"{k:064x}" for k in range(1, given + 2)]
 
 
-def test_studies_share_a_log_that_is_written_over_when_it_is_full(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_studies_share_a_log_that_is_written_over_when_it_is_full(path, monkeypatch):
     monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 6000)
     monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
     with closing(opened(path)) as ledger:
@@ -335,9 +327,7 @@ def put_back(file: Path, older: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lose, cut, put_back])
-def test_a_log_that_is_lost_or_old_is_not_believed(
-    path: Path, damage: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_that_is_lost_or_old_is_not_believed(path, damage, caplog):
     """What it may have noted is spent: no number is given for a second query."""
     with closing(opened(path)) as ledger:
         enroll(ledger)
@@ -362,7 +352,7 @@ def test_a_log_that_is_lost_or_old_is_not_believed(
     assert digests(left) == [f"{1:064x}", *[""] * 63, f"{65:064x}"]
 
 
-def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path: Path) -> None:
+def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path):
     """A block that counts as spent is not taken for the charges of a study that is gone."""
     with closing(opened(path)) as ledger:
         enroll(ledger)
@@ -377,7 +367,7 @@ def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path: Path) -> No
         opened(left)
 
 
-def test_an_older_log_is_not_believed_after_its_block_was_written_down(path: Path) -> None:
+def test_an_older_log_is_not_believed_after_its_block_was_written_down(path):
     """The ledger's own files as they were too: only the lock tells."""
     with closing(opened(path)) as ledger:
         enroll(ledger)
@@ -392,9 +382,7 @@ def test_an_older_log_is_not_believed_after_its_block_was_written_down(path: Pat
         opened(path)
 
 
-def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatch):
     def fail(handle: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -418,9 +406,7 @@ def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(
     assert verify_ledger(path) == []
 
 
-def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monkeypatch):
     def full(handle: int, content: bytes, position: int) -> int:
         raise OSError(28, "No space left on device")
 
@@ -436,7 +422,7 @@ def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(
     assert digests(path) == [f"{k:064x}" for k in (1, 2)]
 
 
-def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path: Path) -> None:
+def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
     large = b"r" * ledger_given.LARGEST_BYTES
     with closing(opened(path)) as ledger:
         enroll(ledger)
@@ -494,9 +480,7 @@ def answers_another(ledger: Ledger) -> None:
 @pytest.mark.parametrize("life", [nothing, enrolls, answers_another])
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("damage", [put_back, cut, lose])
-def test_what_was_not_believed_once_is_not_believed_later(
-    path: Path, life: Callable[[Ledger], None], again: bool, damage: Callable[[Path, Path], None]
-) -> None:
+def test_what_was_not_believed_once_is_not_believed_later(path, life, again, damage):
     log, older = Path(f"{path}{GIVEN}"), Path(f"{path}-older")
     killed_after(path, keeps_a_copy(path))
     damage(log, older)
@@ -513,7 +497,7 @@ def test_what_was_not_believed_once_is_not_believed_later(
     assert verify_ledger(path) == []
 
 
-def test_what_was_not_believed_once_needs_no_mark_any_more(path: Path) -> None:
+def test_what_was_not_believed_once_needs_no_mark_any_more(path):
     """It stands in the ledger: a copy without marks, and with the old log, says the same."""
     killed_after(path, keeps_a_copy(path))
     put_back(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
@@ -530,9 +514,7 @@ def test_what_was_not_believed_once_needs_no_mark_any_more(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [put_back, cut])
-def test_a_start_that_is_killed_makes_no_log_believed(
-    path: Path, damage: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch):
     killed_after(path, keeps_a_copy(path))
     damage(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
     with monkeypatch.context() as patch:
@@ -542,9 +524,7 @@ def test_a_start_that_is_killed_makes_no_log_believed(
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
 
-def test_a_closing_that_fails_stops_no_other_study(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closing_that_fails_stops_no_other_study(path, monkeypatch):
     @contextmanager
     def failing(db: sqlite3.Connection) -> Iterator[None]:
         yield
@@ -570,9 +550,7 @@ def charges(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("change", [enrolls, closes, charges])
-def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(
-    path: Path, change: Callable[[Ledger], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, change, monkeypatch):
     """The owner was killed between a commit and its mark."""
 
     def life(ledger: Ledger) -> None:
@@ -592,9 +570,7 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
 
-def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monkeypatch):
     def life(ledger: Ledger) -> None:
         for study in ("s", "t", "u"):
             enroll(ledger, study)
@@ -623,9 +599,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(
     assert verify_ledger(path) == []
 
 
-def test_studies_that_come_and_go_do_not_lengthen_the_log(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_studies_that_come_and_go_do_not_lengthen_the_log(path, monkeypatch):
     monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 4000)
     monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
     with closing(opened(path)) as ledger:
@@ -645,7 +619,7 @@ def test_studies_that_come_and_go_do_not_lengthen_the_log(
 @pytest.mark.parametrize(
     "sizes", [[80_000, 80_000, 8], [80_000] * 8, [8, 3000, 80_000, 200_000, 8], [2_000_000, 8]]
 )
-def test_every_response_of_studies_of_all_sizes_has_its_place(path: Path, sizes: list[int]) -> None:
+def test_every_response_of_studies_of_all_sizes_has_its_place(path, sizes):
     """None is written over, and none stands beyond what is read, whoever begins in between."""
     given = 20
     with closing(opened(path)) as ledger:
@@ -673,7 +647,7 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path: Path, sizes:
     assert verify_ledger(left) == []
 
 
-def test_a_last_response_that_is_alone_in_its_block_is_counted(path: Path) -> None:
+def test_a_last_response_that_is_alone_in_its_block_is_counted(path):
     """Of a promise of 65 the last one is charged without others ahead."""
     with closing(opened(path)) as ledger:
         enroll(ledger, promised=65, epsilon=Fraction(1))

@@ -101,7 +101,7 @@ def check_meaning(entries: list[Any]) -> None:
             assert entry.agreed_terms == terms(study)
 
 
-def test_a_ledger_of_the_version_before_goes_on(path: Path) -> None:
+def test_a_ledger_of_the_version_before_goes_on(path):
     ledger = open_ledger(path)
     check_meaning(list(ledger.studies()))
     assert ledger.responses == 329
@@ -125,7 +125,7 @@ def test_a_ledger_of_the_version_before_goes_on(path: Path) -> None:
         assert found == [(theta(study.study_id, k), TIME) for k in range(1, answered + 1)]
 
 
-def test_a_ledger_of_the_version_before_is_read_without_a_change(path: Path) -> None:
+def test_a_ledger_of_the_version_before_is_read_without_a_change(path):
     before = path.read_bytes()
     meta, entries = read_studies(path)
     assert (meta["owner"], meta["created"]) == ("a", TIME)
@@ -135,7 +135,7 @@ def test_a_ledger_of_the_version_before_is_read_without_a_change(path: Path) -> 
     assert path.read_bytes() == before
 
 
-def test_a_map_is_kept_once_after_the_upgrade(path: Path) -> None:
+def test_a_map_is_kept_once_after_the_upgrade(path):
     open_ledger(path).close()
     with sqlite3.connect(path) as db:
         texts = [text for (text,) in db.execute("SELECT text FROM texts")]
@@ -161,9 +161,7 @@ def test_a_map_is_kept_once_after_the_upgrade(path: Path) -> None:
         ("CREATE TABLE more (a)", "its tables are not those"),
     ],
 )
-def test_a_damaged_ledger_of_the_version_before_is_not_upgraded(
-    path: Path, damage: str, words: str
-) -> None:
+def test_a_damaged_ledger_of_the_version_before_is_not_upgraded(path, damage, words):
     with sqlite3.connect(path) as db:
         db.execute(damage)
     db.close()
@@ -176,7 +174,7 @@ def test_a_damaged_ledger_of_the_version_before_is_not_upgraded(
     db.close()
 
 
-def test_an_old_ledger_that_lost_responses_is_not_upgraded(path: Path) -> None:
+def test_an_old_ledger_that_lost_responses_is_not_upgraded(path):
     path.with_name("ledger.sqlite.lock").write_text(f"{330:>20}\n")
     for look in (open_ledger, read_studies, verify_ledger):
         with pytest.raises(LedgerError, match="lost responses"):

@@ -13,7 +13,7 @@ import tomli_w
 
 from common.config import load_settings
 from common.errors import InputError, PolicyError
-from common.features import FeatureMap, load_feature_map
+from common.features import load_feature_map
 from owner.attaching import open_attachment
 from owner.loading import Loaded, check_header, load_records
 from owner.policy import OwnerSettings
@@ -38,7 +38,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("names", HEADERS, ids="|".join)
-def test_column_names_as_files_have_them_pass(names: list[str]) -> None:
+def test_column_names_as_files_have_them_pass(names):
     check_header(names, pd.DataFrame(ROWS, columns=names), where="t.csv")
 
 
@@ -57,7 +57,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize(("names", "why"), RECORDS, ids=lambda x: "|".join(x)[:40])
-def test_a_header_that_looks_like_a_record_is_refused(names: list[str], why: str) -> None:
+def test_a_header_that_looks_like_a_record_is_refused(names, why):
     with pytest.raises(InputError, match=r"looks like a record.*add a line") as refused:
         check_header(names, pd.DataFrame(ROWS), where="t.csv")
     assert why in str(refused.value)
@@ -65,7 +65,7 @@ def test_a_header_that_looks_like_a_record_is_refused(names: list[str], why: str
     assert not any(name in str(refused.value) for name in names if len(name) > 2)
 
 
-def test_names_that_the_rows_below_repeat_are_a_record() -> None:
+def test_names_that_the_rows_below_repeat_are_a_record():
     rows = pd.DataFrame([["F", "Bronx", "a"], ["M", "Kings", "b"], ["F", "Bronx", "c"]])
     with pytest.raises(InputError, match="2 of 3 names are values of the rows below"):
         check_header(["F", "Bronx", "z"], rows, where="t.csv")
@@ -105,9 +105,7 @@ def attached(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["36,Bronx,7\n41,Kings,8\n", "a,a,y\n1,2,3\n", "F,Bronx\nF,Bronx\nM,Bronx\nF,Kings\n"]
 )
-def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
-    settings: Callable[..., Path], typed: Callable[..., Any], text: str
-) -> None:
+def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(settings, typed, text):
     path = settings(text, columns=text.splitlines()[0].split(","))
     for command in (opened, attached):
         with pytest.raises(InputError, match="the first line looks like a record"):
@@ -117,9 +115,7 @@ def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(
     assert "add a line with the columns' names, or remove what stands above it" in said.stderr
 
 
-def test_an_owner_that_names_no_column_tells_none(
-    settings: Callable[..., Path], make_terms: Callable[..., Any]
-) -> None:
+def test_an_owner_that_names_no_column_tells_none(settings, make_terms):
     path = settings("column-0,column-1,column-2,y,secret\n1,2,3,4,5\n5,6,7,8,9\n")
     running = start_owner(path, listen=None, insecure_noise_seed=None)
     assert running.owner.describe(learner="anonymous").columns == ()
@@ -127,16 +123,12 @@ def test_an_owner_that_names_no_column_tells_none(
     running.drain(grace=0.1)
 
 
-def test_a_named_column_must_be_there(settings: Callable[..., Path]) -> None:
+def test_a_named_column_must_be_there(settings):
     with pytest.raises(InputError, match=r"no column 'z', which the setting data\.columns names"):
         opened(settings("age,y\n1,2\n", columns=["age", "z"]))
 
 
-def test_describe_tells_only_columns_that_are_named(
-    owner_folder: Callable[..., Path],
-    table_maker: Callable[..., pd.DataFrame],
-    settings: Callable[..., Path],
-) -> None:
+def test_describe_tells_only_columns_that_are_named(owner_folder, table_maker, settings):
     table = table_maker(50, seed=1).assign(secret=1.0)
     pinned = start_owner(owner_folder(table=table), listen=None, insecure_noise_seed=None)
     told = pinned.owner.describe(learner="anonymous").columns
@@ -150,8 +142,8 @@ def test_describe_tells_only_columns_that_are_named(
 
 
 def test_a_column_that_is_not_named_is_refused_as_one_that_is_not_there(
-    settings: Callable[..., Path], feature_map: FeatureMap, make_terms: Callable[..., Any]
-) -> None:
+    settings, feature_map, make_terms
+):
     names = ["column-1", "column-2", "y"]
     said = []
     for extra in ("column-0", "column-9"):
@@ -184,8 +176,8 @@ def loaded(path: Path) -> Loaded:
 
 
 def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+    owner_folder, table_maker
+):
     table = table_maker(50, seed=3)
     table.loc[[1, 7], "y"] = float("nan")
     everything = loaded(pinned(owner_folder, table))
@@ -201,9 +193,7 @@ def test_an_owner_leaves_out_records_without_a_target_by_its_own_map_only(
         loaded(path)
 
 
-def test_a_long_name_of_a_map_makes_no_long_sentence(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_a_long_name_of_a_map_makes_no_long_sentence(owner_folder, table_maker):
     path = pinned(owner_folder, table_maker(50, seed=3))
     own = path.parent / "features.json"
     own.write_text(own.read_text().replace('"column-0"', f'"{"y" * 200_000}"'))
@@ -212,11 +202,7 @@ def test_a_long_name_of_a_map_makes_no_long_sentence(
     assert len(str(refused.value)) < 600
 
 
-def test_a_large_table_is_seen_whole_and_held_in_part(
-    owner_folder: Callable[..., Path],
-    table_maker: Callable[..., pd.DataFrame],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_table_is_seen_whole_and_held_in_part(owner_folder, table_maker, monkeypatch):
     table = table_maker(50, seed=3).assign(other="a secret")
     path = pinned(owner_folder, table)
     at_once = loaded(path)

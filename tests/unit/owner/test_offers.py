@@ -18,20 +18,20 @@ def offers(pauses: list[float], now: time = time(12), **settings: Any) -> Offers
     return Offers(checked, pause=pauses.append, now=lambda: now)
 
 
-def test_an_owner_without_settings_always_listens() -> None:
+def test_an_owner_without_settings_always_listens():
     pauses: list[float] = []
     assert all(offers(pauses).accepts() for _ in range(100))
     assert pauses == []
 
 
-def test_it_accepts_its_share_of_the_offers() -> None:
+def test_it_accepts_its_share_of_the_offers():
     owner = offers([], probability=0.3)
     accepted = np.mean([owner.accepts() for _ in range(10_000)])
     # Five standard errors; a share of 0.25 or 0.35 would be eleven away.
     assert accepted == pytest.approx(0.3, abs=5 * np.sqrt(0.3 * 0.7 / 10_000))
 
 
-def test_outside_its_hours_it_declines_and_does_not_pause() -> None:
+def test_outside_its_hours_it_declines_and_does_not_pause():
     pauses: list[float] = []
     hours = ["22:00-06:00", "12:30-13:00"]
     heard = [
@@ -42,7 +42,7 @@ def test_outside_its_hours_it_declines_and_does_not_pause() -> None:
     assert len(pauses) == 3
 
 
-def test_pauses_are_exponential_with_the_mean_that_is_set() -> None:
+def test_pauses_are_exponential_with_the_mean_that_is_set():
     pauses: list[float] = []
     owner = offers(pauses, delay=0.2)
     for _ in range(10_000):
@@ -62,6 +62,6 @@ def test_pauses_are_exponential_with_the_mean_that_is_set() -> None:
         ({"hours": ["night"]}, "hours"),
     ],
 )
-def test_wrong_settings_are_refused_by_name(settings: dict[str, Any], key: str) -> None:
+def test_wrong_settings_are_refused_by_name(settings, key):
     with pytest.raises(InputError, match=key):
         offers([], **settings)

@@ -66,9 +66,7 @@ def outcome(future: Future[Any]) -> str:
     return "done"
 
 
-def test_an_enrolment_delays_no_other_studys_answer(
-    open_owner: OpenOwner, make_terms: MakeTerms, gate: Gate
-) -> None:
+def test_an_enrolment_delays_no_other_studys_answer(open_owner, make_terms, gate):
     owner = open_owner()
     gate.open.set()
     owner.enroll(make_terms(), learner="ann")
@@ -94,12 +92,8 @@ def test_an_enrolment_delays_no_other_studys_answer(
     ],
 )
 def test_enrolments_of_one_study_at_once_reserve_its_budget_once(
-    open_owner: OpenOwner,
-    make_terms: MakeTerms,
-    gate: Gate,
-    second: tuple[str, dict[str, Any]],
-    told: list[str],
-) -> None:
+    open_owner, make_terms, gate, second, told
+):
     owner = open_owner()
     before = threading.active_count()
     with ThreadPoolExecutor(2) as pool:
@@ -118,9 +112,7 @@ def test_enrolments_of_one_study_at_once_reserve_its_budget_once(
     assert threading.active_count() - before <= 1
 
 
-def test_a_study_that_is_closed_while_it_is_rebuilt_answers_no_more(
-    open_owner: OpenOwner, make_terms: MakeTerms, gate: Gate
-) -> None:
+def test_a_study_that_is_closed_while_it_is_rebuilt_answers_no_more(open_owner, make_terms, gate):
     gate.open.set()
     owner = open_owner()
     owner.enroll(make_terms(), learner="ann")
@@ -143,8 +135,8 @@ def test_a_study_that_is_closed_while_it_is_rebuilt_answers_no_more(
 
 
 def test_queries_that_come_while_a_study_is_rebuilt_are_all_answered_once(
-    open_owner: OpenOwner, make_terms: MakeTerms, gate: Gate
-) -> None:
+    open_owner, make_terms, gate
+):
     gate.open.set()
     owner = open_owner()
     owner.enroll(make_terms(), learner="ann")
@@ -161,9 +153,7 @@ def test_queries_that_come_while_a_study_is_rebuilt_are_all_answered_once(
     assert owner.charges() == 1
 
 
-def test_studies_are_held_within_their_memory(
-    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_studies_are_held_within_their_memory(open_owner, make_terms, monkeypatch):
     monkeypatch.setattr(held, "OPEN_BYTES", 1)
     owner = open_owner()
     studies = [f"s{index}" for index in range(held.LEAST_OPEN + 2)]
@@ -174,9 +164,7 @@ def test_studies_are_held_within_their_memory(
         ask(owner, 1, study)
 
 
-def test_sixty_four_studies_are_all_held_ready(
-    open_owner: OpenOwner, make_terms: MakeTerms
-) -> None:
+def test_sixty_four_studies_are_all_held_ready(open_owner, make_terms):
     owner = open_owner()
     studies = [f"s{index}" for index in range(64)]
     for study in studies:
@@ -184,9 +172,7 @@ def test_sixty_four_studies_are_all_held_ready(
     assert all(map(owner.is_ready, studies))
 
 
-def test_a_map_that_takes_long_to_read_is_refused_unread(
-    open_owner: OpenOwner, make_terms: MakeTerms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_map_that_takes_long_to_read_is_refused_unread(open_owner, make_terms, monkeypatch):
     owner = open_owner(pinned=None)
 
     def read(*_: object, **__: object) -> None:
@@ -206,9 +192,7 @@ def test_a_map_that_takes_long_to_read_is_refused_unread(
 @pytest.mark.parametrize(
     ("key", "value"), [("columns", {}), ("bounds", "a"), ("rotation", ["a"]), ("rotation", [])]
 )
-def test_faults_of_a_hostile_map_are_not_collected(
-    feature_map: FeatureMap, key: str, value: object
-) -> None:
+def test_faults_of_a_hostile_map_are_not_collected(feature_map, key, value):
     hostile = json.loads(feature_map.to_json()) | {key: [value] * 5000}
     with pytest.raises(ValidationError) as refused:
         FeatureMap.model_validate_json(json.dumps(hostile), strict=True)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from common.domain import Domain
 from common.errors import BudgetSpentError, MalformedError, OrderError
 from common.losses import LOSSES, Squared
 from common.privacy import plan_noise
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from owner.account import Account, Kept, Step, next_step, repeats
 from owner.core import (
     Shard,
@@ -30,7 +28,7 @@ DOMAIN = Domain(feature_bound=np.ones(3), target_bound=1.0)
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
-def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss: str, clip: float | None) -> None:
+def test_mean_gradient_is_the_mean_of_the_clipped_gradients(loss, clip):
     y = Y if not LOSSES[loss].has_classes() else np.sign(Y)
     expected = np.zeros(3)
     for features, target in zip(X, y, strict=True):
@@ -50,9 +48,7 @@ SMOOTH = [name for name in LOSSES if LOSSES[name].curvature is not None]
 
 @pytest.mark.parametrize("loss", SMOOTH)
 @pytest.mark.parametrize("clip", [None, 0.05, 0.5, 1e6])
-def test_mean_curvature_is_the_derivative_of_the_mean_of_the_clipped_gradients(
-    loss: str, clip: float | None
-) -> None:
+def test_mean_curvature_is_the_derivative_of_the_mean_of_the_clipped_gradients(loss, clip):
     kind = LOSSES[loss].example()
     shard = Shard(Records(features=X, targets=np.sign(Y) if kind.has_classes() else Y))
     h = 1e-6
@@ -73,8 +69,8 @@ def test_mean_curvature_is_the_derivative_of_the_mean_of_the_clipped_gradients(
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_curvature_and_gradient_are_told_in_this_order_the_curvature_times_its_factor(
-    make_terms: Callable[..., StudyTerms], clip: float | None
-) -> None:
+    make_terms, clip
+):
     shard = Shard(Records(features=X, targets=Y))
     terms = make_terms(release="newton", responses=1, clip=clip, curvature_scale=0.25)
     told = exact_answer(shard, THETA, terms)
@@ -84,7 +80,7 @@ def test_curvature_and_gradient_are_told_in_this_order_the_curvature_times_its_f
     np.testing.assert_array_equal(told[6:], gradient)
 
 
-def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() -> None:
+def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity():
     other = X.copy()
     other[7] = [50.0, -80.0, 3.0]
     for loss in (kind.example() for kind in LOSSES.values()):
@@ -97,14 +93,12 @@ def test_replacing_a_record_moves_a_clipped_mean_by_at_most_the_sensitivity() ->
         assert np.abs(a - b).sum() <= 2 * 0.5 / 50 * (1 + 1e-12)
 
 
-def test_a_record_of_zeros_has_no_gradient_to_clip() -> None:
+def test_a_record_of_zeros_has_no_gradient_to_clip():
     shard = Shard(Records(features=np.zeros((2, 3)), targets=np.ones(2)))
     np.testing.assert_array_equal(mean_gradient(shard, THETA, loss=Squared(), clip=1.0), 0.0)
 
 
-def test_release_is_the_gradient_plus_the_noise_on_the_grid(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_release_is_the_gradient_plus_the_noise_on_the_grid(make_terms):
     plan = plan_noise(make_terms(), DOMAIN, num_records=50)
     noise = seeded_noise(plan, rng=np.random.default_rng(3))
     gradient = np.array([0.1, -0.2, 0.3])
@@ -114,9 +108,7 @@ def test_release_is_the_gradient_plus_the_noise_on_the_grid(
     np.testing.assert_allclose(response - noise * grid, gradient, atol=grid)
 
 
-def test_noise_is_added_to_integers_and_rounded_after(
-    make_terms: Callable[..., StudyTerms],
-) -> None:
+def test_noise_is_added_to_integers_and_rounded_after(make_terms):
     plan = plan_noise(make_terms(), DOMAIN, num_records=50)
     grid = 2.0**plan.grid_exponent
     # As floats, 2^53 + 1 is 2^53 before anything is added to it.
@@ -136,9 +128,7 @@ def test_noise_is_added_to_integers_and_rounded_after(
         (np.array([0.0, -1e300, 0.0]), np.zeros(3, dtype=np.int64)),
     ],
 )
-def test_what_the_sampler_would_let_through_is_refused(
-    make_terms: Callable[..., StudyTerms], gradient: np.ndarray, noise: np.ndarray
-) -> None:
+def test_what_the_sampler_would_let_through_is_refused(make_terms, gradient, noise):
     plan = plan_noise(make_terms(), DOMAIN, num_records=50)
     with pytest.raises(MalformedError):
         release(gradient, noise, plan)
@@ -154,17 +144,17 @@ def test_what_the_sampler_would_let_through_is_refused(
         (np.array([np.nextafter(-1.0, -2.0), 0.0, 0.0]), "leaves the box"),
     ],
 )
-def test_theta_outside_the_box_is_refused(theta: np.ndarray, words: str) -> None:
+def test_theta_outside_the_box_is_refused(theta, words):
     with pytest.raises(MalformedError, match=words):
         check_theta(theta, dimension=3, theta_max=1.0)
 
 
-def test_theta_on_the_boxs_corner_is_accepted() -> None:
+def test_theta_on_the_boxs_corner_is_accepted():
     check_theta(np.array([1.0, -1.0, 1.0]), dimension=3, theta_max=1.0)
 
 
 @pytest.mark.parametrize("promised", [1, 10, 99, 100, 1000])
-def test_all_m_of_m_answers(promised: int) -> None:
+def test_all_m_of_m_answers(promised):
     account = Account(promised=promised)
     for sequence in range(1, promised + 1):
         assert next_step(account, sequence=sequence, digest="x", size=1) is Step.ANSWER
@@ -173,7 +163,7 @@ def test_all_m_of_m_answers(promised: int) -> None:
         next_step(account, sequence=promised + 1, digest="x", size=1)
 
 
-def test_retry_is_replayed_and_another_theta_refused() -> None:
+def test_retry_is_replayed_and_another_theta_refused():
     account = Account(promised=5).charged(digest="first", response=b"bytes")
     assert next_step(account, sequence=1, digest="first", size=5) is Step.REPLAY
     with pytest.raises(OrderError, match="another theta"):
@@ -183,9 +173,7 @@ def test_retry_is_replayed_and_another_theta_refused() -> None:
 @pytest.mark.parametrize(
     ("coordinates", "count"), [(1, 16), (2048, 16), (2049, 15), (10_000, 3), (100_000, 1)]
 )
-def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
-    coordinates: int, count: int
-) -> None:
+def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(coordinates, count):
     size = 8 * coordinates
     account = Account(promised=99)
     for number in range(1, 41):
@@ -202,7 +190,7 @@ def test_the_last_responses_are_replayed_as_many_as_there_is_room_for(
             next_step(account, sequence=number, digest=str(number - 1), size=size)
 
 
-def test_what_is_kept_no_more_is_not_taken_for_what_is() -> None:
+def test_what_is_kept_no_more_is_not_taken_for_what_is():
     """Whether it came from the ledger's account or after it."""
     kept = Kept(b"".join(b"%02d" % number for number in range(5)))
     for number in range(5, 40):
@@ -215,19 +203,19 @@ def test_what_is_kept_no_more_is_not_taken_for_what_is() -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 4, 5, 10**9])
-def test_a_number_out_of_order_is_refused(sequence: int) -> None:
+def test_a_number_out_of_order_is_refused(sequence):
     account = Account(promised=9, answered=2, digests=("x",), responses=Kept(b"r"))
     with pytest.raises(OrderError):
         next_step(account, sequence=sequence, digest="x", size=1)
 
 
-def test_number_0_is_no_retry_of_nothing() -> None:
+def test_number_0_is_no_retry_of_nothing():
     with pytest.raises(OrderError, match="out of order"):
         next_step(Account(promised=9), sequence=0, digest="", size=1)
 
 
 @pytest.mark.parametrize("sequence", [1, 2])
-def test_a_closed_study_answers_and_replays_nothing(sequence: int) -> None:
+def test_a_closed_study_answers_and_replays_nothing(sequence):
     account = Account(promised=9, answered=1, digests=("x",), responses=Kept(b"r"), closed=True)
     with pytest.raises(OrderError, match="closed"):
         next_step(account, sequence=sequence, digest="x", size=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from common.errors import PolicyError
-from common.terms import Query, StudyTerms
-from owner.answering import DataOwner
+from common.terms import Query
 from owner.policy import Policy, check_learner, check_policy
 
 DIGEST = "sha256:" + "0" * 64
@@ -25,9 +23,7 @@ def policy(**changes: Any) -> Policy:
 @pytest.mark.parametrize(
     "listed", [{"learners": ["ann"]}, {"tokens": {"ann": DIGEST}}], ids=["certificate", "token"]
 )
-def test_whoever_is_not_listed_is_not_served(
-    listed: dict[str, Any], make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_whoever_is_not_listed_is_not_served(listed, make_terms):
     agreed = policy(**listed)
     check_learner(agreed, "ann")
     with pytest.raises(PolicyError, match="does not serve this learner"):
@@ -39,8 +35,8 @@ def test_whoever_is_not_listed_is_not_served(
 
 
 def test_a_query_of_whoever_is_not_served_is_refused_before_its_study_is_looked_up(
-    open_owner: Callable[..., DataOwner], make_terms: Callable[..., StudyTerms]
-) -> None:
+    open_owner, make_terms
+):
     owner = open_owner(learners=["ann"])
     owner.enroll(make_terms(), learner="ann")
     query = Query(study_id="study-1", sequence=1, theta=np.zeros(4))
@@ -50,15 +46,13 @@ def test_a_query_of_whoever_is_not_served_is_refused_before_its_study_is_looked_
 
 
 @pytest.mark.parametrize("call", ["describe", "enroll", "offer", "close"])
-def test_no_call_of_whoever_is_not_served_is_looked_at(
-    open_owner: Callable[..., DataOwner], make_terms: Callable[..., StudyTerms], call: str
-) -> None:
+def test_no_call_of_whoever_is_not_served_is_looked_at(open_owner, make_terms, call):
     owner = open_owner(learners=["ann"])
     asked = {"describe": (), "enroll": (make_terms(theta_max=-1.0),)}.get(call, ("study-1",))
     with pytest.raises(PolicyError, match="does not serve this learner"):
         getattr(owner, call)(*asked, learner="bob")
 
 
-def test_a_token_is_in_no_file_that_cannot_be() -> None:
+def test_a_token_is_in_no_file_that_cannot_be():
     with pytest.raises(ValidationError, match=r"lab: expected"):
         Policy(epsilon_per_study=1, epsilon_lifetime=1, tokens={"lab": "file:a\0b"})

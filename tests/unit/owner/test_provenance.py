@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from common.errors import InputError, PrivacyLeakWarning
-from common.features import FeatureMap, FeatureSettings
+from common.features import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows
 from learner.planning.public_side import prepare_public_side
@@ -20,9 +20,7 @@ from owner.server import start_owner
 SETTINGS = FeatureSettings(target="y", public=TableSource())
 
 
-def test_a_map_fitted_on_exactly_an_owners_records_is_recognised(
-    table_maker: Callable[..., pd.DataFrame], feature_map: FeatureMap
-) -> None:
+def test_a_map_fitted_on_exactly_an_owners_records_is_recognised(table_maker, feature_map):
     records = table_maker(300, seed=7)
     own = fit_feature_map(records, SETTINGS, source="mine.csv")
     assert was_fitted_on(own, records)
@@ -30,9 +28,7 @@ def test_a_map_fitted_on_exactly_an_owners_records_is_recognised(
     assert not was_fitted_on(feature_map, records)
 
 
-def test_private_bounds_are_refused_and_named(
-    table_maker: Callable[..., pd.DataFrame],
-) -> None:
+def test_private_bounds_are_refused_and_named(table_maker):
     records = table_maker(300, seed=7)
     own = fit_feature_map(records, SETTINGS, source="mine.csv")
     told = own.model_copy(update={"source_kind": "private"})
@@ -43,9 +39,7 @@ def test_private_bounds_are_refused_and_named(
             check_provenance(leaking, records, where="f.json", allow_private_bounds=True)
 
 
-def test_serving_private_bounds_needs_the_flag(
-    owner_folder: Callable[..., Path], table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_serving_private_bounds_needs_the_flag(owner_folder, table_maker):
     records = table_maker(300, seed=7)
     own = fit_feature_map(records, SETTINGS, source="mine.csv")
     path = owner_folder(table=records, pinned=own)
@@ -58,7 +52,7 @@ def test_serving_private_bounds_needs_the_flag(
     running.drain(grace=0.1)
 
 
-def test_many_columns_are_named_in_short(table_maker: Callable[..., pd.DataFrame]) -> None:
+def test_many_columns_are_named_in_short(table_maker):
     wide = fit_feature_map(table_maker(300, seed=1, num_columns=9), SETTINGS, source="p")
     assert bounds_in_words(wide).startswith("the bounds of column-0, ")
     assert "column-4 and 4 more" in bounds_in_words(wide)
@@ -85,9 +79,7 @@ def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[
     return make
 
 
-def test_public_rows_that_are_an_owners_warn_and_mark_the_map(
-    study: Callable[..., StudySettings], tmp_path: Path
-) -> None:
+def test_public_rows_that_are_an_owners_warn_and_mark_the_map(study, tmp_path):
     settings = study({"rows": "-300:"}, {"name": "north", "data": {"rows": ":301"}})
     with pytest.warns(PrivacyLeakWarning, match="1 of its records are also owner north's"):
         assert prepare_public_side(settings, base=tmp_path).feature_map.source_kind == "private"
@@ -106,18 +98,14 @@ def test_public_rows_that_are_an_owners_warn_and_mark_the_map(
         {"name": "north", "address": "elsewhere:1"},
     ],
 )
-def test_public_rows_of_nobody_are_public(
-    study: Callable[..., StudySettings], tmp_path: Path, owner: dict[str, object]
-) -> None:
+def test_public_rows_of_nobody_are_public(study, tmp_path, owner):
     settings = study({"rows": "-300:"}, owner)
     side = prepare_public_side(settings, base=tmp_path)
     assert side.feature_map.source_kind == "public"
     assert '"source_kind": "public"' in side.feature_map.to_json()
 
 
-def test_shared_rows_are_counted_by_place_and_condition(
-    tmp_path: Path, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_shared_rows_are_counted_by_place_and_condition(tmp_path, table_maker):
     table = table_maker(40, seed=3)
     table["group"] = ["a", "b"] * 20
     table.to_parquet(tmp_path / "t.parquet")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 
 import grpc
-import pytest
 
 from common.errors import BusyError, OrderError
 from owner.refusals import FAILED, Refusals
 
 
-def test_what_callers_cause_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_callers_cause_fills_no_log(caplog):
     refusals = Refusals()
     with caplog.at_level(logging.WARNING, logger="copriv.owner"):
         for _ in range(1000):
@@ -25,7 +24,7 @@ def test_what_callers_cause_fills_no_log(caplog: pytest.LogCaptureFixture) -> No
     assert "income 12345" in caplog.text
 
 
-def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_out_is_counted(caplog):
     refusals = Refusals()
     with caplog.at_level(logging.WARNING, logger="copriv.owner"):
         for _ in range(120):
@@ -39,12 +38,12 @@ def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     assert "left out before" in line
 
 
-def test_a_caller_cannot_steer_a_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_cannot_steer_a_log(caplog):
     with caplog.at_level(logging.WARNING, logger="copriv.owner"):
         Refusals().public(OrderError("\x1b[2Jlate\nERROR forged"))
     assert all(message.isprintable() for message in caplog.messages)
 
 
-def test_a_busy_owner_says_when_to_come_back() -> None:
+def test_a_busy_owner_says_when_to_come_back():
     refusal = Refusals().public(BusyError("later", retry_after=0.0001))
     assert (refusal.status, refusal.retry_after_ms) == (grpc.StatusCode.UNAVAILABLE, 1)

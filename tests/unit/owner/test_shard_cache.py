@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -80,13 +79,8 @@ def written(table: pd.DataFrame, folder: Path, kind: str) -> dict[str, object]:
 @pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
 @pytest.mark.parametrize("rows", [None, "5:60:3", "-31:"])
 def test_a_shard_on_the_disk_is_the_one_in_memory(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    kind: str,
-    rows: str | None,
-    storage: str,
-) -> None:
+    tmp_path, feature_map, table_maker, kind, rows, storage
+):
     table = table_maker(80, seed=5)
     table.iloc[3:9, 0] = np.nan
     table.iloc[60:70, -1] = np.nan
@@ -105,9 +99,7 @@ def test_a_shard_on_the_disk_is_the_one_in_memory(
     np.testing.assert_array_equal(parse_numbers(far.rows["y"]), parse_numbers(held.rows["y"]))
 
 
-def test_records_without_a_target_are_left_out_alike(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_records_without_a_target_are_left_out_alike(tmp_path, feature_map, table_maker):
     table = table_maker(80, seed=5)
     table.loc[[0, 6, 7, 30, 79], "y"] = np.nan
     data = written(table, tmp_path, "parquet") | {"missing_target": "drop"}
@@ -122,9 +114,7 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "ledger.sqlite.shards").glob("*.*"))
 
 
-def test_files_are_for_their_user_alone_and_made_once(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_files_are_for_their_user_alone_and_made_once(tmp_path, feature_map, table_maker):
     data = written(table_maker(30, seed=5), tmp_path, "parquet")
     first = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
     assert (tmp_path / "ledger.sqlite.shards").stat().st_mode & 0o777 == 0o700
@@ -139,12 +129,7 @@ def test_files_are_for_their_user_alone_and_made_once(
 
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "cut short", "no digest", "another digest"])
-def test_a_damaged_file_is_made_again(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    damage: str,
-) -> None:
+def test_a_damaged_file_is_made_again(tmp_path, feature_map, table_maker, damage):
     data = written(table_maker(30, seed=5), tmp_path, "parquet")
     expected = serve(tmp_path, feature_map, cache=False, **data).table.shard(feature_map).records
     serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map)
@@ -163,9 +148,7 @@ def test_a_damaged_file_is_made_again(
     equal(again, expected)
 
 
-def test_other_records_meet_no_old_file(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_other_records_meet_no_old_file(tmp_path, feature_map, table_maker):
     table = table_maker(30, seed=5)
     data = written(table, tmp_path, "parquet")
     serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map)
@@ -184,7 +167,7 @@ def shard_of(cache: ShardCache, digest: str, value: float) -> Records:
     return cache.records(digest, (3, 2), storage="float64", fill=fill)
 
 
-def test_learners_maps_fill_no_disk(tmp_path: Path) -> None:
+def test_learners_maps_fill_no_disk(tmp_path):
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
     held = [shard_of(cache, str(k), float(k)) for k in range(3 * KEPT_FILES)]
     assert len(list((tmp_path / "shards").glob("*.shard"))) == KEPT_FILES
@@ -193,15 +176,13 @@ def test_learners_maps_fill_no_disk(tmp_path: Path) -> None:
     assert [records.features[0, 0] for records in held] == list(range(3 * KEPT_FILES))
 
 
-def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_others_may_enter_is_refused(tmp_path):
     (tmp_path / "shards").mkdir(mode=0o755)
     with pytest.raises(InputError, match=r"chmod 700 it, or set data\.cache = false"):
         ShardCache(tmp_path / "shards", fingerprint="f")
 
 
-def test_a_full_disk_is_said_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
 
     def full(*given: object) -> None:
@@ -213,7 +194,7 @@ def test_a_full_disk_is_said_before_anything_is_read(
     assert list((tmp_path / "shards").glob("*.*")) == []
 
 
-def test_what_was_not_finished_does_not_count(tmp_path: Path) -> None:
+def test_what_was_not_finished_does_not_count(tmp_path):
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
 
     def fails(records: Records) -> None:
@@ -226,7 +207,7 @@ def test_what_was_not_finished_does_not_count(tmp_path: Path) -> None:
     assert shard_of(cache, "a", 2.0).features[0, 0] == 2.0
 
 
-def test_what_a_killed_process_had_not_finished_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_what_a_killed_process_had_not_finished_is_in_nobodys_way(tmp_path):
     """Whatever number it had: in a container every start has the same."""
     cache = ShardCache(tmp_path / "shards", fingerprint="f")
     shard_of(cache, "a", 1.0)
@@ -237,7 +218,7 @@ def test_what_a_killed_process_had_not_finished_is_in_nobodys_way(tmp_path: Path
     assert not any(path.exists() for path in left)
 
 
-def test_two_that_make_the_same_shard_wait_for_each_other(tmp_path: Path) -> None:
+def test_two_that_make_the_same_shard_wait_for_each_other(tmp_path):
     caches = [ShardCache(tmp_path / "shards", fingerprint="f") for _ in range(2)]
     waits, made = threading.Event(), list[Records]()
 
@@ -255,9 +236,7 @@ def test_two_that_make_the_same_shard_wait_for_each_other(tmp_path: Path) -> Non
     assert len(made) == 1
 
 
-def test_rows_that_run_backwards_are_refused_where_they_are(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_rows_that_run_backwards_are_refused_where_they_are(tmp_path, feature_map, table_maker):
     data = written(table_maker(30, seed=5), tmp_path, "parquet") | {"rows": "::-1"}
     far = serve(tmp_path, feature_map, cache=True, **data)
     with pytest.raises(InputError, match="run backwards"):
@@ -265,7 +244,7 @@ def test_rows_that_run_backwards_are_refused_where_they_are(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "sqlite"])
-def test_how_a_batch_is_stored_decides_nothing(tmp_path: Path, kind: str) -> None:
+def test_how_a_batch_is_stored_decides_nothing(tmp_path, kind):
     """Gaps in one batch make other types of its columns than the whole table has."""
     n = 60
     rng = np.random.default_rng(3)
@@ -294,11 +273,8 @@ def test_how_a_batch_is_stored_decides_nothing(tmp_path: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("cache", [False, True])
 def test_an_owner_with_a_map_of_its_own_holds_no_raw_record(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
-    cache: bool,
-) -> None:
+    tmp_path, feature_map, table_maker, cache
+):
     data = written(table_maker(30, seed=5), tmp_path, "parquet")
     served = serve(tmp_path, feature_map, cache=cache, **data)
     before, rows = served.table.shard(feature_map), weakref.ref(served.rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +13,7 @@ from common.domain import Domain
 from common.losses import LOSSES, loss_of
 from common.privacy import _rounding_error, plan_noise
 from common.releases import gradient_bound
-from common.terms import Records, StudyTerms
+from common.terms import Records
 from owner.core import Shard, exact_answer
 from owner.stored import stored_float32
 
@@ -22,7 +21,7 @@ ANY = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(ANY, min_size=1, max_size=20))
-def test_no_stored_feature_is_larger_or_of_another_sign(numbers: list[float]) -> None:
+def test_no_stored_feature_is_larger_or_of_another_sign(numbers):
     x = np.array([numbers])
     stored = stored_float32(x).astype(np.float64)
     assert np.all(np.isfinite(stored))
@@ -33,18 +32,18 @@ def test_no_stored_feature_is_larger_or_of_another_sign(numbers: list[float]) ->
 
 
 @given(st.floats(2.0**-126, 2.0**127), st.sampled_from([-1.0, 1.0]))
-def test_a_feature_loses_less_than_a_unit_of_float32(size: float, sign: float) -> None:
+def test_a_feature_loses_less_than_a_unit_of_float32(size, sign):
     x = np.array([[sign * size]])
     lost = abs(float(x[0, 0]) - float(stored_float32(x)[0, 0]))
     assert lost < 2.0**-23 * size
 
 
-def test_what_float32_can_hold_is_stored_as_it_is() -> None:
+def test_what_float32_can_hold_is_stored_as_it_is():
     x = np.array([[1.0, 0.0, -0.5, 3.0, 2.0**-140]])
     np.testing.assert_array_equal(stored_float32(x), x)
 
 
-def test_rounding_to_the_nearest_would_pass_a_bound() -> None:
+def test_rounding_to_the_nearest_would_pass_a_bound():
     """The other half: why the direction matters."""
     bound = np.array([[0.1]])
     assert float(bound.astype(np.float32)[0, 0]) > bound[0, 0]
@@ -60,9 +59,7 @@ Y = np.sign(np.random.default_rng(6).normal(size=40))
 
 @pytest.mark.parametrize("clip", [None, 0.01, 0.05])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_what_is_counted_bounds_what_a_stored_record_moves(
-    make_terms: Callable[..., StudyTerms], loss: str, clip: float | None
-) -> None:
+def test_what_is_counted_bounds_what_a_stored_record_moves(make_terms, loss, clip):
     delta = 0.5 if loss == "huber" else None
     terms = make_terms(loss=loss, delta=delta, clip=clip, theta_max=2.0)
     plan = plan_noise(terms, DOMAIN, num_records=len(Y))
@@ -82,9 +79,7 @@ def test_what_is_counted_bounds_what_a_stored_record_moves(
 
 @pytest.mark.parametrize("clip", [None, 0.01])
 @pytest.mark.parametrize("loss", ["squared", "huber", "hinge"])
-def test_the_counted_rounding_bounds_the_true_one(
-    make_terms: Callable[..., StudyTerms], loss: str, clip: float | None
-) -> None:
+def test_the_counted_rounding_bounds_the_true_one(make_terms, loss, clip):
     """Against the same sums in rational numbers, of the records as they are stored."""
     delta = 0.5 if loss == "huber" else None
     terms = make_terms(loss=loss, delta=delta, clip=clip, theta_max=2.0)

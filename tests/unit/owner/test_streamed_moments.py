@@ -32,7 +32,6 @@ from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.server import open_owner
 from owner.shards import MomentShard, Shard, by_moments
-from owner.stored import Storage
 from owner.sums import MomentStream, block_records, moment_sums, stretches
 
 MakeTable = Callable[..., pd.DataFrame]
@@ -97,9 +96,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize("num_features", [1, 7, 100, 300])
 @pytest.mark.parametrize("blocks", [0.01, 1, 1.5, 16, 17, 40.3])
 @pytest.mark.parametrize("storage", ["float64", "float32"])
-def test_sums_of_a_stream_have_the_bits_of_held_records(
-    monkeypatch: pytest.MonkeyPatch, num_features: int, blocks: float, storage: Storage
-) -> None:
+def test_sums_of_a_stream_have_the_bits_of_held_records(monkeypatch, num_features, blocks, storage):
     monkeypatch.setattr(sums, "BLOCK_CELLS", 2**12)
     stretches.cache_clear()
     n = max(1, int(blocks * block_records(num_features)))
@@ -116,7 +113,7 @@ def test_sums_of_a_stream_have_the_bits_of_held_records(
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_stream_that_ends_early_has_no_sums() -> None:
+def test_a_stream_that_ends_early_has_no_sums():
     stream = MomentStream(3, 2)
     stream.add(np.ones((2, 2)), np.ones(2))
     with pytest.raises(RuntimeError, match="2 of 3 records came"):
@@ -144,14 +141,8 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.parametrize("pinned", [True, False])
 def test_a_study_of_moments_makes_no_file_and_answers_as_a_held_shard(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: MakeTable,
-    make_terms: MakeTerms,
-    changes: dict[str, Any],
-    pinned: bool,
-    storage: Storage,
-) -> None:
+    tmp_path, feature_map, table_maker, make_terms, changes, pinned, storage
+):
     table_maker(80, seed=5).to_parquet(tmp_path / "t.parquet", row_group_size=11)
     own = feature_map if pinned else None
     terms = make_terms(**changes)
@@ -178,12 +169,8 @@ NEEDY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", NEEDY)
 def test_a_study_that_needs_records_makes_their_file_when_it_comes(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: MakeTable,
-    make_terms: MakeTerms,
-    changes: dict[str, Any],
-) -> None:
+    tmp_path, feature_map, table_maker, make_terms, changes
+):
     table_maker(80, seed=5).to_parquet(tmp_path / "t.parquet", row_group_size=11)
     moments, terms = make_terms(clip=None), make_terms(**changes)
     assert by_moments(moments)
@@ -204,7 +191,7 @@ def test_a_study_that_needs_records_makes_their_file_when_it_comes(
     np.testing.assert_array_equal(again.cross, first.cross)
 
 
-def test_moments_alone_answer_nothing_else(make_terms: MakeTerms) -> None:
+def test_moments_alone_answer_nothing_else(make_terms):
     shard = MomentShard(np.eye(4), np.zeros(4))
     for name in set(EXACT) - {"gradient", "moments"}:
         with pytest.raises(KeyError, match=name):
@@ -221,12 +208,8 @@ def test_moments_alone_answer_nothing_else(make_terms: MakeTerms) -> None:
     ],
 )
 def test_an_owner_whose_studies_may_need_records_makes_its_file_before_it_serves(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: MakeTable,
-    policy: dict[str, Any],
-    expected: list[str],
-) -> None:
+    tmp_path, feature_map, table_maker, policy, expected
+):
     table_maker(40, seed=5).to_parquet(tmp_path / "t.parquet")
     (tmp_path / "map.json").write_text(feature_map.to_json())
     settings = settings_of(tmp_path, policy).model_copy(update={"features": "map.json"})
@@ -234,9 +217,7 @@ def test_an_owner_whose_studies_may_need_records_makes_its_file_before_it_serves
     assert files(tmp_path) == expected
 
 
-def test_an_owner_of_moments_takes_no_other_map(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable
-) -> None:
+def test_an_owner_of_moments_takes_no_other_map(tmp_path, feature_map, table_maker):
     table_maker(40, seed=5).to_parquet(tmp_path / "t.parquet")
     table = serve(tmp_path, feature_map).table
     table.keep_only(feature_map, by_moments=True)
@@ -246,9 +227,7 @@ def test_an_owner_of_moments_takes_no_other_map(
             ask(other)
 
 
-def test_a_reader_that_begins_again_adds_no_record_twice(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable
-) -> None:
+def test_a_reader_that_begins_again_adds_no_record_twice(tmp_path, feature_map, table_maker):
     """A date that pandas cannot hold comes late: the file is read once more from its beginning."""
     table = pa.Table.from_pandas(table_maker(80, seed=5), preserve_index=False)
     name = next(name for name in feature_map.columns_needed if name != feature_map.target_name)
@@ -264,9 +243,7 @@ def test_a_reader_that_begins_again_adds_no_record_twice(
 
 @pytest.mark.parametrize("change", ["a row less", "a row more", "another value"])
 @pytest.mark.parametrize("what", ["moments", "shard"])
-def test_a_table_that_changed_is_not_read_again(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable, change: str, what: str
-) -> None:
+def test_a_table_that_changed_is_not_read_again(tmp_path, feature_map, table_maker, change, what):
     table = table_maker(40, seed=5)
     table.to_parquet(tmp_path / "t.parquet")
     served = serve(tmp_path, feature_map)
@@ -287,9 +264,7 @@ def test_a_table_that_changed_is_not_read_again(
             getattr(unnoticed.table, what)(feature_map)
 
 
-def test_memory_is_a_batch_whatever_the_table(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_a_batch_whatever_the_table(tmp_path, feature_map, table_maker, monkeypatch):
     monkeypatch.setattr(shard_module, "ROWS_AT_ONCE", 2**10)
     monkeypatch.setattr("common.parquet_files.BATCH_ROWS", 2**12)
     # Of columns that are read at once for the fingerprint nothing is measured.
@@ -337,9 +312,7 @@ getattr(served.table, what)(own)
 
 
 @pytest.mark.parametrize(("what", "left"), [("moments", []), ("shard", [".part"])])
-def test_an_owner_killed_in_the_middle_begins_again(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable, what: str, left: list[str]
-) -> None:
+def test_an_owner_killed_in_the_middle_begins_again(tmp_path, feature_map, table_maker, what, left):
     table_maker(80, seed=5).to_parquet(tmp_path / "t.parquet")
     (tmp_path / "map.json").write_text(feature_map.to_json())
     ended = subprocess.run(
@@ -354,9 +327,7 @@ def test_an_owner_killed_in_the_middle_begins_again(
     assert files(tmp_path) == ([".sha256", ".shard"] if what == "shard" else [])
 
 
-def test_a_database_may_hold_other_tables_that_change(
-    tmp_path: Path, feature_map: FeatureMap, table_maker: MakeTable
-) -> None:
+def test_a_database_may_hold_other_tables_that_change(tmp_path, feature_map, table_maker):
     with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
         table_maker(40, seed=5).to_sql("t", opened, index=False)
         served = serve(tmp_path, feature_map, path="t.db", query="select * from t")
@@ -372,12 +343,8 @@ def test_a_database_may_hold_other_tables_that_change(
 
 @pytest.mark.parametrize("changes", [{"clip": None, "responses": 3}, MOMENTS_ONCE])
 def test_an_owner_answers_the_same_bytes_held_and_far_and_after_a_restart(
-    tmp_path: Path,
-    feature_map: FeatureMap,
-    table_maker: MakeTable,
-    make_terms: MakeTerms,
-    changes: dict[str, Any],
-) -> None:
+    tmp_path, feature_map, table_maker, make_terms, changes
+):
     terms, given = make_terms(**changes), dict[bool, list[bytes]]()
     for cache in (False, True):
         folder = tmp_path / str(cache)

@@ -40,7 +40,7 @@ THETA = np.linspace(-0.5, 0.5, P)
 
 @pytest.mark.parametrize("num_features", [1, 3, 100, 1000, BLOCK_CELLS, 3 * BLOCK_CELLS])
 @pytest.mark.parametrize("blocks", [0.5, 1, 1.5, 15, 16, 17, 100])
-def test_stretches_hold_every_record_once_in_order(num_features: int, blocks: float) -> None:
+def test_stretches_hold_every_record_once_in_order(num_features, blocks):
     n = max(1, int(blocks * block_records(num_features)))
     ranges = stretches(n, num_features)
     assert ranges[0][0] == 0
@@ -53,9 +53,7 @@ def test_stretches_hold_every_record_once_in_order(num_features: int, blocks: fl
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_have_the_same_bits_on_any_number_of_threads(
-    loss: str, clip: float | None
-) -> None:
+def test_gradients_have_the_same_bits_on_any_number_of_threads(loss, clip):
     kind = LOSSES[loss].example()
     answers = [
         mean_gradient(Shard(RECORDS, threads=threads), THETA, loss=kind, clip=clip)
@@ -65,7 +63,7 @@ def test_gradients_have_the_same_bits_on_any_number_of_threads(
         np.testing.assert_array_equal(answer, answers[0])
 
 
-def test_curvatures_have_the_same_bits_on_any_number_of_threads() -> None:
+def test_curvatures_have_the_same_bits_on_any_number_of_threads():
     kind = LOSSES["logistic"].example()
     one, two = (
         mean_curvature(Shard(RECORDS, threads=threads), THETA, loss=kind, clip=0.5)
@@ -75,7 +73,7 @@ def test_curvatures_have_the_same_bits_on_any_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize("blas_threads", [1, 2, 5])
-def test_moments_have_the_same_bits_whatever_the_threads_of_the_process(blas_threads: int) -> None:
+def test_moments_have_the_same_bits_whatever_the_threads_of_the_process(blas_threads):
     expected = moment_sums(RECORDS.features, RECORDS.targets, threads=1)
     with threadpool_limits(blas_threads):
         told = moment_sums(RECORDS.features, RECORDS.targets, threads=2)
@@ -86,7 +84,7 @@ def test_moments_have_the_same_bits_whatever_the_threads_of_the_process(blas_thr
     assert given_back == {blas_threads}
 
 
-def test_moments_do_not_depend_on_where_records_lie_in_memory() -> None:
+def test_moments_do_not_depend_on_where_records_lie_in_memory():
     expected = moment_sums(RECORDS.features, RECORDS.targets, threads=1)
     for offset in (8, 16, 40):
         room = np.empty(RECORDS.features.nbytes + offset, dtype=np.uint8)
@@ -98,7 +96,7 @@ def test_moments_do_not_depend_on_where_records_lie_in_memory() -> None:
             np.testing.assert_array_equal(one, other)
 
 
-def test_sums_of_many_blocks_are_those_of_the_whole() -> None:
+def test_sums_of_many_blocks_are_those_of_the_whole():
     x, y = RECORDS.features, RECORDS.targets
     gram, cross = moment_sums(x, y, threads=1)
     np.testing.assert_allclose(gram, x.T @ x, rtol=1e-11, atol=1e-6)
@@ -111,7 +109,7 @@ def test_sums_of_many_blocks_are_those_of_the_whole() -> None:
     np.testing.assert_allclose(curvature, 2.0 * x.T @ x / N, rtol=1e-11, atol=1e-9)
 
 
-def test_stretches_are_added_by_one_thread_of_linear_algebra_each() -> None:
+def test_stretches_are_added_by_one_thread_of_linear_algebra_each():
     seen = set()
 
     def part(start: int, stop: int) -> tuple[np.ndarray]:
@@ -149,7 +147,7 @@ MEETING = Meeting(1)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_so_many_threads_add_and_the_caller_is_one_of_them(threads: int) -> None:
+def test_so_many_threads_add_and_the_caller_is_one_of_them(threads):
     meeting = Meeting(threads)
 
     def part(start: int, stop: int) -> tuple[np.ndarray]:
@@ -163,7 +161,7 @@ def test_so_many_threads_add_and_the_caller_is_one_of_them(threads: int) -> None
 
 
 @pytest.mark.parametrize("fails_at_caller", [True, False])
-def test_what_fails_in_any_thread_fails_at_the_caller(fails_at_caller: bool) -> None:
+def test_what_fails_in_any_thread_fails_at_the_caller(fails_at_caller):
     meeting, caller = Meeting(2), threading.get_ident()
 
     def part(start: int, stop: int) -> tuple[np.ndarray]:
@@ -177,9 +175,7 @@ def test_what_fails_in_any_thread_fails_at_the_caller(fails_at_caller: bool) -> 
 
 
 @pytest.mark.parametrize(("cells", "threads"), [(SHARED_CELLS - 1, 1), (SHARED_CELLS, 2)])
-def test_few_cells_are_added_by_one_thread(
-    cells: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_cells_are_added_by_one_thread(cells, threads, monkeypatch):
     monkeypatch.setitem(globals(), "MEETING", Meeting(threads))
     shard = Shard(Records(features=np.ones((cells, 1)), targets=np.zeros(cells)), threads=2)
     told = mean_gradient(shard, np.ones(1), loss=MetSlopes(), clip=1.0)
@@ -187,7 +183,7 @@ def test_few_cells_are_added_by_one_thread(
     assert len(MEETING.came) == threads
 
 
-def test_stretches_are_added_in_their_order() -> None:
+def test_stretches_are_added_in_their_order():
     parts = np.random.default_rng(1).normal(size=(N, 1))
 
     def part(start: int, stop: int) -> tuple[np.ndarray]:

@@ -18,7 +18,7 @@ def put(**words: object) -> pd.DataFrame:
     return translated(TABLE, PrivateSource(**words), where="t.csv")
 
 
-def test_names_units_and_spellings_are_the_studys() -> None:
+def test_names_units_and_spellings_are_the_studys():
     found = put(
         rename={"Gender": "sex"},
         units={"age": 1 / 365},
@@ -30,11 +30,11 @@ def test_names_units_and_spellings_are_the_studys() -> None:
     assert list(found.columns) == ["Gender", "age"]
 
 
-def test_without_words_the_table_is_the_same() -> None:
+def test_without_words_the_table_is_the_same():
     assert put() is TABLE
 
 
-def test_two_names_can_be_exchanged() -> None:
+def test_two_names_can_be_exchanged():
     assert list(put(rename={"age": "sex", "sex": "age"}).columns) == ["age", "sex"]
 
 
@@ -47,13 +47,13 @@ def test_two_names_can_be_exchanged() -> None:
         ({"spellings": {"a": {"b": "c"}}}, "data.spellings.a: no column 'a'"),
     ],
 )
-def test_a_word_for_nothing_is_named(words: dict[str, object], told: str) -> None:
+def test_a_word_for_nothing_is_named(words, told):
     with pytest.raises(InputError, match=told):
         put(**words)
 
 
 @pytest.mark.parametrize("text", ["", "a", "a=", "=b"])
-def test_options_that_are_no_pairs_are_refused(text: str) -> None:
+def test_options_that_are_no_pairs_are_refused(text):
     with pytest.raises(InputError, match="expected COLUMN"):
         parse_pairs("--rename", [text])
     with pytest.raises(InputError, match="expected COLUMN"):

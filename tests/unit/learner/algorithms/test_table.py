@@ -13,7 +13,6 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from common.losses import Regulariser
 from common.releases import GRADIENT, RELEASES
 from common.terms import Records, StudyTerms
@@ -57,7 +56,7 @@ ASKED = StudyTerms(
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_of_the_table_goes_on_from_tick_to_tick(name: str) -> None:
+def test_every_algorithm_of_the_table_goes_on_from_tick_to_tick(name):
     kind = ALGORITHMS[name]
     algorithm = kind.make(SETUP)
     clocks = [Tick(float(k), (k % 2,)) for k in range(4)]
@@ -70,7 +69,7 @@ def test_every_algorithm_of_the_table_goes_on_from_tick_to_tick(name: str) -> No
     assert simulated(algorithm) is algorithm
 
 
-def test_an_algorithm_that_asks_for_another_release_bears_its_name() -> None:
+def test_an_algorithm_that_asks_for_another_release_bears_its_name():
     """An owner that reads a study's file knows no algorithm, but what it is asked for."""
     for name, kind in ALGORITHMS.items():
         assert RELEASES.get(name, GRADIENT) is kind.release
@@ -129,8 +128,8 @@ def study(public: PublicSide, **algorithm: Any) -> StudySettings:
 
 
 def test_an_algorithm_with_an_entry_is_checked_planned_and_trained(
-    last: str, feature_map: FeatureMap, public_table: Any, tmp_path: Any
-) -> None:
+    last, feature_map, public_table, tmp_path
+):
     records = feature_map.apply(public_table, where="x")
     public = PublicSide(feature_map=feature_map, records=records)
     settings = study(public, name=last, horizon=12, rho=3.0, clocks="records")

@@ -6,9 +6,8 @@ import itertools
 import socket
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import grpc
 import numpy as np
@@ -22,7 +21,6 @@ from common.terms import Query
 from common.wire import retry_after
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.streams import Stream, StreamEndedError, ThreadStream
-from owner.server import RunningOwner
 
 
 class Call:
@@ -91,9 +89,7 @@ def gives_up(stream: ThreadStream, *, within: float) -> bool:
         (False, True, 2 * LONG),
     ],
 )
-def test_a_stream_that_answers_no_more_is_given_up(
-    ends: bool, is_over: bool, deadline: float
-) -> None:
+def test_a_stream_that_answers_no_more_is_given_up(ends, is_over, deadline):
     calls: list[Call] = []
 
     def method(queries: Iterator[bytes]) -> Call:
@@ -119,7 +115,7 @@ class Endless(Call):
             yield pb.Response(sequence=self.sent).SerializeToString()
 
 
-def test_one_answer_is_read_for_each_query_whatever_an_owner_sends() -> None:
+def test_one_answer_is_read_for_each_query_whatever_an_owner_sends():
     call = Endless()
     stream = ThreadStream(lambda queries: call, deadline=LONG)  # type: ignore[arg-type, return-value]
     answers = [pb.Response.FromString(answer_to(stream, query(0))) for _ in range(3)]
@@ -163,7 +159,7 @@ def asked(sequence: int) -> Query:
     return Query(study_id="study", sequence=sequence, theta=np.zeros(1))
 
 
-def test_what_was_sent_ahead_is_only_waited_for() -> None:
+def test_what_was_sent_ahead_is_only_waited_for():
     owner, first, second = Recorded(), asked(1), asked(2)
     owner.send(first)
     assert owner.told == ["open", "send 1"]
@@ -173,7 +169,7 @@ def test_what_was_sent_ahead_is_only_waited_for() -> None:
     assert owner.told == ["open", "send 1", "answer 1", "send 2", "answer 2"]
 
 
-def test_another_question_does_not_take_the_answer_that_is_on_its_way() -> None:
+def test_another_question_does_not_take_the_answer_that_is_on_its_way():
     owner, first = Recorded(), asked(1)
     owner.send(first)
     assert owner.answer(replace(first, theta=np.zeros(1))).sequence == 1
@@ -193,7 +189,7 @@ def test_another_question_does_not_take_the_answer_that_is_on_its_way() -> None:
     ]
 
 
-def test_a_stream_that_ended_with_a_question_on_its_way_is_asked_anew_on_another() -> None:
+def test_a_stream_that_ended_with_a_question_on_its_way_is_asked_anew_on_another():
     owner, first = Recorded(first_ends_with=StreamEndedError()), asked(1)
     owner.send(first)
     assert owner.answer(first).sequence == 1
@@ -206,7 +202,7 @@ def test_a_stream_that_ended_with_a_question_on_its_way_is_asked_anew_on_another
     assert lost.told == ["open", "send 1", "end", "open", "send 1", "answer 1"]
 
 
-def test_a_question_that_cannot_be_sent_is_asked_when_its_answer_is_waited_for() -> None:
+def test_a_question_that_cannot_be_sent_is_asked_when_its_answer_is_waited_for():
     owner = GrpcOwner("north", "127.0.0.1:1", deadline=LONG)
     owner.disconnect()
     owner.send(asked(1))
@@ -250,13 +246,11 @@ class Refusal:
         (("x", "30"), 0.03),
     ],
 )
-def test_a_time_to_come_back_is_a_few_digits_or_none(
-    values: tuple[object, ...], seconds: float | None
-) -> None:
+def test_a_time_to_come_back_is_a_few_digits_or_none(values, seconds):
     assert retry_after(Refusal(*values).trailing_metadata()) == seconds  # type: ignore[arg-type]
 
 
-def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:
+def test_whoever_waits_for_a_busy_owner_can_be_let_go_of():
     owner = GrpcOwner("north", "127.0.0.1:1", deadline=10 * LONG)
     waiting = threading.Event()
 
@@ -284,9 +278,7 @@ def test_whoever_waits_for_a_busy_owner_can_be_let_go_of() -> None:
     assert "closed by us" in str(failures[0])
 
 
-def test_an_owner_that_has_come_is_found_by_the_next_call(
-    owner_folder: Callable[..., Path], serve_owner: Callable[..., RunningOwner]
-) -> None:
+def test_an_owner_that_has_come_is_found_by_the_next_call(owner_folder, serve_owner):
     settings = owner_folder("north")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

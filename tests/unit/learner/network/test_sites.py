@@ -31,7 +31,7 @@ class Away:
         """Nothing."""
 
 
-def test_hundreds_of_sites_are_looked_at_by_a_few_threads() -> None:
+def test_hundreds_of_sites_are_looked_at_by_a_few_threads():
     connections = SimpleNamespace(owners=[Away() for _ in range(400)], requests=None)
     entries = [SimpleNamespace(name=f"o{i}", address=None) for i in range(400)]
     before = threading.active_count()

@@ -84,15 +84,13 @@ def silence(queries: Iterator[bytes]) -> Iterator[bytes]:
     yield from ()
 
 
-def test_each_query_is_answered_in_turn(opened: Callable[..., Stream]) -> None:
+def test_each_query_is_answered_in_turn(opened):
     stream = opened(echo)
     sizes = [0, 1, 10_000, 3_000_000]
     assert [len(ask(stream, bytes(size))) for size in sizes] == sizes
 
 
-def test_streams_that_are_sent_a_query_answer_while_nobody_waits(
-    opened: Callable[..., Stream],
-) -> None:
+def test_streams_that_are_sent_a_query_answer_while_nobody_waits(opened):
     both = threading.Barrier(2)
 
     def together(queries: Iterator[bytes]) -> Iterator[bytes]:
@@ -108,7 +106,7 @@ def test_streams_that_are_sent_a_query_answer_while_nobody_waits(
         assert first.answer() == second.answer() == number
 
 
-def test_an_answer_that_does_not_come_is_given_up(opened: Callable[..., Stream]) -> None:
+def test_an_answer_that_does_not_come_is_given_up(opened):
     stream, began = opened(silence, deadline=0.3), time.monotonic()
     with pytest.raises(TimeoutError) as given_up:
         ask(stream, b"")
@@ -116,9 +114,7 @@ def test_an_answer_that_does_not_come_is_given_up(opened: Callable[..., Stream])
     assert 0.25 < time.monotonic() - began < LONG / 2
 
 
-def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(
-    opened: Callable[..., Stream],
-) -> None:
+def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(opened):
     def once(queries: Iterator[bytes]) -> Iterator[bytes]:
         yield next(queries)
 
@@ -130,7 +126,7 @@ def test_a_stream_that_the_owner_ends_is_told_from_one_that_fails(
         ask(stream, b"c")
 
 
-def test_a_refusal_keeps_its_status_sentence_and_headers(opened: Callable[..., Stream]) -> None:
+def test_a_refusal_keeps_its_status_sentence_and_headers(opened):
     def refuse(queries: Iterator[bytes]) -> Iterator[bytes]:
         yield next(queries)
         raise PermissionError("not for you")
@@ -144,7 +140,7 @@ def test_a_refusal_keeps_its_status_sentence_and_headers(opened: Callable[..., S
     assert retry_after(refused.value.trailing_metadata()) == 0.25
 
 
-def test_nobody_there_is_unavailable(opened: Callable[..., Stream]) -> None:
+def test_nobody_there_is_unavailable(opened):
     opened(echo)
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
@@ -154,7 +150,7 @@ def test_nobody_there_is_unavailable(opened: Callable[..., Stream]) -> None:
         stream.end()
 
 
-def test_who_waits_is_let_go_of_when_the_stream_ends(opened: Callable[..., Stream]) -> None:
+def test_who_waits_is_let_go_of_when_the_stream_ends(opened):
     stream, ended = opened(silence), threading.Event()
 
     def wait() -> None:
@@ -169,7 +165,7 @@ def test_who_waits_is_let_go_of_when_the_stream_ends(opened: Callable[..., Strea
     stream.end()
 
 
-def test_a_stream_is_not_asked_once_its_channel_is_closed(opened: Callable[..., Stream]) -> None:
+def test_a_stream_is_not_asked_once_its_channel_is_closed(opened):
     opened(echo)
     server, address = serving(echo)
     channel = grpc.insecure_channel(address)

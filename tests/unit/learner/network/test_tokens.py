@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from common.errors import InputError
 from learner.network.connections import check_token_route, load_token
 
 
-def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
+def test_a_token_is_read_from_its_file(tmp_path):
     (tmp_path / "bank.token").write_text("s3cret-s3cret-s3cret\n")
     assert load_token("file:bank.token", base=tmp_path, setting="t") == "s3cret-s3cret-s3cret"
 
 
 @pytest.mark.parametrize("content", ["", "two\nlines", "\N{SNOWMAN}"])
-def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path: Path, content: str) -> None:
+def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path, content):
     (tmp_path / "bank.token").write_text(content)
     with pytest.raises(InputError, match=r"network\.token = 'file:bank\.token'") as refused:
         load_token("file:bank.token", base=tmp_path, setting="network.token")
@@ -22,18 +20,18 @@ def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path: Path, con
 
 
 @pytest.mark.parametrize("where", ["file:absent", "env:COPRIV_ABSENT"])
-def test_a_token_that_is_not_there_is_named(tmp_path: Path, where: str) -> None:
+def test_a_token_that_is_not_there_is_named(tmp_path, where):
     with pytest.raises(InputError, match=where):
         load_token(where, base=tmp_path, setting="network.token")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "localhost:1"])
-def test_a_token_may_go_to_this_machine_in_plain_text(address: str) -> None:
+def test_a_token_may_go_to_this_machine_in_plain_text(address):
     check_token_route(address, encrypted=False, setting="t")
 
 
 @pytest.mark.parametrize("address", ["10.0.0.2:1", "[fe80::1]:1", "owner.example:1"])
-def test_a_token_goes_to_another_machine_only_encrypted(address: str) -> None:
+def test_a_token_goes_to_another_machine_only_encrypted(address):
     check_token_route(address, encrypted=True, setting="t")
     with pytest.raises(InputError, match="use TLS"):
         check_token_route(address, encrypted=False, setting="t")

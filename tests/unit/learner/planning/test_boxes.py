@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.losses import Logistic, Loss, Regulariser, Squared
+from common.losses import Logistic, Regulariser, Squared
 from common.terms import Records
 from learner.planning.boxes import edge_sentence, roomy_box
 from learner.simulated.problem import Problem
@@ -20,13 +20,13 @@ def records_of(margins: np.ndarray, *, seed: int = 0) -> Records:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01, 0.001])
-def test_the_box_has_room_for_the_base_rate_of_a_rare_class(share: float) -> None:
+def test_the_box_has_room_for_the_base_rate_of_a_rare_class(share):
     targets = np.where(np.arange(4000) < 4000 * share, 1.0, -1.0)
     records = Records(features=np.ones((4000, 1)), targets=targets)
     assert roomy_box(Logistic(), records) >= 1.9 * abs(np.log(share / (1 - share)))
 
 
-def test_the_box_holds_the_studys_own_optimum_with_room() -> None:
+def test_the_box_holds_the_studys_own_optimum_with_room():
     x = np.random.default_rng(1).normal(size=2000)
     records = records_of(8 * x)
     scaled = Records(features=records.features / [8, 1], targets=records.targets)
@@ -35,14 +35,14 @@ def test_the_box_holds_the_studys_own_optimum_with_room() -> None:
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared()])
-def test_separated_classes_get_a_box_that_ends(loss: Loss) -> None:
+def test_separated_classes_get_a_box_that_ends(loss):
     x = np.linspace(-1, 1, 40)
     records = Records(features=x[:, None], targets=np.sign(x))
     assert roomy_box(loss, records) <= 50
 
 
 @pytest.mark.parametrize(("theta_max", "named"), [(0.5, "age and 1 more"), (1.5, "d"), (3.0, None)])
-def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max: float, named: str | None) -> None:
+def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max, named):
     problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=theta_max)
     theta = np.clip([1.0, -1.0, 1.0, 2.0], -theta_max, theta_max)
     sentence = edge_sentence(problem, theta, ["sex", "b", "age", "d"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,15 +29,13 @@ def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Ta
     ("yes", "no"),
     [(1, 0), ("1.0", "0.0"), (1, -1), ("TRUE", "FALSE"), (True, False), ("Yes", "No"), ("y", "n")],
 )
-def test_of_two_values_the_one_that_says_yes_is_class_plus_one_however_frequent(
-    yes: object, no: object
-) -> None:
+def test_of_two_values_the_one_that_says_yes_is_class_plus_one_however_frequent(yes, no):
     for cells in ([yes] * 7 + [no] * 3, [yes] * 3 + [no] * 7):
         target, _ = target_of(cells)
         np.testing.assert_array_equal(target.values, [1.0 if c == yes else -1.0 for c in cells])
 
 
-def test_of_two_other_values_the_rarer_is_class_plus_one() -> None:
+def test_of_two_other_values_the_rarer_is_class_plus_one():
     assert target_of(["home"] * 7 + ["died"] * 3)[0].positive == ("died",)
     assert target_of([1] * 7 + [2] * 3)[0].positive == ("2",)
 
@@ -53,11 +50,11 @@ def test_of_two_other_values_the_rarer_is_class_plus_one() -> None:
         (" North  Side ", ["North Side", "South"]),
     ],
 )
-def test_a_class_is_found_however_it_is_typed(typed: str, cells: list[object]) -> None:
+def test_a_class_is_found_however_it_is_typed(typed, cells):
     np.testing.assert_array_equal(target_of(cells, (typed,))[0].values, [1.0, -1.0])
 
 
-def test_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_a_class_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(InputError) as refused:
         target_of(["yes"] * 3 + ["no"] * 4, ("yess",))
     assert str(refused.value) == (
@@ -65,7 +62,7 @@ def test_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
     )
 
 
-def test_what_counts_as_class_minus_one_is_told() -> None:
+def test_what_counts_as_class_minus_one_is_told():
     cells = ["Yes"] * 9 + ["yes"] * 8 + ["no"] * 7 + ["unknown"] * 6
     _, notes = target_of(cells, ("Yes",))
     assert "target ill: class -1 is all else: 'yes' (8), 'no' (7) and 'unknown' (6)" in notes
@@ -73,7 +70,7 @@ def test_what_counts_as_class_minus_one_is_told() -> None:
     assert not any("class -1" in note for note in notes)
 
 
-def test_values_that_look_like_class_plus_one_and_are_not_named_are_told() -> None:
+def test_values_that_look_like_class_plus_one_and_are_not_named_are_told():
     cells = ["Yes"] * 9 + ["yes"] * 8 + ["no"] * 7 + ["YES", "y"] * 3 + ["yet"]
     _, notes = target_of(cells, ("Yes", "yes"))
     (told,) = [note for note in notes if "like class +1" in note]
@@ -82,7 +79,7 @@ def test_values_that_look_like_class_plus_one_and_are_not_named_are_told() -> No
     assert "'Yes' looks like class +1" in "".join(target_of(["Yes", "Yes", "yes"])[1])
 
 
-def test_categories_that_are_spelt_in_several_ways_are_told() -> None:
+def test_categories_that_are_spelt_in_several_ways_are_told():
     told = notes_about(
         city=np.resize(["Leiden", "leiden", "LEIDEN", "Den Haag", "den-haag", "Delft"], 400),
         smokes=np.resize(["Y", "y", "n"], 400),
@@ -97,9 +94,7 @@ def test_categories_that_are_spelt_in_several_ways_are_told() -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";"])
-def test_amounts_of_money_with_a_decimal_comma_name_no_records(
-    separator: str, tmp_path: Path
-) -> None:
+def test_amounts_of_money_with_a_decimal_comma_name_no_records(separator, tmp_path):
     rng = np.random.default_rng(5)
     table = pd.DataFrame(
         {
@@ -123,7 +118,7 @@ def test_amounts_of_money_with_a_decimal_comma_name_no_records(
     assert "--decimal ," in why
 
 
-def test_amounts_with_the_currency_behind_are_no_names_of_records() -> None:
+def test_amounts_with_the_currency_behind_are_no_names_of_records():
     amounts = [f"{n // 1000 + 1}.{n % 1000:03} €" for n in range(0, 40_000, 100)]
     told = notes_about(cost=amounts, weight=["12 kg", "14 kg"] * 200)
     assert "cost: left out: its numbers have a form that is not read (1.000 €)" in told
@@ -132,13 +127,13 @@ def test_amounts_with_the_currency_behind_are_no_names_of_records() -> None:
         target_of(["1 kg", "2 kg", "3 kg"])
 
 
-def test_a_column_called_as_what_predictions_add_is_told_of() -> None:
+def test_a_column_called_as_what_predictions_add_is_told_of():
     told = notes_about(prediction=np.arange(400) % 7, score=np.arange(400) % 5)
     assert "prediction: copriv predict adds a column of this name; rename it, or leave" in told
     assert "score: copriv predict" not in told
 
 
-def test_why_no_column_is_left_is_told() -> None:
+def test_why_no_column_is_left_is_told():
     with pytest.raises(InputError) as refused:
         notes_about(same=["x"] * 400, row_id=np.arange(400))
     told = str(refused.value)
@@ -150,7 +145,7 @@ def test_why_no_column_is_left_is_told() -> None:
         notes_about()
 
 
-def test_a_target_that_says_the_same_of_every_record_is_told_as_one() -> None:
+def test_a_target_that_says_the_same_of_every_record_is_told_as_one():
     for positive in ((), ("7",)):
         table = pd.DataFrame({"y": [7] * 40})
         with pytest.raises(InputError, match=r"same of every record, '7' \(40\); give anot"):
@@ -159,7 +154,7 @@ def test_a_target_that_says_the_same_of_every_record_is_told_as_one() -> None:
         target_of([None] * 40)
 
 
-def test_of_many_columns_with_few_numbers_what_to_do_is_not_cut_off() -> None:
+def test_of_many_columns_with_few_numbers_what_to_do_is_not_cut_off():
     rng = np.random.default_rng(3)
     told = notes_about(**{f"a-rather-long-name-{i}": rng.integers(0, 5, 400) for i in range(60)})
     (few,) = [line for line in told.splitlines() if "few whole numbers" in line]
@@ -167,7 +162,7 @@ def test_of_many_columns_with_few_numbers_what_to_do_is_not_cut_off() -> None:
     assert printable(few).endswith("give --categorical")
 
 
-def test_values_that_hardly_any_public_record_has_are_told_of() -> None:
+def test_values_that_hardly_any_public_record_has_are_told_of():
     rng = np.random.default_rng(4)
     table = pd.DataFrame(
         {
@@ -183,7 +178,7 @@ def test_values_that_hardly_any_public_record_has_are_told_of() -> None:
     assert unknown_notes(table.head(60), feature_map) == []
 
 
-def test_dates_of_another_form_among_others_are_told_of() -> None:
+def test_dates_of_another_form_among_others_are_told_of():
     dates = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(400)]
     mixed = [date if i % 3 else f"{1 + i % 28:02}.07.2020" for i, date in enumerate(dates)]
     told = notes_about(mixed=mixed, few=["28.07.2020", *dates[1:]])
@@ -204,7 +199,7 @@ def notes_about(**columns: object) -> str:
     return "\n".join([*warnings, *far_out_notes(look, feature_map)])
 
 
-def test_numbers_far_out_are_said_to_be_cut_only_where_they_are() -> None:
+def test_numbers_far_out_are_said_to_be_cut_only_where_they_are():
     ages = np.random.default_rng(1).integers(18, 80, 400)
     told = notes_about(age=np.where(np.arange(400) % 12 == 0, -999, ages), one=ages * 1.0)
     assert "age: numbers far out: 34; none is cut: the public bounds (-999 to 79) hold them" in told
@@ -215,7 +210,7 @@ def test_numbers_far_out_are_said_to_be_cut_only_where_they_are() -> None:
     assert "a code for missing" not in told
 
 
-def test_a_target_code_at_its_bound_is_not_said_to_be_cut() -> None:
+def test_a_target_code_at_its_bound_is_not_said_to_be_cut():
     y = np.random.default_rng(2).normal(size=400)
     told = notes_about(y=np.where(np.arange(400) % 20 == 0, 9999, y), x=y[::-1])
     assert "target y: numbers far out: 20; none is cut" in told
@@ -224,7 +219,7 @@ def test_a_target_code_at_its_bound_is_not_said_to_be_cut() -> None:
     assert 'loss = "huber" with delta = "auto" minds far targets less' in told
 
 
-def test_dates_that_may_be_meant_otherwise_are_told() -> None:
+def test_dates_that_may_be_meant_otherwise_are_told():
     months = np.arange(400) % 12 + 1
     told = notes_about(
         slashed=[f"01/{m:02}/2020" for m in months],
@@ -236,7 +231,7 @@ def test_dates_that_may_be_meant_otherwise_are_told() -> None:
     assert "iso: dates become months since January 2000\n" in f"{told}\n"
 
 
-def test_dates_of_other_forms_that_are_not_read_are_no_names_of_records() -> None:
+def test_dates_of_other_forms_that_are_not_read_are_no_names_of_records():
     days = pd.date_range("2015-01-01", periods=400)
     told = notes_about(
         strokes=days.strftime("%Y/%m/%d"),
@@ -249,7 +244,7 @@ def test_dates_of_other_forms_that_are_not_read_are_no_names_of_records() -> Non
     assert "identifier" not in told
 
 
-def test_many_dates_of_an_unread_form_are_no_free_text() -> None:
+def test_many_dates_of_an_unread_form_are_no_free_text():
     days = pd.date_range("2015-01-01", periods=1400).strftime("%d.%m.%Y")
     table = pd.DataFrame(
         {"y": np.arange(2800) % 7, "x": np.arange(2800) % 5, "day": [*days, *days]}
@@ -261,13 +256,13 @@ def test_many_dates_of_an_unread_form_are_no_free_text() -> None:
     assert told.startswith("day: left out: its dates have a form that is not read (13.01.2015)")
 
 
-def test_amounts_stay_inputs_and_are_told() -> None:
+def test_amounts_stay_inputs_and_are_told():
     told = notes_about(income=np.random.default_rng(3).permutation(10**6)[:400])
     assert "income: nearly every record has another number" in told
     assert "left out" not in told
 
 
-def test_owners_spelt_in_two_ways_are_told() -> None:
+def test_owners_spelt_in_two_ways_are_told():
     cells = pd.Series(["North", "NORTH ", "South"] * 100, name="branch")
     parts, notes = parts_by_column(cells, np.arange(300))
     assert len(parts) == 3
@@ -296,7 +291,7 @@ SCHOOLS = {
 }
 
 
-def test_texts_among_numbers_are_told_to_become_gaps_with_an_example_that_is_public() -> None:
+def test_texts_among_numbers_are_told_to_become_gaps_with_an_example_that_is_public():
     plain = [str(i % 50) for i in range(400)]
     table = pd.DataFrame({"a": plain, "b": plain, "c": plain, "y": plain, "day": "2020-01-02"})
     private, public = [3, 4], [5, 300]
@@ -320,7 +315,7 @@ def test_texts_among_numbers_are_told_to_become_gaps_with_an_example_that_is_pub
     assert len(told) < 250
 
 
-def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do() -> None:
+def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do():
     """All records are accounted for."""
     sizes = {"a": 70, "b": 60, "c": 55, "d": 3, "E" * 90: 2, None: 4, "": 1}
     names = pd.Series([name for name, size in sizes.items() for _ in range(size)], name="site")
@@ -336,21 +331,21 @@ def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do() -> None:
     assert notes == []
 
 
-def test_records_without_a_target_are_nobodys_in_no_sentence() -> None:
+def test_records_without_a_target_are_nobodys_in_no_sentence():
     names = pd.Series(["a"] * 60 + ["b"] * 3 + [None] * 2, name="site")
     known = np.arange(65) < 61
     _, notes = parts_by_column(names, np.arange(65), known=known)
     assert [note[:30] for note in notes] == ["site: of no owner are 'b' (1):"]
 
 
-def test_of_columns_that_say_the_same_the_one_that_measures_stays() -> None:
+def test_of_columns_that_say_the_same_the_one_that_measures_stays():
     columns, told = inputs_of(SCHOOLS)
     assert columns == ("mean", "x")
     assert "school: left out: it says the same as mean" in told
     assert "head: left out: it says the same as mean" in told
 
 
-def test_of_amounts_that_rise_together_the_first_stays() -> None:
+def test_of_amounts_that_rise_together_the_first_stays():
     years = PLACES[:2000] % 19
     for other in (years**2, np.log1p(years), -years / 7.0):
         columns, told = inputs_of({"y": SCHOOLS["y"], "years": years, "other": other})
@@ -358,7 +353,7 @@ def test_of_amounts_that_rise_together_the_first_stays() -> None:
         assert "other: left out: it says the same as years" in told
 
 
-def test_of_numbers_that_may_be_codes_and_amounts_with_fractions_these_stay() -> None:
+def test_of_numbers_that_may_be_codes_and_amounts_with_fractions_these_stay():
     state = np.unique(RNG.permutation(56))[PLACES] + PLACES // 4
     columns, told = inputs_of(
         {"y": SCHOOLS["y"], "state": state, "mean": SCHOOLS["mean"], "x": SCHOOLS["x"]}
@@ -367,7 +362,7 @@ def test_of_numbers_that_may_be_codes_and_amounts_with_fractions_these_stay() ->
     assert "state: left out: it says the same as mean" in told
 
 
-def test_every_column_that_names_the_owner_is_told() -> None:
+def test_every_column_that_names_the_owner_is_told():
     with_gaps = pd.Series(SCHOOLS["head"]).mask(RNG.random(2000) < 0.01)
     columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
     assert columns == ("mean", "x")
@@ -376,14 +371,14 @@ def test_every_column_that_names_the_owner_is_told() -> None:
     assert "x: " not in told
 
 
-def test_a_column_that_tells_the_owner_among_others_stays_and_is_told() -> None:
+def test_a_column_that_tells_the_owner_among_others_stays_and_is_told():
     doctors = [f"doctor {2 * place + i % 2}" for i, place in enumerate(PLACES)]
     columns, told = inputs_of(SCHOOLS | {"doctor": doctors}, owners="school")
     assert "doctor" in columns
     assert "doctor: identifies the owner; if" in told
 
 
-def test_a_column_of_which_each_owner_has_one_value_stays_and_is_told() -> None:
+def test_a_column_of_which_each_owner_has_one_value_stays_and_is_told():
     region = np.array(["north", "south", "west", "east"])[PLACES % 4]
     columns, told = inputs_of(SCHOOLS | {"region": region}, owners="school")
     assert "region" in columns
@@ -391,14 +386,14 @@ def test_a_column_of_which_each_owner_has_one_value_stays_and_is_told() -> None:
     assert "x: " not in told
 
 
-def test_an_owner_far_larger_than_all_others_makes_no_column_name_it() -> None:
+def test_an_owner_far_larger_than_all_others_makes_no_column_name_it():
     site = np.where(np.arange(2000) < 1980, "large", "small")
     columns, told = inputs_of({"y": SCHOOLS["y"], "sex": PLACES % 2, "site": site}, owners="site")
     assert columns == ("sex",)
     assert "the owner" not in told
 
 
-def test_numbers_that_look_like_names_are_told_and_amounts_are_not() -> None:
+def test_numbers_that_look_like_names_are_told_and_amounts_are_not():
     amounts = RNG.integers(1, 40, 2000) * 250
     _, told = inputs_of({"y": SCHOOLS["y"], "school": SCHOOLS["school"], "loan": amounts})
     assert "school: its numbers repeat and lie far apart, as names do" in told
@@ -407,7 +402,7 @@ def test_numbers_that_look_like_names_are_told_and_amounts_are_not() -> None:
     assert "school" not in told
 
 
-def test_numbers_that_begin_with_0_are_told_as_codes_are() -> None:
+def test_numbers_that_begin_with_0_are_told_as_codes_are():
     places = {"y": SCHOOLS["y"], "plz": [f"{1000 + place:05}" for place in PLACES]}
     _, told = inputs_of(places)
     assert " begins with 0, as codes do, and is taken for an amount; if its numbers" in told
@@ -425,7 +420,7 @@ def test_numbers_that_begin_with_0_are_told_as_codes_are() -> None:
     ],
     ids=["stage", "threshold", "kinds", "gaps"],
 )
-def test_columns_that_tell_a_class_in_any_way_are_leaks(leak: object) -> None:
+def test_columns_that_tell_a_class_in_any_way_are_leaks(leak):
     assert callable(leak)
     ill = RNG.random(600) < 0.4
     columns = {"y": np.where(ill, "yes", "no"), "leak": leak(ill), "x": RNG.normal(size=600)}
@@ -434,7 +429,7 @@ def test_columns_that_tell_a_class_in_any_way_are_leaks(leak: object) -> None:
     assert "leak: left out: it explains " in told
 
 
-def test_a_number_that_rises_with_the_target_or_turns_is_a_leak() -> None:
+def test_a_number_that_rises_with_the_target_or_turns_is_a_leak():
     y = RNG.normal(size=2000)
     kept, _ = inputs_of({"y": y, "rises": np.exp(4 * y), "x": RNG.normal(size=2000)})
     assert kept == ("x",)
@@ -443,7 +438,7 @@ def test_a_number_that_rises_with_the_target_or_turns_is_a_leak() -> None:
     assert kept == ("x",)
 
 
-def test_one_number_far_out_makes_no_column_a_leak() -> None:
+def test_one_number_far_out_makes_no_column_a_leak():
     y = RNG.normal(8, 2, 600)
     y[0] = 1e6
     sex = np.where(np.arange(600) == 0, "d", RNG.choice(["f", "m"], 600))
@@ -454,7 +449,7 @@ def test_one_number_far_out_makes_no_column_a_leak() -> None:
     assert not told
 
 
-def test_columns_that_tell_the_target_only_together_are_asked_about() -> None:
+def test_columns_that_tell_the_target_only_together_are_asked_about():
     stay = RNG.gamma(2, 3, 900).round() + 1
     begin = pd.Timestamp("2021-01-01") + pd.to_timedelta(RNG.integers(0, 700, 900), "D")
     end = begin + pd.to_timedelta(stay, "D")
@@ -471,7 +466,7 @@ def test_columns_that_tell_the_target_only_together_are_asked_about() -> None:
 
 
 @pytest.mark.parametrize("distinct", [30, 3000], ids=["names", "free text"])
-def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct: int) -> None:
+def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct):
     """A laboratory's value that is missing in a tenth of the records, in words."""
     values = np.resize(RNG.permutation(distinct) / 10, 4000)
     cells = np.where(RNG.random(4000) < 0.1, "not done", values.astype(str))
@@ -485,7 +480,7 @@ def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct: 
 
 
 @pytest.mark.parametrize("name", ["PatientenNr", "patient_id"])
-def test_a_number_of_persons_with_several_records_is_no_input(name: str) -> None:
+def test_a_number_of_persons_with_several_records_is_no_input(name):
     """It was a category of a thousand values, each of a person."""
     who = RNG.integers(1, 1200, 3000)
     columns = {"y": RNG.normal(size=3000), "x": RNG.normal(size=3000)}
@@ -497,7 +492,7 @@ def test_a_number_of_persons_with_several_records_is_no_input(name: str) -> None
     assert kept == ("x", name, "number of calls")
 
 
-def test_a_target_of_numbers_names_the_words_among_them() -> None:
+def test_a_target_of_numbers_names_the_words_among_them():
     cells = [*map(str, range(90)), *["unknown"] * 10]
     with pytest.raises(
         InputError, match="leave cells empty that are no numbers, such as 'unknown'"
@@ -505,14 +500,14 @@ def test_a_target_of_numbers_names_the_words_among_them() -> None:
         target_of(cells)
 
 
-def test_a_mark_of_one_class_alone_leaves_the_other_to_be_written() -> None:
+def test_a_mark_of_one_class_alone_leaves_the_other_to_be_written():
     with pytest.raises(InputError, match=r"'x' \(3\), and nothing of 7; write what they are where"):
         target_of(["x"] * 3 + [""] * 7)
     with pytest.raises(InputError, match=r"'x' \(3\); give another column"):
         target_of(["x"] * 3)
 
 
-def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:
+def test_noise_is_no_leak_however_few_records_and_rare_the_class():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         y = np.where(np.arange(100) < 2, "yes", "no")
@@ -521,7 +516,7 @@ def test_noise_is_no_leak_however_few_records_and_rare_the_class() -> None:
         assert "explains" not in told
 
 
-def test_a_short_key_of_many_owners_is_dealt_with_quickly() -> None:
+def test_a_short_key_of_many_owners_is_dealt_with_quickly():
     cells = pd.Series(np.arange(200_000) // 2, name="id")
     with pytest.raises(InputError, match="no value has 50 records"):
         parts_by_column(cells, np.arange(200_000))

@@ -37,7 +37,7 @@ def decided(*, own: float, alone: tuple[float, ...] = (), **ways: float) -> Deci
         (decided(own=0.2, alone=(0.1, 0.1, 0.3), ticks=0.2), "most owners' own models: 2 of 3"),
     ],
 )
-def test_where_no_way_beats_what_is_free_nobody_is_asked(decision: Decision, free: str) -> None:
+def test_where_no_way_beats_what_is_free_nobody_is_asked(decision, free):
     with pytest.raises(GuardError, match=f"no way of learning is forecast to beat {free}"):
         check_guard(GUARDED, decision)
 
@@ -52,9 +52,7 @@ def test_where_no_way_beats_what_is_free_nobody_is_asked(decision: Decision, fre
         ),
     ],
 )
-def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one(
-    decision: Decision, free: str
-) -> None:
+def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one(decision, free):
     with pytest.warns(DoubtWarning, match=f"{free}.*; newton is forecast at 0.1: leave"):
         check_guard(GUARDED, decision)
 
@@ -66,9 +64,7 @@ def test_who_names_a_way_worse_than_what_is_free_is_warned_and_told_a_better_one
         ("ticks from zero", {"ticks from zero": 0.9, "ticks": 0.3}, "0.3, but begins at a public"),
     ],
 )
-def test_who_left_the_way_open_is_not_told_to_leave_it_open(
-    way: str, own: dict[str, float], told: str
-) -> None:
+def test_who_left_the_way_open_is_not_told_to_leave_it_open(way, own, told):
     decision = replace(decided(own=own[way], **own), way=way)
     with pytest.warns(DoubtWarning, match=told) as caught:
         check_guard(GUARDED, decision)
@@ -76,7 +72,7 @@ def test_who_left_the_way_open_is_not_told_to_leave_it_open(
 
 
 @pytest.mark.parametrize("initiative", ["learner", "owner"])
-def test_owners_that_open_no_port_are_told_what_the_better_way_asks(initiative: str) -> None:
+def test_owners_that_open_no_port_are_told_what_the_better_way_asks(initiative):
     algorithm = AlgorithmSettings.model_construct(initiative=initiative)
     settings = GUARDED.model_copy(update={"algorithm": algorithm})
     with pytest.warns(DoubtWarning, match="leave") as told:
@@ -85,13 +81,13 @@ def test_owners_that_open_no_port_are_told_what_the_better_way_asks(initiative: 
     assert (ports in str(told[0].message)) == (initiative == "owner")
 
 
-def test_a_study_that_beats_what_is_free_is_not_warned_of() -> None:
+def test_a_study_that_beats_what_is_free_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_guard(GUARDED, decided(own=0.3, alone=(0.4, 0.1, 0.6), ticks=0.3, newton=0.1))
 
 
-def test_guard_false_goes_on_without_a_word() -> None:
+def test_guard_false_goes_on_without_a_word():
     settings = StudySettings.model_construct(profile="recommended", guard=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -27,11 +27,11 @@ def overridden() -> set[str]:
     return found | {"privacy.validation", "algorithm.start"}
 
 
-def test_the_profile_overrides_something() -> None:
+def test_the_profile_overrides_something():
     assert {"privacy.split", "algorithm.average", "algorithm.clocks"} <= overridden()
 
 
 @pytest.mark.parametrize("path", sorted(overridden()))
-def test_what_the_profile_takes_is_said_beside_the_default(path: str) -> None:
+def test_what_the_profile_takes_is_said_beside_the_default(path):
     (key,) = [key for key in keys_of(StudySettings) if key.path == path]
     assert "recommended" in meaning_of(key)

@@ -46,9 +46,7 @@ def study(tmp_path: Path, table_maker: Callable[..., pd.DataFrame]) -> Callable[
     "owners",
     [{"owners": ELSEWHERE}, {"owners": [{"name": "a"}], "network": {"listen": "127.0.0.1:0"}}],
 )
-def test_the_learners_table_is_never_taken_for_a_remote_owners(
-    study: Callable[..., StudySettings], tmp_path: Path, owners: dict[str, Any]
-) -> None:
+def test_the_learners_table_is_never_taken_for_a_remote_owners(study, tmp_path, owners):
     settings = study(**owners)
     # No warning that the public records are an owner's, and no map that says so.
     assert prepare_public_side(settings, base=tmp_path).feature_map.source_kind == "public"
@@ -58,9 +56,7 @@ def test_the_learners_table_is_never_taken_for_a_remote_owners(
         table_source(settings, settings.owners[0], base=tmp_path)
 
 
-def test_records_without_a_target_are_left_out_or_refused(
-    study: Callable[..., StudySettings], tmp_path: Path
-) -> None:
+def test_records_without_a_target_are_left_out_or_refused(study, tmp_path):
     settings = study(owners=[{"name": "a", "data": {"rows": ":100"}}])
     public = prepare_public_side(settings, base=tmp_path)
     assert public.records is not None
@@ -74,9 +70,7 @@ def test_records_without_a_target_are_left_out_or_refused(
             prepare_public_side(refusing, base=tmp_path)
 
 
-def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(
-    study: Callable[..., StudySettings], tmp_path: Path
-) -> None:
+def test_few_public_records_for_so_many_features_are_told_and_enough_are_not(study, tmp_path):
     def public(rows: str) -> Any:
         settings = study(features={"public": {"rows": rows}, "target": "y"})
         return prepare_public_side(settings, base=tmp_path)
@@ -108,7 +102,7 @@ def _of_sites(tmp_path: Path, *, trend: float = 0.0, public: str = ":400", **cha
     return prepare_public_side(settings, base=tmp_path)
 
 
-def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path: Path) -> None:
+def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path):
     public = _of_sites(tmp_path)
     assert public.labels is not None
     assert sorted(public.known) == ["at-a", "at-b", "at-c"]
@@ -139,15 +133,13 @@ def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path: Path) -
     ],
 )
 @pytest.mark.filterwarnings("ignore::common.errors.PrivacyLeakWarning")
-def test_where_a_column_tells_less_than_the_order_nobody_is_known(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_where_a_column_tells_less_than_the_order_nobody_is_known(tmp_path, changes):
     public = _of_sites(tmp_path, **changes)
     assert public.labels is None
     assert not public.known
 
 
-def test_a_named_column_holds_whatever_the_order_tells(tmp_path: Path) -> None:
+def test_a_named_column_holds_whatever_the_order_tells(tmp_path):
     drifting: Any = {"trend": 0.9, "public": ":2000"}
     public = _of_sites(tmp_path, **drifting, forecast={"group_column": "site"})
     assert sorted(public.known) == ["at-a", "at-b", "at-c"]

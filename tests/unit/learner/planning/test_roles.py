@@ -10,7 +10,6 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import count_per_owner
 from learner.commands.each_learns import with_learner
@@ -114,9 +113,7 @@ def rates(*values: float) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_sentence_that_names_the_key(
-    changes: dict[str, Any], words: list[str]
-) -> None:
+def test_what_does_not_fit_is_refused_in_one_sentence_that_names_the_key(changes, words):
     with pytest.raises(InputError) as caught:
         study(**changes)
     sentence = str(caught.value)
@@ -124,12 +121,12 @@ def test_what_does_not_fit_is_refused_in_one_sentence_that_names_the_key(
     assert all(word in sentence for word in words), sentence
 
 
-def test_owners_without_a_group_are_alone() -> None:
+def test_owners_without_a_group_are_alone():
     assert groups_of(study(groups=[["d", "b"]])) == ((1, 3), (0,), (2,))
     assert groups_of(study()) == ((0,), (1,), (2,), (3,))
 
 
-def test_a_group_ticks_together_at_the_rate_of_its_clock() -> None:
+def test_a_group_ticks_together_at_the_rate_of_its_clock():
     settings = study(owners=rates(4, 1, 1, 4), groups=[["a", "d"]])
     ticks = list(islice(plan(settings).ticks(), 6000))
     assert {tick.owners for tick in ticks} == {(0, 3), (1,), (2,)}
@@ -138,13 +135,13 @@ def test_a_group_ticks_together_at_the_rate_of_its_clock() -> None:
     assert counts == pytest.approx([4 / 6, 1 / 6, 1 / 6, 4 / 6], abs=0.025)
 
 
-def test_clocks_may_follow_the_records_of_owners_and_groups() -> None:
+def test_clocks_may_follow_the_records_of_owners_and_groups():
     settings = study(algorithm={"clocks": "records", "correction": "rates"}, groups=[["a", "d"]])
     assert clock_rates(settings, (100, 200, 300, 400)) == pytest.approx([1.5, 0.6, 0.9])
     assert plan(settings).algorithm.inverse_frequency == pytest.approx([2 / 3, 5 / 3, 10 / 9])
 
 
-def test_a_schedule_promises_each_member_of_a_group_all_its_ticks() -> None:
+def test_a_schedule_promises_each_member_of_a_group_all_its_ticks():
     settings = study(owners=rates(3, 1, 1, 3), groups=[["a", "d"]], privacy={"split": "schedule"})
     promised = plan(settings).responses
     assert promised[0] == promised[3] > promised[1]
@@ -159,36 +156,32 @@ def test_a_schedule_promises_each_member_of_a_group_all_its_ticks() -> None:
         ("counted", [1, 1, 1, 1], True),
     ],
 )
-def test_the_correction_reaches_the_algorithm(
-    correction: str, factors: list[float], counted: bool
-) -> None:
+def test_the_correction_reaches_the_algorithm(correction, factors, counted):
     settings = study(owners=rates(1, 2, 1, 2), algorithm={"correction": correction})
     algorithm = plan(settings).algorithm
     assert algorithm.inverse_frequency == pytest.approx(factors)  # mean rate over own rate
     assert algorithm.counted is counted
 
 
-def test_kappa_reaches_the_terms_and_the_choice(feature_map: FeatureMap) -> None:
+def test_kappa_reaches_the_terms_and_the_choice(feature_map):
     settings = study(privacy={"kappa": 4})
     terms = plan(settings).terms(feature_map, study_id="s")
     assert [own.kappa for own in terms] == [4] * 4
     assert epsilons_of(settings).tolist() == [0.5] * 4
 
 
-def test_the_own_shard_has_no_noise_in_what_is_forecast() -> None:
+def test_the_own_shard_has_no_noise_in_what_is_forecast():
     settings = study(learner={"own": "b", "shows_model": True})
     assert epsilons_of(settings).tolist() == [2, np.inf, 2, 2]
 
 
-def test_each_learns_needs_the_learners_initiative() -> None:
+def test_each_learns_needs_the_learners_initiative():
     assert with_learner(study(), "c").learner.own == "c"
     with pytest.raises(InputError, match=r"algorithm\.initiative"):
         with_learner(study(algorithm={"initiative": "broadcast"}), "c")
 
 
-def test_a_forecast_knows_rates_groups_and_the_own_shard(
-    feature_map: FeatureMap,
-) -> None:
+def test_a_forecast_knows_rates_groups_and_the_own_shard(feature_map):
     public = PublicSide(feature_map=feature_map, records=None)
     counts, seeded = (100, 200, 300, 400), {"owners": rates(1, 2, 1, 2), "seed": 1}
 

@@ -39,14 +39,14 @@ def at(table: str, start: int, end: int) -> Rows:
     return Rows((table,), np.arange(start, end))
 
 
-def test_the_same_rows_of_one_table_are_told_however_few_kinds_of_rows_there_are() -> None:
+def test_the_same_rows_of_one_table_are_told_however_few_kinds_of_rows_there_are():
     tables = [records(50, seed, kinds=1) for seed in range(3)]
     (sentence,) = told(tables, [at("t", 0, 50), at("t", 30, 80), at("t", 75, 125)])
     assert "20 records of owner-1 are also records of owner-2, and 1 more pair of" in sentence
     assert "set privacy.kappa = 2" in sentence
 
 
-def test_rows_that_lie_apart_and_what_kappa_covers_are_not_told() -> None:
+def test_rows_that_lie_apart_and_what_kappa_covers_are_not_told():
     tables = [records(50, seed) for seed in range(3)]
     assert told(tables, [at("t", 0, 50), at("t", 50, 100), at("t", 100, 150)]) == []
     same = [at("t", 0, 50)] * 3
@@ -54,7 +54,7 @@ def test_rows_that_lie_apart_and_what_kappa_covers_are_not_told() -> None:
     assert "privacy.kappa = 3" in told(tables, same, kappa=2)[0]
 
 
-def test_a_copy_in_another_file_is_told() -> None:
+def test_a_copy_in_another_file_is_told():
     one, other = records(500, 1), records(500, 2)
     copied = pd.concat([other[:400], one[:100]])[["b", "a"]]
     (sentence,) = told([one, copied], [at("s", 0, 500), at("t", 0, 500)])
@@ -63,12 +63,12 @@ def test_a_copy_in_another_file_is_told() -> None:
 
 @pytest.mark.parametrize("kinds", [1, 3, 50, 300, 3000, 30_000])
 @pytest.mark.parametrize("sizes", [(500, 500), (5000, 300), (30, 3000)])
-def test_records_that_are_equal_by_chance_are_not_told(kinds: int, sizes: tuple[int, int]) -> None:
+def test_records_that_are_equal_by_chance_are_not_told(kinds, sizes):
     tables = [records(num, seed, kinds=kinds) for seed, num in enumerate(sizes)]
     assert told(tables, [at("s", 0, sizes[0]), at("t", 0, sizes[1])]) == []
 
 
-def test_a_simulation_whose_owners_have_the_same_rows_says_so_once() -> None:
+def test_a_simulation_whose_owners_have_the_same_rows_says_so_once():
     values = {"owners": [{"name": n, "data": {"rows": f"{i}00:700"}} for i, n in enumerate("abc")]}
     settings = load_settings(StudySettings, STUDY, values=values)
     base = STUDY.parent

@@ -53,9 +53,7 @@ def public(feature_map: FeatureMap, public_table: Any) -> PublicSide:
     return PublicSide(feature_map=feature_map, records=feature_map.apply(public_table, where="p"))
 
 
-def test_training_and_validation_together_are_what_is_promised(
-    plan: Plan, public: PublicSide
-) -> None:
+def test_training_and_validation_together_are_what_is_promised(plan, public):
     asked = questions_for(plan, public, np.zeros(plan.num_features))
     training = plan.terms(public.feature_map, study_id="s")
     validation = validation_terms(plan, public.feature_map, asked, study_id="s")
@@ -76,21 +74,19 @@ def test_training_and_validation_together_are_what_is_promised(
         ("published", {"validation": "1/3"}, Fraction(1, 3)),
     ],
 )
-def test_a_profile_fills_the_share_and_a_study_may_name_its_own(
-    profile: str, privacy: dict[str, Any], share: Fraction
-) -> None:
+def test_a_profile_fills_the_share_and_a_study_may_name_its_own(profile, privacy, share):
     settings = settings_of(profile, **privacy)
     assert settings.privacy.validation == share
     assert settings.for_training(settings.owners[0]) == 1 - share
 
 
 @pytest.mark.parametrize("share", [-0.1, 0.95, 2, "x", True, float("nan"), [0]])
-def test_a_share_that_is_none_is_one_sentence(share: Any) -> None:
+def test_a_share_that_is_none_is_one_sentence(share):
     with pytest.raises(InputError, match=r"expected a share of epsilon from 0 to 0\.9"):
         settings_of(validation=share)
 
 
-def test_a_run_of_before_validation_goes_on_without_it() -> None:
+def test_a_run_of_before_validation_goes_on_without_it():
     """Its journal says nothing of a share, so all of epsilon is the training's, as was promised."""
     before = Decision(num_records=(5, 5), horizon=10, clip=1.0, constant=0.1)
     assert resolved(settings_of(), before).privacy.validation == 0
@@ -98,9 +94,7 @@ def test_a_run_of_before_validation_goes_on_without_it() -> None:
     assert resolved(settings_of(), since).privacy.validation == Fraction(1, 10)
 
 
-def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(
-    plan: Plan, public: PublicSide
-) -> None:
+def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, public):
     def asked(epsilon: float) -> Questions:
         settings = settings_of(epsilon=epsilon)
         alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
@@ -114,9 +108,7 @@ def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(
     assert (rough.difference_bound or 0) <= rough.loss_bound
 
 
-def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compared(
-    plan: Plan, public: PublicSide
-) -> None:
+def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compared(plan, public):
     asked = questions_for(plan, replace(public, records=None), np.zeros(plan.num_features))
     assert asked.loss_bound == pytest.approx(4 * public.feature_map.domain.target_bound**2)
     assert asked.reference == ()
@@ -130,8 +122,8 @@ def classes_of(plan: Plan) -> Plan:
 
 
 def test_the_mean_difference_lies_within_what_the_bound_leaves_out_of_a_public_model_too_sure(
-    plan: Plan, feature_map: FeatureMap
-) -> None:
+    plan, feature_map
+):
     """40 public records of 4 features: their model is far too sure of itself elsewhere.
 
     What owners say without noise, cut at D, is always above the mean of all differences. Judged by
@@ -163,7 +155,7 @@ def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records
     return Records(features=features, targets=np.where(rng.random(count) < odds, 1.0, -1.0))
 
 
-def test_questions_of_before_the_cut_was_told_are_read() -> None:
+def test_questions_of_before_the_cut_was_told_are_read():
     asked = Questions(loss_bound=1.0, difference_bound=0.5, cut_below=0.1, cut_above=0.2)
     values = json.loads(asked.to_json())
     del values["cut_below"], values["cut_above"]

@@ -34,7 +34,7 @@ def family_of(*sizes: int) -> Family:
 
 
 @pytest.mark.parametrize("sizes", [(303, 294, 200, 123), (50, 4000, 40, 700, 600)])
-def test_few_and_small_owners_make_studies_that_can_be_measured(sizes: tuple[int, ...]) -> None:
+def test_few_and_small_owners_make_studies_that_can_be_measured(sizes):
     family = family_of(*sizes)
     cases = list(draw_cases([family], per_family=40, rng=np.random.default_rng(2)))
     assert {len(case.owners) for case in cases} == set(range(2, len(sizes) + 1))
@@ -50,7 +50,7 @@ def test_few_and_small_owners_make_studies_that_can_be_measured(sizes: tuple[int
         )
 
 
-def test_owners_with_records_enough_have_the_smallest_number_at_least() -> None:
+def test_owners_with_records_enough_have_the_smallest_number_at_least():
     family = family_of(*range(2000, 2012))
     for case in draw_cases([family], per_family=20, rng=np.random.default_rng(3)):
         assert min(case.num_records) >= 300

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from common.errors import InputError
 from learner.reproduction.documents import replace_section
 
 
-def test_a_section_that_is_written_anew_leaves_the_others_where_they_are(tmp_path: Path) -> None:
+def test_a_section_that_is_written_anew_leaves_the_others_where_they_are(tmp_path):
     document = tmp_path / "results.md"
     replace_section(document, "first", "one")
     replace_section(document, "second", "two")
@@ -21,7 +19,7 @@ def test_a_section_that_is_written_anew_leaves_the_others_where_they_are(tmp_pat
     )
 
 
-def test_a_document_with_half_a_section_is_refused(tmp_path: Path) -> None:
+def test_a_document_with_half_a_section_is_refused(tmp_path):
     document = tmp_path / "results.md"
     document.write_text("text\n<!-- first -->\n")
     with pytest.raises(InputError, match="only one of the markers"):

@@ -29,12 +29,12 @@ def grid(*, power: float, rest: float = 0.1, worst: float = 50.0) -> pd.DataFram
 
 
 @pytest.mark.parametrize("along", ["epsilon", "records"])
-def test_the_slope_is_that_of_the_noise_not_of_the_box_or_of_what_is_left(along: str) -> None:
+def test_the_slope_is_that_of_the_noise_not_of_the_box_or_of_what_is_left(along):
     assert slope(with_bound(grid(power=2.0)), along) == pytest.approx(-2.0, abs=1e-6)
     assert slope(with_bound(grid(power=1.0)), along) == pytest.approx(-1.0, abs=1e-6)
 
 
-def test_a_slope_that_is_not_the_papers_does_not_agree() -> None:
+def test_a_slope_that_is_not_the_papers_does_not_agree():
     assert finding(FIGURES["A5"], with_bound(grid(power=2.0)))[0] == "yes"
     assert finding(FIGURES["A5"], with_bound(grid(power=1.0)))[0] == "no"
     agrees, said = finding(FIGURES["A5"], with_bound(grid(power=2.0, rest=40.0)))
@@ -42,7 +42,7 @@ def test_a_slope_that_is_not_the_papers_does_not_agree() -> None:
     assert "noise rules nowhere" in said
 
 
-def test_the_fitted_bound_is_what_noise_adds_above_what_is_left() -> None:
+def test_the_fitted_bound_is_what_noise_adds_above_what_is_left():
     fitted = with_bound(grid(power=2.0))
     n, S = 3 * fitted["records"], 3 / fitted["epsilon"] ** 2
     assert fitted["sqrt_term"].iloc[0] == pytest.approx(0.0, abs=1e-3)
@@ -77,13 +77,11 @@ def percentiles(medians: list[float], spread: list[float]) -> pd.DataFrame:
         ([0.5, 0.1, 0.05], [0.1, 0.2, 0.3], "no"),
     ],
 )
-def test_medians_agree_that_fall_and_arrive(
-    medians: list[float], spread: list[float], agrees: str
-) -> None:
+def test_medians_agree_that_fall_and_arrive(medians, spread, agrees):
     assert finding(FIGURES["A2"], percentiles(medians, spread))[0] == agrees
 
 
-def test_the_first_owner_gains_from_where_it_gains_with_every_larger_number() -> None:
+def test_the_first_owner_gains_from_where_it_gains_with_every_larger_number():
     rows = [
         {"owners": N, "epsilon": e, "gains": gains, "records": 10}
         for e, row in ((1.0, (1, 0, 0)), (10.0, (1, 0, 1)), (100.0, (0, 1, 1)))

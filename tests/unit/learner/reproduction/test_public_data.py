@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +16,8 @@ import pytest
     ],
 )
 def test_records_that_are_not_there_are_named_with_their_source(
-    tmp_path: Path, typed: Callable[..., Any], figure: str, option: str, bring: str
-) -> None:
+    tmp_path, typed, figure, option, bring
+):
     for given in ((), ("--data", tmp_path)):
         result = typed("copriv", "reproduce", figure, *given, "--out", tmp_path / "figures")
         assert result.returncode == 2
@@ -29,9 +26,7 @@ def test_records_that_are_not_there_are_named_with_their_source(
     assert not (tmp_path / "figures").exists()
 
 
-def test_only_the_tables_of_the_figures_are_needed(
-    tmp_path: Path, typed: Callable[..., Any]
-) -> None:
+def test_only_the_tables_of_the_figures_are_needed(tmp_path, typed):
     table = tmp_path / "loans.csv"
     table.write_text("a,b\n1,2\n")
     # The loans are taken, and are no loans; nobody asks for hospitals and cards.

@@ -23,9 +23,7 @@ def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
             raise UnreachableError(f"owner {name}: nobody is there")
 
 
-def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog):
     came: list[None] = []
     arrivals = Arrivals(list("abc"), patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
@@ -44,7 +42,7 @@ def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(
     ]
 
 
-def test_who_is_still_waited_for_is_told_as_others_come(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_is_still_waited_for_is_told_as_others_come(caplog):
     """Those that come together are told of together, and nothing is said twice."""
     arrivals = Arrivals(list("abcd"), patience=600.0, on_all=lambda: None)
     with pytest.raises(UnreachableError):
@@ -63,7 +61,7 @@ def test_who_is_still_waited_for_is_told_as_others_come(caplog: pytest.LogCaptur
     ]
 
 
-def test_owners_that_come_at_once_are_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_owners_that_come_at_once_are_not_spoken_of(caplog):
     came: list[None] = []
     arrivals = Arrivals(["a"], patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
@@ -71,7 +69,7 @@ def test_owners_that_come_at_once_are_not_spoken_of(caplog: pytest.LogCaptureFix
     assert (came, caplog.records) == ([], [])
 
 
-def test_of_many_some_are_named_and_nobody_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_many_some_are_named_and_nobody_after_the_end(caplog):
     for ends in (False, True):
         arrivals = Arrivals([f"o{i}" for i in range(90)], patience=5.0, on_all=lambda: None)
         with pytest.raises(UnreachableError):

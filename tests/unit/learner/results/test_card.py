@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from common.model import Model
 from learner.planning.public_side import PublicSide
 from learner.results.card import card_text
 from learner.results.quality_words import at_home_lines
 from learner.results.run_quality import Union, quality_of_run
-from learner.results.summary import Interval, QualitySummary, Summary
+from learner.results.summary import Interval, QualitySummary
 
 
-def test_a_card_says_what_each_owner_was_promised(
-    make_model: Callable[..., Model], summary: Callable[..., Summary]
-) -> None:
+def test_a_card_says_what_each_owner_was_promised(make_model, summary):
     text = card_text(summary(), make_model())
     assert "For north, who spent epsilon 0.5 (strong protection)" in text
     assert "odds at most 1.6 times as high" in text
@@ -31,18 +26,14 @@ def test_a_card_says_what_each_owner_was_promised(
         assert f"\n## {part}\n" in text
 
 
-def test_warnings_come_first_and_promise_nothing(
-    make_model: Callable[..., Model], summary: Callable[..., Summary]
-) -> None:
+def test_warnings_come_first_and_promise_nothing(make_model, summary):
     text = card_text(summary(insecure_noise=True).with_learner("south"), make_model())
     assert text.index("**INSECURE**") < text.index("**UNPROTECTED**") < text.index("## Purpose")
     assert "Nothing is promised" in text
     assert "protection)" not in text
 
 
-def test_a_name_cannot_write_the_card(
-    make_model: Callable[..., Model], summary: Callable[..., Summary]
-) -> None:
+def test_a_name_cannot_write_the_card(make_model, summary):
     model = make_model()
     target = model.feature_map.target.model_copy(update={"name": "x\n## Free <img> of | charge"})
     feature_map = model.feature_map.model_copy(update={"target": target})
@@ -51,9 +42,7 @@ def test_a_name_cannot_write_the_card(
     assert "<img>" not in text
 
 
-def test_an_owners_reason_cannot_write_the_card(
-    make_model: Callable[..., Model], summary: Callable[..., Summary]
-) -> None:
+def test_an_owners_reason_cannot_write_the_card(make_model, summary):
     reason = "no\n# Approved <img src=x> [sign](http://x) `now`"
     made = summary().model_copy(update={"validation_missing": {"north": reason}})
     text = card_text(made, make_model())
@@ -63,8 +52,8 @@ def test_an_owners_reason_cannot_write_the_card(
 
 
 def test_the_card_tells_whom_epsilon_protects_less_and_where_the_model_is_worth_nothing(
-    make_model: Callable[..., Model], summary: Callable[..., Summary]
-) -> None:
+    make_model, summary
+):
     text = card_text(summary(), make_model())
     assert "a person with several records is protected less" in text
     same = "The model is no better than always predicting the same."
@@ -86,8 +75,8 @@ def test_the_card_tells_whom_epsilon_protects_less_and_where_the_model_is_worth_
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
-    make_model: Callable[..., Model], make_raw_table: Callable[..., pd.DataFrame], loss: str
-) -> None:
+    make_model, make_raw_table, loss
+):
     model = make_model(loss)
     tables = [make_raw_table(60, seed=i, strange=True) for i in range(2)]
     shards = [model.feature_map.apply(table, where="owner") for table in tables]
@@ -124,9 +113,7 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     assert (told.on, told.alone) == ("public", None)
 
 
-def test_the_card_is_written_beside_the_model(
-    make_model: Callable[..., Model], summary: Callable[..., Summary], tmp_path: Path
-) -> None:
+def test_the_card_is_written_beside_the_model(make_model, summary, tmp_path):
     from learner.results.card import write_card  # noqa: PLC0415
 
     (tmp_path / "model.json").write_text(make_model().to_json())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import joblib
@@ -50,12 +49,7 @@ def run_onnx(made: bytes, table: pd.DataFrame, model: Model) -> dict[str, Any]:
 
 
 @each_case
-def test_an_onnx_graph_predicts_the_same(
-    make_model: Callable[..., Model],
-    strange_table: pd.DataFrame,
-    loss: str,
-    settings: dict[str, Any],
-) -> None:
+def test_an_onnx_graph_predicts_the_same(make_model, strange_table, loss, settings):
     model = make_model(loss, **settings)
     wanted = model.predictions(strange_table, where="table")
     found = run_onnx(onnx_bytes(model), strange_table, model)
@@ -77,9 +71,7 @@ CATEGORIES = (
 )
 
 
-def test_texts_are_read_in_an_onnx_graph_as_the_map_reads_them(
-    make_model: Callable[..., Model],
-) -> None:
+def test_texts_are_read_in_an_onnx_graph_as_the_map_reads_them(make_model):
     model = make_model()
     count = max(len(DATES), len(CATEGORIES))
     table = pd.DataFrame({"amount": np.zeros(count), "is new": 0.0})
@@ -91,19 +83,14 @@ def test_texts_are_read_in_an_onnx_graph_as_the_map_reads_them(
     assert off == []
 
 
-def test_an_onnx_file_says_what_it_is_of(make_model: Callable[..., Model]) -> None:
+def test_an_onnx_file_says_what_it_is_of(make_model):
     made = onnx.load_model_from_string(onnx_bytes(make_model("logistic")))
     told = {prop.key: prop.value for prop in made.metadata_props}
     assert told == {"target": "class", "loss": "logistic", "positive": "late"}
 
 
 @each_case
-def test_a_scikit_learn_file_predicts_the_same(
-    make_model: Callable[..., Model],
-    strange_table: pd.DataFrame,
-    loss: str,
-    settings: dict[str, Any],
-) -> None:
+def test_a_scikit_learn_file_predicts_the_same(make_model, strange_table, loss, settings):
     model = make_model(loss, **settings)
     loaded = joblib.load(io.BytesIO(estimator_bytes(model)))
     wanted = model.predictions(strange_table, where="table")
@@ -114,12 +101,7 @@ def test_a_scikit_learn_file_predicts_the_same(
 
 
 @each_case
-def test_a_query_predicts_the_same(
-    make_model: Callable[..., Model],
-    strange_table: pd.DataFrame,
-    loss: str,
-    settings: dict[str, Any],
-) -> None:
+def test_a_query_predicts_the_same(make_model, strange_table, loss, settings):
     model = make_model(loss, **settings)
     # In a database dates are dates, and numbers are written in one way.
     table = strange_table.assign(id=range(len(strange_table)))
@@ -133,7 +115,7 @@ def test_a_query_predicts_the_same(
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9)
 
 
-def test_a_long_sum_is_not_nested_deeper_than_a_database_allows() -> None:
+def test_a_long_sum_is_not_nested_deeper_than_a_database_allows():
     from learner.results.export_sql import _sum  # noqa: PLC0415
 
     with sqlite3.connect(":memory:") as database:
@@ -170,9 +152,7 @@ def follow(told: dict[str, Any], row: dict[str, Any]) -> float:
 
 
 @each_case
-def test_the_steps_of_the_json_make_its_own_predictions(
-    make_model: Callable[..., Model], loss: str, settings: dict[str, Any]
-) -> None:
+def test_the_steps_of_the_json_make_its_own_predictions(make_model, loss, settings):
     told = json.loads(json_text(make_model(loss, **settings)))
     for example in told["examples"]:
         margin = follow(told, example["row"])
@@ -184,7 +164,7 @@ def test_the_steps_of_the_json_make_its_own_predictions(
             assert example["prediction"] == (margin > 0)
 
 
-def test_what_is_unprotected_says_so_in_every_form(make_model: Callable[..., Model]) -> None:
+def test_what_is_unprotected_says_so_in_every_form(make_model):
     from dataclasses import replace  # noqa: PLC0415
 
     model = replace(make_model(), unprotected="north")

@@ -29,7 +29,7 @@ def write_study(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def test_paths_are_made_absolute_and_nothing_else(tmp_path: Path) -> None:
+def test_paths_are_made_absolute_and_nothing_else(tmp_path):
     """A column or an owner may be called as a path's setting is."""
     here = tmp_path / "here"
     here.mkdir()
@@ -68,7 +68,7 @@ def test_paths_are_made_absolute_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["it's.csv", 'a "b".csv', "a\\b.csv", "ä b.csv"])
-def test_a_table_may_have_any_name(tmp_path: Path, name: str) -> None:
+def test_a_table_may_have_any_name(tmp_path, name):
     path = write_study(tmp_path)
     settings = load_settings(StudySettings, path, values={"data.path": tmp_path / name})
     assert settings.data.path == tmp_path / name
@@ -76,7 +76,7 @@ def test_a_table_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert load_settings(StudySettings, tmp_path / "again.toml").data.path == tmp_path / name
 
 
-def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path: Path) -> None:
+def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path):
     trace = Trace(["a", "b"])
     assert trace.central_models(3).shape == (0, 3)
     for psi in (None, np.empty(0)):
@@ -92,9 +92,7 @@ def test_a_trace_without_a_tick_has_its_columns_and_its_pictures(tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "name"), [("forecast", "forecast.json"), ("sweep", "sweep.parquet")]
 )
-def test_a_folder_of_something_else_than_a_run_says_what_it_holds(
-    tmp_path: Path, kind: str, name: str
-) -> None:
+def test_a_folder_of_something_else_than_a_run_says_what_it_holds(tmp_path, kind, name):
     (tmp_path / name).touch()
     told = why_unfinished(tmp_path)
     assert f"this folder holds a {kind} and no run; give the folder of a run, or op" in told

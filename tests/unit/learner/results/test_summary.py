@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from common.errors import InputError
-from common.model import Model
 from learner.commands.runs import Run
 from learner.results.report import sentences
 from learner.results.report_page import write_report
@@ -113,7 +111,7 @@ def kept(folder: Path, text: str | bytes) -> Path:
     return folder
 
 
-def test_what_is_written_is_read_and_written_the_same(tmp_path: Path) -> None:
+def test_what_is_written_is_read_and_written_the_same(tmp_path):
     plain = Summary.model_validate(table())
     for summary in (
         plain,
@@ -125,7 +123,7 @@ def test_what_is_written_is_read_and_written_the_same(tmp_path: Path) -> None:
         assert json.dumps(again.as_json(), indent=2) == text
 
 
-def test_the_record_and_the_schema_name_the_same_keys() -> None:
+def test_the_record_and_the_schema_name_the_same_keys():
     parts: list[tuple[Any, Any]] = [
         (Summary, SCHEMA),
         (OwnerSummary, SCHEMA["properties"]["owners"]["items"]),
@@ -138,13 +136,13 @@ def test_the_record_and_the_schema_name_the_same_keys() -> None:
         assert required == set(schema["required"])
 
 
-def test_what_was_lost_in_a_crash_is_said(tmp_path: Path) -> None:
+def test_what_was_lost_in_a_crash_is_said(tmp_path):
     owners = [owner("a", responses=5, responses_lost=3), owner("b", responses=5)]
     summary = Summary.model_validate(table(ticks=7, owners=owners))
     assert "Charged, but lost in a crash: a (3)." in write_report(tmp_path, summary).read_text()
 
 
-def test_a_run_without_noise_that_was_not_made_is_in_no_sentence() -> None:
+def test_a_run_without_noise_that_was_not_made_is_in_no_sentence():
     silent = replace(EVALUATED, relative_fitness_noiseless=None)
     summary = Summary.model_validate(table()).with_evaluation(silent)
     assert summary.is_evaluated
@@ -154,9 +152,7 @@ def test_a_run_without_noise_that_was_not_made_is_in_no_sentence() -> None:
 
 
 @pytest.mark.parametrize(("own", "gains"), [(None, [True, True]), ("b", [False, True])])
-def test_nobody_gains_from_a_model_that_stays_with_another(
-    own: str | None, gains: list[bool]
-) -> None:
+def test_nobody_gains_from_a_model_that_stays_with_another(own, gains):
     summary = Summary.model_validate(table())
     summary = summary if own is None else summary.with_learner(own)
     told = summary.with_evaluation(EVALUATED).as_json()
@@ -164,9 +160,7 @@ def test_nobody_gains_from_a_model_that_stays_with_another(
 
 
 @pytest.mark.parametrize(("alone", "verb"), [(0.2, "gains"), (0.05, "does not gain")])
-def test_where_an_owner_is_the_learner_only_it_is_told_whether_it_gains(
-    tmp_path: Path, alone: float, verb: str
-) -> None:
+def test_where_an_owner_is_the_learner_only_it_is_told_whether_it_gains(tmp_path, alone, verb):
     evaluated = replace(EVALUATED, relative_fitness_alone=(alone, 0.3))
     summary = Summary.model_validate(table()).with_learner("a").with_evaluation(evaluated)
     words = f"a, which alone has the model, {verb}"
@@ -177,7 +171,7 @@ def test_where_an_owner_is_the_learner_only_it_is_told_whether_it_gains(
     assert "who gain from taking part" not in page
 
 
-def test_one_of_a_kind_is_told_in_the_singular(tmp_path: Path) -> None:
+def test_one_of_a_kind_is_told_in_the_singular(tmp_path):
     alone = Summary.model_validate(table(ticks=1, horizon=1, owners=[owner("a")]))
     page = write_report(tmp_path, alone).read_text()
     assert "<caption>1 owner</caption>" in page
@@ -189,9 +183,7 @@ def test_one_of_a_kind_is_told_in_the_singular(tmp_path: Path) -> None:
     assert any("1 owner of 2 gains: a" in line for line in sentences(two))
 
 
-def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the_page(
-    tmp_path: Path,
-) -> None:
+def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the_page(tmp_path):
     words = "The model is no better than always predicting the same."
     for guess, is_told in ((8.0, True), (9.0, False)):
         summary = Summary.model_validate(table(quality=QUALITY | {"guess": guess}))
@@ -199,9 +191,7 @@ def test_a_model_no_better_than_a_constant_is_told_of_in_the_terminal_and_on_the
         assert (words in write_report(tmp_path, summary).read_text()) == is_told
 
 
-def test_a_column_named_like_a_heading_keeps_its_name(
-    tmp_path: Path, make_model: Callable[..., Model]
-) -> None:
+def test_a_column_named_like_a_heading_keeps_its_name(tmp_path, make_model):
     model = make_model()
     rule = model.feature_map.columns[0].model_copy(update={"name": "The values as a table"})
     columns = (rule, *model.feature_map.columns[1:])
@@ -243,7 +233,7 @@ def test_a_column_named_like_a_heading_keeps_its_name(
     # The texts themselves would be long names.
     ids=map(str, range(25)),
 )
-def test_a_damaged_summary_is_one_sentence(tmp_path: Path, text: str | bytes, named: str) -> None:
+def test_a_damaged_summary_is_one_sentence(tmp_path, text, named):
     with pytest.raises(InputError) as refusal:
         read_summary(kept(tmp_path, text))
     said = str(refusal.value)
@@ -252,9 +242,7 @@ def test_a_damaged_summary_is_one_sentence(tmp_path: Path, text: str | bytes, na
     assert "\n" not in said
 
 
-def test_a_summary_longer_than_any_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_summary_longer_than_any_is_not_read(tmp_path, monkeypatch):
     text = json.dumps(table())
     monkeypatch.setattr("learner.results.summary.LARGEST_TEXT", len(text))
     assert read_summary(kept(tmp_path, text)).study == "small"
@@ -262,7 +250,7 @@ def test_a_summary_longer_than_any_is_not_read(
         read_summary(kept(tmp_path, text + " "))
 
 
-def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_summary_is_no_finished_run(tmp_path):
     (tmp_path / "summary.json").mkdir()
     (tmp_path / "file").touch()
     for folder, why in {".": r"holds no summary\.json", "no": "no such", "file": "a file"}.items():
@@ -270,7 +258,7 @@ def test_a_folder_without_a_summary_is_no_finished_run(tmp_path: Path) -> None:
             read_summary(tmp_path / folder)
 
 
-def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path: Path) -> None:
+def test_a_device_in_the_place_of_a_runs_file_is_not_read(tmp_path):
     run = Run.load(kept(tmp_path, json.dumps(table())))
     for name in ("trace.parquet", "summary.json"):
         (tmp_path / name).unlink(missing_ok=True)
@@ -293,7 +281,7 @@ def page_and_memory(folder: Path) -> tuple[str, int]:
     return page.read_text(), counted.max_memory()
 
 
-def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path: Path) -> None:
+def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path):
     rows, name = 2_000, "a" * 100_000
     trace = {"k": range(1, rows + 1), "owner": [name] * rows}
     pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
@@ -305,7 +293,7 @@ def test_a_trace_whose_rows_share_a_long_name_is_read_in_little_memory(tmp_path:
 
 @pytest.mark.parametrize("column", ["k", "relative_fitness"])
 @pytest.mark.parametrize("kind", ["lists", "names"])
-def test_a_trace_whose_numbers_are_none_is_not_read(tmp_path: Path, column: str, kind: str) -> None:
+def test_a_trace_whose_numbers_are_none_is_not_read(tmp_path, column, kind):
     """A file of a few bytes may say that each of its rows has a long list or text."""
     rows, size = 2_000, 10_000
     trace = {"k": range(1, rows + 1), "owner": ["a"] * rows, "relative_fitness": [0.5] * rows}
@@ -320,7 +308,7 @@ def test_a_trace_whose_numbers_are_none_is_not_read(tmp_path: Path, column: str,
 
 
 @pytest.mark.parametrize("fitness", [[math.inf] * 3, [math.nan] * 3, [5e-324, 0.5, 1.7e308]])
-def test_a_trace_of_any_fitness_has_a_report(tmp_path: Path, fitness: list[float]) -> None:
+def test_a_trace_of_any_fitness_has_a_report(tmp_path, fitness):
     trace = {"k": [1, 2, 3], "owner": ["a"] * 3, "relative_fitness": fitness}
     pq.write_table(pa.table(trace), tmp_path / "trace.parquet")
     largest = replace(EVALUATED, relative_fitness=1.7e308, relative_fitness_alone=(1.7e308, 0.3))
@@ -329,14 +317,14 @@ def test_a_trace_of_any_fitness_has_a_report(tmp_path: Path, fitness: list[float
     assert ("central model against communications" in page) == any(map(math.isfinite, fitness))
 
 
-def test_a_run_that_nobody_answered_has_a_report(tmp_path: Path) -> None:
+def test_a_run_that_nobody_answered_has_a_report(tmp_path):
     idle = [owner("a", responses=0, responses_left=4), owner("b", responses=0)]
     summary = Summary.model_validate(table(ticks=0, wall_seconds=0.0, owners=idle))
     assert sentences(summary)[0] == "0 of 4 communications in 0.00 s."
     assert "spent nothing: b" in write_report(tmp_path, summary).read_text()
 
 
-def test_a_forecast_is_told_once() -> None:
+def test_a_forecast_is_told_once():
     """As the run begins, or with what came of it; and never beside the chosen step, too."""
     step = {"chosen": "auto", "rho": 0.1, "forecast_relative_fitness": 0.0321}
     summary = Summary.model_validate(table(step=step, **FORECAST))

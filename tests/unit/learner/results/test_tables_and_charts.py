@@ -19,7 +19,7 @@ CELLS = ("500", "100", "11", "0.0316", "0.00525", "0.0182", "0.00178", "yes")
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("name", ["n" * 64, "the-hospital-in-the-north-" * 2 + "of-it"])
-def test_a_long_name_is_folded_and_no_heading_or_cell_is_cut(width: int, name: str) -> None:
+def test_a_long_name_is_folded_and_no_heading_or_cell_is_cut(width, name):
     made = io.StringIO()
     table = table_by_name("study", HEADS, [(name, *CELLS), ("b", *CELLS)])
     Console(file=made, width=width).print(table)
@@ -35,7 +35,7 @@ def test_a_long_name_is_folded_and_no_heading_or_cell_is_cut(width: int, name: s
 
 
 @pytest.mark.parametrize("ends", [(0.0017, 0.05), (0.0017, 20.0), (2.0, 3.0), (3e-9, 4e5)])
-def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends: tuple[float, float]) -> None:
+def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends):
     low, high = ends
     line = Line(name="together", x=np.array([1.0, 9.0]), y=np.array([high, low]))
     drawn = curve("t", [line], x_label="k", y_label="fitness")
@@ -47,7 +47,7 @@ def test_the_lowest_number_of_an_axis_stands_at_its_foot(ends: tuple[float, floa
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_no_mark_crosses_the_name_of_another(order: tuple[int, int]) -> None:
+def test_no_mark_crosses_the_name_of_another(order):
     marks = (Mark(at=0.26, text="public model"), Mark(at=0.41, text="together"))
     values = [("a", 0.1, True), ("b", 3.0, False)]
     drawn = strip("t", values, label="fitness", marks=[marks[i] for i in order])
@@ -63,7 +63,7 @@ def test_no_mark_crosses_the_name_of_another(order: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("log_x", [False, True])
-def test_a_name_has_the_colour_of_its_line_and_the_axis_both_of_its_ends(log_x: bool) -> None:
+def test_a_name_has_the_colour_of_its_line_and_the_axis_both_of_its_ends(log_x):
     lines = [
         Line(name=name, x=np.array([2.5, 7.5]), y=np.array([1.0, end]), color=f"var(--{color})")
         for name, end, color in (("two", 0.5, "blue"), ("three", 0.45, "green"))

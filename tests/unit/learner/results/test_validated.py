@@ -12,7 +12,6 @@ import pytest
 from common.terms import StudyTerms
 from common.validation import factors_of
 from learner.planning.validation import Questions
-from learner.results.summary import Summary
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.results.validation_part import validation_part
 from learner.results.validation_words import _how_good, measure_rows, validation_lines
@@ -53,10 +52,8 @@ def summarised(make_terms: Callable[..., StudyTerms]) -> Callable[..., Validatio
 
 @pytest.mark.parametrize("share", [0.3, 3.0, 100.0])
 def test_an_answer_beyond_what_can_be_is_moved_there_and_its_interval_holds_as_often(
-    summarised: Callable[..., ValidationSummary],
-    make_terms: Callable[..., StudyTerms],
-    share: float,
-) -> None:
+    summarised, make_terms, share
+):
     """True is 0.4 of at most 0.5; the noise is some share of the most that it can be."""
     true, bound = 0.4, 0.5
     rng = np.random.default_rng(7)
@@ -72,9 +69,7 @@ def test_an_answer_beyond_what_can_be_is_moved_there_and_its_interval_holds_as_o
     assert held >= trials * 0.95 - 3.0 * (trials * 0.95 * 0.05) ** 0.5
 
 
-def test_what_the_noise_drowns_is_called_unknown(
-    summarised: Callable[..., ValidationSummary], summary: Callable[..., Summary]
-) -> None:
+def test_what_the_noise_drowns_is_called_unknown(summarised, summary):
     found = summarised(-22.0, noise=1e6)
     run = summary().model_copy(update={"validation": found})
     good, better = validation_lines(run)
@@ -88,9 +83,7 @@ def test_what_the_noise_drowns_is_called_unknown(
     )
 
 
-def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(
-    summarised: Callable[..., ValidationSummary],
-) -> None:
+def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summarised):
     without, found = summarised(0.02).difference, summarised(0.02, cut_below=0.03, cut_above=0.01)
     assert without is not None
     assert found.difference is not None
@@ -108,19 +101,15 @@ def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(
     ],
 )
 def test_the_verdict_is_what_the_whole_interval_says(
-    summarised: Callable[..., ValidationSummary],
-    summary: Callable[..., Summary],
-    difference: float,
-    cut_below: float,
-    said: str,
-) -> None:
+    summarised, summary, difference, cut_below, said
+):
     found = summarised(difference, cut_below=cut_below)
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
     assert "a record's difference counts as at most 0.5, for which the interval allows" in lines[1]
 
 
-def test_one_owner_says_and_several_say(summarised: Callable[..., ValidationSummary]) -> None:
+def test_one_owner_says_and_several_say(summarised):
     one = summarised(0.02)
     assert _how_good(one).startswith("On its own 10,000 records 1 owner says, with noise: ")
     two = one.model_copy(update={"owners": 2})

@@ -53,7 +53,7 @@ def states(one: Seen, asked: Asked) -> dict[str, State]:
     return {finding.rule: finding.state for finding in found}
 
 
-def test_a_sound_site_passes_every_rule(asked: Asked) -> None:
+def test_a_sound_site_passes_every_rule(asked):
     one = seen(description(asked.feature_map))
     assert set(states(one, asked).values()) == {State.PASSES}
     assert "9 days left" in findings(one, asked, now=NOW)[1].words
@@ -67,9 +67,7 @@ def test_a_sound_site_passes_every_rule(asked: Asked) -> None:
         (UntrustedError("of another CA"), None, "certificate"),
     ],
 )
-def test_what_is_not_reached_is_not_checked(
-    asked: Asked, failure: Exception, peer: Peer | None, rule: str
-) -> None:
+def test_what_is_not_reached_is_not_checked(asked, failure, peer, rule):
     found = states(seen(None, failure=failure, peer=peer), asked)
     assert found[rule] is State.FAILS
     later = RULES[RULES.index("name") :]
@@ -91,9 +89,7 @@ def test_what_is_not_reached_is_not_checked(
         ({"name": "\x1b[2Jb"}, "name"),
     ],
 )
-def test_whatever_a_site_says_is_one_short_printable_finding(
-    asked: Asked, change: dict[str, Any], rule: str
-) -> None:
+def test_whatever_a_site_says_is_one_short_printable_finding(asked, change, rule):
     one = seen(description(asked.feature_map, **change))
     found = {finding.rule: finding for finding in findings(one, asked, now=NOW)}
     assert found[rule].state is State.FAILS
@@ -102,12 +98,12 @@ def test_whatever_a_site_says_is_one_short_printable_finding(
     assert len(found[rule].words) < 400
 
 
-def test_a_clock_that_cannot_be_is_one_finding(asked: Asked) -> None:
+def test_a_clock_that_cannot_be_is_one_finding(asked):
     one = seen(description(asked.feature_map), skew_seconds=2.0**64 / 1000)
     assert states(one, asked)["clock"] is State.FAILS
 
 
-def test_who_is_asked_for_nothing_refuses_nothing(feature_map: FeatureMap, make_terms: Any) -> None:
+def test_who_is_asked_for_nothing_refuses_nothing(feature_map, make_terms):
     poor = description(feature_map, epsilon_left=Fraction(1, 9))
     terms: StudyTerms = make_terms()
     with pytest.raises(RefusedError, match=r"owner a: budget: .*no owner was enrolled"):

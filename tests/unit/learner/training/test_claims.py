@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 
 from common.errors import InputError, RefusedError
 from common.features import FeatureMap
-from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
+from common.terms import Enrollment, OwnerDescription, Query, Response
 from learner.training.claims import Promise, check_description, check_enrollment, check_response
 from learner.training.memory_owner import LocalShard, MemoryOwner
 
@@ -25,9 +24,7 @@ def owner(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -> 
     return MemoryOwner("north", feature_map.apply(table_maker(80, seed=1), where="test"), seed=1)
 
 
-def test_an_honest_owner_is_believed(
-    owner: MemoryOwner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_an_honest_owner_is_believed(owner, make_terms):
     assert check_description(owner.describe(), name="north").num_records == 80
     newton = {"release": "newton", "curvature_scale": 0.5}
     for terms in (
@@ -56,15 +53,13 @@ def test_an_honest_owner_is_believed(
         ({"feature_map_digest": "a" * 63}, "sent a digest of its feature map that is none"),
     ],
 )
-def test_a_description_of_no_owner_is_refused(
-    owner: MemoryOwner, lie: dict[str, Any], sentence: str
-) -> None:
+def test_a_description_of_no_owner_is_refused(owner, lie, sentence):
     said = replace(owner.describe(), **lie)
     with pytest.raises(RefusedError, match=f"^owner north {sentence}"):
         check_description(said, name="north")
 
 
-def test_another_owner_at_the_address_is_named_in_printable_characters(owner: MemoryOwner) -> None:
+def test_another_owner_at_the_address_is_named_in_printable_characters(owner):
     said = replace(owner.describe(), name="\x1b[31msouth\u202e" + "x" * 1000)
     with pytest.raises(InputError, match="owner north says that its name is") as refused:
         check_description(said, name="north")
@@ -86,21 +81,14 @@ def test_another_owner_at_the_address_is_named_in_printable_characters(owner: Me
         ({"noise_scale": float("nan")}, "promises noise of scale nan"),
     ],
 )
-def test_an_enrolment_to_something_else_is_refused(
-    owner: MemoryOwner,
-    make_terms: Callable[..., StudyTerms],
-    lie: dict[str, Any],
-    sentence: str,
-) -> None:
+def test_an_enrolment_to_something_else_is_refused(owner, make_terms, lie, sentence):
     terms = make_terms()
     said: Enrollment = replace(owner.enroll(terms), **lie)
     with pytest.raises(RefusedError, match=f"^owner north {sentence}"):
         check_enrollment(said, terms, name="north", held=0)
 
 
-def test_more_answers_than_were_promised_are_refused(
-    owner: MemoryOwner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_more_answers_than_were_promised_are_refused(owner, make_terms):
     terms = make_terms()
     said = replace(owner.enroll(terms), answered=11)
     with pytest.raises(RefusedError, match="counts 11 responses of 10"):
@@ -119,7 +107,7 @@ def test_more_answers_than_were_promised_are_refused(
         ({"gradient": np.array([0, 1e300, 0, 0])}, r"sent a coordinate of 1e\+300"),
     ],
 )
-def test_an_answer_to_something_else_is_refused(lie: dict[str, Any], sentence: str) -> None:
+def test_an_answer_to_something_else_is_refused(lie, sentence):
     honest = Response(study_id="study-1", sequence=3, gradient=np.full(4, -7.0))
     promise = Promise(dimension=4, largest=7.0)
     check_response(honest, QUERY, promise, name="north")
@@ -127,9 +115,7 @@ def test_an_answer_to_something_else_is_refused(lie: dict[str, Any], sentence: s
         check_response(replace(honest, **lie), QUERY, promise, name="north")
 
 
-def test_every_draw_of_noise_is_within_what_is_believed(
-    owner: MemoryOwner, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_every_draw_of_noise_is_within_what_is_believed(owner, make_terms):
     """The bound is public and never met: a thousand draws stay below a tenth of it."""
     terms = make_terms(responses=1000, horizon=1000)
     promise = check_enrollment(owner.enroll(terms), terms, name="north", held=0)
@@ -137,9 +123,7 @@ def test_every_draw_of_noise_is_within_what_is_believed(
     assert 0.02 * promise.largest < np.max(np.abs(drawn)) < 0.2 * promise.largest
 
 
-def test_the_own_shard_describes_itself(
-    feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]
-) -> None:
+def test_the_own_shard_describes_itself(feature_map, table_maker):
     shard = LocalShard("here", feature_map.apply(table_maker(20, seed=1), where="test"))
     said: OwnerDescription = check_description(shard.describe(), name="here")
     assert said.num_records == 20

@@ -23,7 +23,7 @@ def fails(error: Exception, *, after: float = 0.0) -> Callable[[], str]:
     return call
 
 
-def test_calls_are_made_at_the_same_time_and_told_in_order() -> None:
+def test_calls_are_made_at_the_same_time_and_told_in_order():
     together = threading.Barrier(3, timeout=10)
 
     def call(index: int) -> int:
@@ -35,7 +35,7 @@ def test_calls_are_made_at_the_same_time_and_told_in_order() -> None:
     assert at_once(call, ()) == []
 
 
-def test_who_is_not_there_yet_is_waited_for() -> None:
+def test_who_is_not_there_yet_is_waited_for():
     tries: list[None] = []
 
     def late() -> str:
@@ -48,13 +48,13 @@ def test_who_is_not_there_yet_is_waited_for() -> None:
     assert len(tries) == 3
 
 
-def test_who_stays_away_is_bad_input() -> None:
+def test_who_stays_away_is_bad_input():
     away = fails(UnreachableError("owner b: nobody is there"))
     with pytest.raises(InputError, match="owner b: nobody is there"):
         all_present([lambda: "a", away], patience=0.1)
 
 
-def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for() -> None:
+def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for():
     away = fails(UnreachableError("owner a: nobody is there"))
     slow, quick = fails(PolicyError("owner b"), after=0.2), fails(PolicyError("owner c"))
     began = time.monotonic()
@@ -66,7 +66,7 @@ def test_the_first_in_order_that_refuses_is_told_and_nobody_is_waited_for() -> N
 
 
 @pytest.mark.parametrize("amount", ["1e5", "-1", " 1", "0.1", "1/0", "1/3/3", "9" * 201, 1, None])
-def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount: object) -> None:
+def test_an_amount_of_epsilon_that_was_never_noted_is_not_computed_with(amount):
     facts: dict[str, Any] = {"num_records": 9, "responses": 3, "noise_scale": 0.5, "repeats": 1}
     facts |= {"insecure_noise": False, "epsilon": "1/3"}
     (noted,) = noted_enrollments(json.dumps([facts]), owners=1)

@@ -18,7 +18,7 @@ from learner.training.journal import Journal, TickEntry
 from learner.training.journal_values import whole_number
 
 
-def test_a_journal_that_is_none_is_let_go_of(tmp_path: Path) -> None:
+def test_a_journal_that_is_none_is_let_go_of(tmp_path):
     path = tmp_path / "journal.sqlite"
     path.write_bytes(b"this is no journal" * 100)
     with pytest.raises(InputError, match="cannot be used"):
@@ -36,8 +36,8 @@ def entry(position: int, owner: int = 0) -> TickEntry:
 
 @pytest.mark.parametrize("repeats", [1, 4, 16])
 def test_an_owner_is_asked_again_only_while_it_repeats_all_that_a_crash_could_lose(
-    tmp_path: Path, repeats: int
-) -> None:
+    tmp_path, repeats
+):
     path = tmp_path / "journal.sqlite"
     late = []
     with closing(Journal(path)) as journal, closing(sqlite3.connect(path)) as other:
@@ -55,7 +55,7 @@ def test_an_owner_is_asked_again_only_while_it_repeats_all_that_a_crash_could_lo
     assert (max(late) > 0) == (repeats > 1)
 
 
-def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path: Path) -> None:
+def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path):
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, closing(sqlite3.connect(path)) as other:
         journal.settle({0: 16})
@@ -66,7 +66,7 @@ def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path: 
         assert other.execute("SELECT position FROM ticks").fetchall() == [(0,)]
 
 
-def test_a_start_knows_the_ticks_of_earlier_ones_not_its_own(tmp_path: Path) -> None:
+def test_a_start_knows_the_ticks_of_earlier_ones_not_its_own(tmp_path):
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal:
         assert journal.past == ()
@@ -105,7 +105,7 @@ HARMLESS = {("ticks.time", -1), ("ticks.time", 2**62), ("ticks.time", 1e308)} | 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("value", VALUES)
-def test_a_damaged_value_is_one_sentence(tmp_path: Path, place: str, value: object) -> None:
+def test_a_damaged_value_is_one_sentence(tmp_path, place, value):
     path = tmp_path / "journal.sqlite"
     kept(path)
     table, column = place.split(".")
@@ -136,7 +136,7 @@ def test_a_damaged_value_is_one_sentence(tmp_path: Path, place: str, value: obje
         "UPDATE responses SET gradient = zeroblob(24) WHERE position = 2",
     ],
 )
-def test_a_journal_that_lacks_something_is_one_sentence(tmp_path: Path, damage: str) -> None:
+def test_a_journal_that_lacks_something_is_one_sentence(tmp_path, damage):
     path = tmp_path / "journal.sqlite"
     kept(path)
     with closing(Journal(path)) as journal:
@@ -160,9 +160,7 @@ WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM t)"
         "CREATE TABLE more (x)",
     ],
 )
-def test_a_journal_of_other_tables_is_refused_before_they_are_read(
-    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_of_other_tables_is_refused_before_they_are_read(tmp_path, change, monkeypatch):
     path = tmp_path / "journal.sqlite"
     kept(path)
     with closing(sqlite3.connect(path)) as db:
@@ -176,7 +174,7 @@ def test_a_journal_of_other_tables_is_refused_before_they_are_read(
 
 
 @pytest.mark.parametrize("text", ["x", "[]", "{}", "null", '"x"', "-1", "1e400", "[" * 5000])
-def test_a_note_that_is_not_what_was_written_is_one_sentence(tmp_path: Path, text: str) -> None:
+def test_a_note_that_is_not_what_was_written_is_one_sentence(tmp_path, text):
     meanings = {
         "seed": whole_number,
         "enrollments": partial(noted_enrollments, owners=2),

@@ -28,9 +28,7 @@ TRANSITIONS = {
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(LineState, LineEvent)))
-def test_every_event_in_every_state_has_its_transition_or_cannot_happen(
-    state: LineState, event: LineEvent
-) -> None:
+def test_every_event_in_every_state_has_its_transition_or_cannot_happen(state, event):
     if (state, event) in TRANSITIONS:
         assert after(state, event) == TRANSITIONS[state, event]
     else:
@@ -38,7 +36,7 @@ def test_every_event_in_every_state_has_its_transition_or_cannot_happen(
             after(state, event)
 
 
-def test_the_table_in_the_docstring_is_the_code() -> None:
+def test_the_table_in_the_docstring_is_the_code():
     rows = re.findall(r"^(\w+) +(\w+) +(\w+) +(\w+)$", line_state.__doc__ or "", re.MULTILINE)
     told = {}
     for state, event, follows, action in rows[1:]:
@@ -47,6 +45,6 @@ def test_the_table_in_the_docstring_is_the_code() -> None:
     assert told == TRANSITIONS
 
 
-def test_an_owner_can_be_asked_when_it_is_there_or_is_back() -> None:
+def test_an_owner_can_be_asked_when_it_is_there_or_is_back():
     assert [state for state in LineState if state.can_be_asked] == [READY, BACK]
     assert [state for state in LineState if state.is_absent] == [AWAY, BACK]

@@ -12,7 +12,7 @@ import pytest
 from common.errors import OrderError
 from common.features import FeatureMap
 from common.losses import Squared
-from common.terms import Query, Records, StudyTerms
+from common.terms import Query, Records
 from learner.training.line import LocalLine
 from learner.training.memory_owner import LocalShard
 
@@ -25,9 +25,7 @@ def records(feature_map: FeatureMap, table_maker: Callable[..., pd.DataFrame]) -
 
 
 @pytest.mark.parametrize("clip", [None, 0.01])
-def test_it_answers_exactly_neither_clipped_nor_noised(
-    records: Records, make_terms: Callable[..., StudyTerms], clip: float | None
-) -> None:
+def test_it_answers_exactly_neither_clipped_nor_noised(records, make_terms, clip):
     own = LocalShard("own", records)
     own.enroll(make_terms(clip=clip))
     asked = Query(study_id="study-1", sequence=1, theta=THETA)
@@ -36,9 +34,7 @@ def test_it_answers_exactly_neither_clipped_nor_noised(
     assert own.answer(asked).gradient.tobytes() == own.answer(asked).gradient.tobytes()
 
 
-def test_it_promises_and_charges_nothing(
-    records: Records, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_it_promises_and_charges_nothing(records, make_terms):
     own = LocalShard("own", records)
     enrollment = own.enroll(make_terms(responses=3, horizon=3))
     assert (enrollment.epsilon, enrollment.noise_scale) == (Fraction(0), 0.0)
@@ -47,14 +43,12 @@ def test_it_promises_and_charges_nothing(
     assert own.enroll(make_terms(responses=3, horizon=3)).answered == 0
 
 
-def test_it_answers_nothing_before_it_is_in_a_study(records: Records) -> None:
+def test_it_answers_nothing_before_it_is_in_a_study(records):
     with pytest.raises(OrderError, match="enrol first"):
         LocalShard("own", records).answer(Query(study_id="study-1", sequence=1, theta=THETA))
 
 
-def test_its_line_goes_on_where_the_journal_ends(
-    records: Records, make_terms: Callable[..., StudyTerms]
-) -> None:
+def test_its_line_goes_on_where_the_journal_ends(records, make_terms):
     line = LocalLine(LocalShard("own", records), make_terms(), answered=7)
     line.enroll()
     assert line.ask(THETA) is not None

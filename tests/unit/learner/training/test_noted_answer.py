@@ -31,7 +31,7 @@ def noted(
     return read
 
 
-def test_an_answer_is_read_as_it_was_written(noted: Callable[..., validation.Answer]) -> None:
+def test_an_answer_is_read_as_it_was_written(noted):
     assert set(noted().response) == {0.5}
     assert (noted().noise_scale, noted().epsilon) == (0.25, Fraction(1, 2))
 
@@ -48,17 +48,13 @@ def test_an_answer_is_read_as_it_was_written(noted: Callable[..., validation.Ans
         {"epsilon": "1e999999999"},
     ],
 )
-def test_an_answer_that_nobody_wrote_is_not_believed(
-    noted: Callable[..., validation.Answer], changes: dict[str, Any]
-) -> None:
+def test_an_answer_that_nobody_wrote_is_not_believed(noted, changes):
     with pytest.raises(UNREADABLE):
         noted(**changes)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_no_response_is_without_a_number(
-    noted: Callable[..., validation.Answer], number: float
-) -> None:
+def test_no_response_is_without_a_number(noted, number):
     length = noted().response.size
     with pytest.raises(UNREADABLE):
         noted(response=[number] * length)

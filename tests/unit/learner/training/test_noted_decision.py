@@ -63,13 +63,13 @@ def told(feature_map: FeatureMap, public_table: pd.DataFrame) -> Callable[[str],
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_what_a_study_decides_is_read_as_it_was_written(name: str, told: Any) -> None:
+def test_what_a_study_decides_is_read_as_it_was_written(name, told):
     text = json.dumps(told(name))
     found = noted_decision(text, settings=study_of(name), num_features=4)
     assert found.to_json() == text
 
 
-def test_a_whole_number_is_read_as_the_kind_that_it_stands_for(told: Any) -> None:
+def test_a_whole_number_is_read_as_the_kind_that_it_stands_for(told):
     text = json.dumps(told("ticks") | {"constant": 1})
     found = noted_decision(text, settings=study_of("ticks"), num_features=4)
     assert isinstance(found.constant, float)
@@ -119,21 +119,17 @@ def refused(folder: Path, table: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "key", "value"), WRONG)
-def test_a_value_that_no_study_decides_is_one_sentence(
-    tmp_path: Path, told: Any, name: str, key: str, value: Any
-) -> None:
+def test_a_value_that_no_study_decides_is_one_sentence(tmp_path, told, name, key, value):
     refused(tmp_path, told(name) | {key: value}, name)
 
 
 @pytest.mark.parametrize(("key", "value"), AROUND)
-def test_what_is_known_around_the_start_fits_it(
-    tmp_path: Path, told: Any, key: str, value: Any
-) -> None:
+def test_what_is_known_around_the_start_fits_it(tmp_path, told, key, value):
     table = told("newton")
     refused(tmp_path, table | {"around": table["around"] | {key: value}}, "newton")
 
 
-def test_a_forecast_that_is_no_number_is_one_that_a_study_may_have(told: Any) -> None:
+def test_a_forecast_that_is_no_number_is_one_that_a_study_may_have(told):
     """A public model that fits its few records perfectly leaves nothing to compare with."""
     nothing = dict.fromkeys(("relative_fitness", "low", "high"), float("nan"))
     changed = told("auto")

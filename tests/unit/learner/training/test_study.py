@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -80,12 +79,8 @@ def dies_at(k: int) -> Callable[[Applied], None]:
 
 @pytest.mark.parametrize("when", ["planning", "training"])
 def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
-    when: str,
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
+    when, owners, settings, feature_map, tmp_path
+):
     def fails(plan: object) -> None:
         if when == "planning":
             raise RefusedError("not like this")
@@ -99,9 +94,7 @@ def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
     assert [owner.let_go for owner in owners] == [[False], [False]]
 
 
-def test_a_training_that_is_over_says_goodbye(
-    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
-) -> None:
+def test_a_training_that_is_over_says_goodbye(owners, settings, feature_map, tmp_path):
     public = PublicSide(feature_map=feature_map, records=None)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         train(settings, public, owners, journal=journal)
@@ -109,12 +102,8 @@ def test_a_training_that_is_over_says_goodbye(
 
 
 def test_a_note_that_a_damaged_journal_does_not_find_again_is_one_sentence(
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    owners, settings, feature_map, tmp_path, monkeypatch
+):
     """As where a page's keys are out of order."""
     public = PublicSide(feature_map=feature_map, records=None)
     monkeypatch.setattr(Journal, "noted", lambda *_: None)
@@ -125,9 +114,7 @@ def test_a_note_that_a_damaged_journal_does_not_find_again_is_one_sentence(
         train(settings, public, owners, journal=journal)
 
 
-def test_a_resume_reads_its_journal_once(
-    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
-) -> None:
+def test_a_resume_reads_its_journal_once(owners, settings, feature_map, tmp_path):
     public = PublicSide(feature_map=feature_map, records=None)
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, pytest.raises(CrashError):
@@ -159,13 +146,8 @@ class Closes(Watched):
 
 
 def test_a_learner_killed_while_it_closes_does_not_say_that_owners_have_left(
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    owners, settings, feature_map, tmp_path, monkeypatch, caplog
+):
     # Ticks of a schedule that nobody answered leave a journal that is shorter than the horizon.
     privacy = settings.privacy.model_copy(update={"split": "schedule"})
     scheduled = settings.model_copy(update={"privacy": privacy})
@@ -198,14 +180,8 @@ def test_a_learner_killed_while_it_closes_does_not_say_that_owners_have_left(
     ],
 )
 def test_a_horizon_that_cannot_be_is_refused_before_any_owner_knows_and_leaves_no_run(
-    split: str,
-    horizon: int,
-    words: str,
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
+    split, horizon, words, owners, settings, feature_map, tmp_path
+):
     asked = settings.model_dump(mode="json", exclude_unset=True)
     asked["algorithm"]["horizon"] = horizon
     asked["privacy"] = {"epsilon": "1e-6", "split": split}
@@ -222,12 +198,8 @@ def test_a_horizon_that_cannot_be_is_refused_before_any_owner_knows_and_leaves_n
 
 @pytest.mark.parametrize("key", ["seed", "horizon"])
 def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
-    key: str,
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-) -> None:
+    key, owners, settings, feature_map, tmp_path
+):
     public = PublicSide(feature_map=feature_map, records=None)
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, pytest.raises(CrashError):
@@ -243,8 +215,8 @@ def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
 
 
 def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
-    owners: list[Watched], settings: StudySettings, feature_map: FeatureMap, tmp_path: Path
-) -> None:
+    owners, settings, feature_map, tmp_path
+):
     owners[0].claims = "east"
     public = PublicSide(feature_map=feature_map, records=None)
     with (
@@ -256,14 +228,8 @@ def test_an_owner_by_another_name_is_not_the_one_that_was_meant(
 
 @pytest.mark.parametrize(("counts", "decided"), [((60, 60), 1), ((60, 61), 2)])
 def test_what_owners_were_known_to_say_is_decided_on_before_they_say_it(
-    counts: tuple[int, ...],
-    decided: int,
-    owners: list[Watched],
-    settings: StudySettings,
-    feature_map: FeatureMap,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    counts, decided, owners, settings, feature_map, tmp_path, monkeypatch
+):
     decide, calls = study.decide, []
 
     def counted(*given: Any, **named: Any) -> Decision:
