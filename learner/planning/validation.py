@@ -61,8 +61,9 @@ PRECISION = 0.04
 # Without public records a loss counts as at most so many times that of predicting 0, which is the
 # squared distance of two opposite targets.
 WORST = 4.0
-# Smaller bounds than this part of the usual ones would bound rounding.
-SMALLEST_PART = 1e-9
+# Smaller bounds than this part of the worst loss would bound rounding. And a model that is sure of
+# all public records' classes has next to no loss there, whatever it has elsewhere.
+SMALLEST_PART, SMALLEST_OF_CLASSES = 1e-9, 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +157,14 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
         edges=_edges(margins) if classes else (),
     )
     scales, factors = _noise(plan, asked)
-    bound = _precise(values, half_width(scales / factors.loss, 0.0), worst)
+    least = (SMALLEST_OF_CLASSES if classes else SMALLEST_PART) * worst
+    tried = _candidates(values, least, worst)
+    bound = _precise(tried, values, half_width(scales / factors.loss, 0.0))
     differences = values - others
     values, whole = np.minimum(values, bound), values.mean()
     deviation = math.sqrt(2.0 * float(np.sum(scales**2))) / factors.difference
-    within = _balanced(np.abs(differences), deviation, bound)
+    sizes = np.abs(differences)
+    within = _balanced(_candidates(sizes, least, bound), sizes, deviation)
     beyond = differences - np.clip(differences, -within, within)
     return replace(
         asked,
@@ -236,28 +240,22 @@ def _noise(plan: Plan, asked: Questions) -> tuple[Vector, Factors]:
     return scales, factors_of(unit)
 
 
-def _candidates(values: Vector, otherwise: float) -> Vector:
-    """Quantiles of public values that can be bounds, ascending; maybe none."""
+def _candidates(values: Vector, least: float, otherwise: float) -> Vector:
+    """Quantiles of public values that can be bounds, ascending; one bound where none can."""
     tried = np.unique(np.quantile(values, np.linspace(LOWEST_QUANTILE, 1.0, CANDIDATES)))
-    kept: Vector = tried[tried > SMALLEST_PART * otherwise]
-    return kept
+    kept: Vector = tried[tried > least]
+    return kept if kept.size else np.array([otherwise])
 
 
-def _precise(values: Vector, half: float, otherwise: float) -> float:
+def _precise(tried: Vector, values: Vector, half: float) -> float:
     """The largest bound with a small noise beside the mean, else the smallest that is tried."""
-    tried = _candidates(values, otherwise)
-    if not tried.size:
-        return otherwise
     means = np.array([np.minimum(values, bound).mean() for bound in tried])
     precise = tried[tried * half <= PRECISION * means]
     return float(precise[-1] if precise.size else tried[0])
 
 
-def _balanced(values: Vector, deviation: float, otherwise: float) -> float:
+def _balanced(tried: Vector, values: Vector, deviation: float) -> float:
     """The bound that loses least to what it cuts off and to noise."""
-    tried = _candidates(values, otherwise)
-    if not tried.size:
-        return otherwise
     cut = np.array([np.maximum(values - bound, 0.0).mean() for bound in tried])
     return float(tried[np.argmin(cut**2 + (tried * deviation) ** 2)])
 

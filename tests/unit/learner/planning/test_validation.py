@@ -149,6 +149,20 @@ def test_the_mean_difference_lies_within_what_the_bound_leaves_out_of_a_public_m
     assert holds >= 18
 
 
+def test_a_model_that_is_sure_of_all_public_classes_bounds_no_loss_by_next_to_nothing(
+    plan, feature_map
+):
+    plan, rng = classes_of(plan), np.random.default_rng(1)
+    x = rng.uniform(-1.0, 1.0, (40, plan.num_features))
+    x[:, 0] += np.sign(x[:, 0])
+    public = Records(features=x, targets=np.sign(x[:, 0]))
+    theta = np.zeros(plan.num_features)
+    theta[0] = 10.0
+    asked = questions_for(plan, PublicSide(feature_map=feature_map, records=public), theta)
+    assert asked.loss_bound >= 0.01 * 4 * np.log(2)
+    assert asked.difference_bound >= 0.01 * 4 * np.log(2)
+
+
 def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records:
     features = rng.normal(size=(count, len(theta)))
     odds = 1.0 / (1.0 + np.exp(-features @ theta))
