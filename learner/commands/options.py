@@ -104,7 +104,9 @@ jobs_option = click.option(
 
 
 cluster_option = click.option(
-    "--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to compute on."
+    "--cluster",
+    metavar="ADDRESS",
+    help="Address of a Dask scheduler to compute on: one of your own, since it sees the records.",
 )
 
 
