@@ -44,7 +44,7 @@ from learner.training.memory_owner import MemoryOwner
 from learner.training.study import train
 
 HORIZON, THETA_MAX = 12, 2.0
-DEADLINE, PATIENCE = 1.0, 2.5
+DEADLINE, PATIENCE = 2.0, 4.0
 # Where nobody is honest, nobody is worth waiting for.
 PATIENCE_ALONE = 1.0
 HONEST_ANSWERS = 2
