@@ -47,7 +47,7 @@ from owner.attaching import Attachment, open_attachment
 from owner.ledger_reading import read_studies
 
 HORIZON, THETA_MAX = 12, 2.0
-DEADLINE, PATIENCE = 1.0, 2.5
+DEADLINE, PATIENCE = 2.0, 4.0
 # Where nobody is honest, nobody is worth waiting for.
 PATIENCE_ALONE = 1.0
 LOOK_SECONDS, LONGEST_SECONDS, LONGEST_SENTENCE = 1.0, 30.0, 700
