@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -84,38 +84,40 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
       table: Its rows as they were read; only its columns are looked at.
     """
     first = open_source(source, base=base).parts[0].table
-    units = _unit_notes(_texts_of(table))
+    texts = _texts_of(table)
+    units = _unit_notes(texts)
     if not isinstance(first, CsvFile):
         return units
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
     if source.encoding is not None:
         odd += undecoded_notes(table, encoding=source.encoding)
-    return [*odd, *_number_notes(source, first, base=base, table=table)]
+    return [*odd, *_number_notes(source, first, base=base, texts=texts)]
 
 
 def _number_notes(
-    source: TableSource, first: CsvFile, *, base: Path, table: pd.DataFrame
+    source: TableSource, first: CsvFile, *, base: Path, texts: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """As :func:`mark_notes`, of points and commas."""
     if source.decimal == ".":
         return []
     if source.decimal == ",":
-        return _regrouped_notes(_texts_of(_as_it_stands(source, base=base, table=table)))
+        return _regrouped_notes(_as_they_stand(source, base=base, columns=list(texts)))
     if not first.has_decimal_comma:
-        texts = _texts_of(table)
         # Where every number has three digits behind its point, all were rounded so.
         sure = {n: own for n, own in texts.items() if any(map(_SURE_TO_BE_WHOLE.fullmatch, own))}
         return [*_comma_notes(texts), *_point_notes(texts, doubted=sure)]
-    if not any(_looks_grouped(texts) for texts in _texts_of(table).values()):
+    if not any(map(_looks_grouped, texts.values())):
         return []
-    texts = _texts_of(_as_it_stands(source, base=base, table=table))
-    return _point_notes(texts, doubted=texts)
+    standing = _as_they_stand(source, base=base, columns=list(texts))
+    return _point_notes(standing, doubted=standing)
 
 
-def _as_it_stands(source: TableSource, *, base: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """The same columns as they stand in the file, without a comma made a point."""
-    columns = [str(name) for name in table.columns]
-    return read_table(source.model_copy(update={"decimal": "."}), base=base, columns=columns)
+def _as_they_stand(
+    source: TableSource, *, base: Path, columns: Sequence[str]
+) -> dict[str, list[str]]:
+    """The texts of the same columns as they stand in the file, without a comma made a point."""
+    as_written = source.model_copy(update={"decimal": "."})
+    return _texts_of(read_table(as_written, base=base, columns=columns))
 
 
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
@@ -136,7 +138,7 @@ def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     notes = []
     for name, texts in columns.items():
         behind = {unit: text for text in texts if text[-1:].isalpha() and (unit := unit_of(text))}
-        if len(behind) < 2 or not _are_numbers(texts):
+        if len(behind) < 2 or not _nearly_all(_is_read, texts):
             continue
         cells = list(behind.values())[:2]
         shown = " and ".join(repr(printable(cell, LONGEST_NAME)) for cell in cells)
@@ -218,7 +220,7 @@ def _looks_grouped(texts: Sequence[str]) -> bool:
     decimal = (t for t in texts if _POINTED.fullmatch(t) and not _THOUSANDS_OR_LESS.fullmatch(t))
     return (
         any(map(_THOUSANDS.fullmatch, texts))
-        and _nearly_all(_THOUSANDS_OR_LESS, texts)
+        and _nearly_all(_THOUSANDS_OR_LESS.fullmatch, texts)
         and not any("." in text for text in decimal)
     )
 
@@ -226,8 +228,8 @@ def _looks_grouped(texts: Sequence[str]) -> bool:
 def _has_decimal_points(texts: Sequence[str]) -> bool:
     """Whether numbers have points that group nothing."""
     return (
-        _nearly_all(_POINTED, texts)
-        and not _nearly_all(_THOUSANDS_OR_LESS, texts)
+        _nearly_all(_POINTED.fullmatch, texts)
+        and not _nearly_all(_THOUSANDS_OR_LESS.fullmatch, texts)
         and any("." in text for text in texts)
     )
 
@@ -238,7 +240,7 @@ def has_decimal_commas(texts: Sequence[str]) -> bool:
     >>> has_decimal_commas(["€ 79.723,37", "€ 825"]), has_decimal_commas(["48,011", "959"])
     (True, False)
     """
-    return _nearly_all(_COMMA, texts) and any(map(_is_decimal_comma, texts))
+    return _nearly_all(_COMMA.fullmatch, texts) and any(map(_is_decimal_comma, texts))
 
 
 def unread_number(texts: Sequence[str]) -> str:
@@ -256,7 +258,7 @@ def unread_number(texts: Sequence[str]) -> str:
     ('', '')
     """
     odd = [text for text in texts if _ODD.fullmatch(text)]
-    if not odd or not _nearly_all(_ODD_OR_PLAIN, texts):
+    if not odd or not _nearly_all(_ODD_OR_PLAIN.fullmatch, texts):
         return _beside_a_word(texts)
     are_kinds = all(map(_STROKE_BEHIND.fullmatch, odd))
     plain = sum(_PLAIN.fullmatch(text) is not None for text in texts)
@@ -281,13 +283,12 @@ def _is_decimal_comma(text: str) -> bool:
     return is_number and _GROUPED_BY_COMMA.fullmatch(text) is None
 
 
-def _are_numbers(texts: Sequence[str]) -> bool:
-    """Whether nearly all of a column's texts are read as numbers."""
-    unread = sum(math.isnan(parse_number(text)) for text in texts)
-    return unread <= (1.0 - READABLE_SHARE) * len(texts)
+def _is_read(text: str) -> bool:
+    """Whether a text is read as a number."""
+    return not math.isnan(parse_number(text))
 
 
-def _nearly_all(form: re.Pattern[str], texts: Sequence[str]) -> bool:
+def _nearly_all(form: Callable[[str], object], texts: Sequence[str]) -> bool:
     """Whether a column is of one form."""
-    count = sum(form.fullmatch(text) is not None for text in texts)
+    count = sum(bool(form(text)) for text in texts)
     return bool(texts) and count >= READABLE_SHARE * len(texts)
