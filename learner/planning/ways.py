@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 TICKS_FROM_ZERO = "ticks from zero"
-# How much better what begins at a public model of too few records must be forecast: from 0, such
-# forecasts of classes were 2 to 5 times too bad, and from that model up to 3 times too good.
+# How many times better what begins at a public model of too few records must be forecast: how far
+# off it is, is known from the same few records only.
 CLEARLY = 4.0
 # Ways within this of the best one are level: worlds made of public records know no better.
 LEVEL = 1.25

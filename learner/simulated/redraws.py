@@ -13,7 +13,8 @@ chance, and so is the chance around it:
 .. math:: k_j = \max(0, 1 - v_j/z_j^2), \qquad z_j^* \sim (k_j z_j,\; k_j v_j)
 
 These are the mean and variance after :math:`z_j` is seen, if true coordinates vary around 0 by
-:math:`z_j^2 - v_j`. How far the true model is from :math:`\theta_0` stays the same on average.
+:math:`z_j^2 - v_j`. The mean square of :math:`z_j^* - z_j` is :math:`v_j` as in the bootstrap, but
+:math:`z_j^2` where nothing is kept, which is less.
 
 References: Rubin (1981), The Bayesian bootstrap. James and Stein (1961), Estimation with quadratic
 loss. Breiman (1995), Better subset regression using the nonnegative garrote, for the factor.
@@ -84,7 +85,8 @@ class Redraws:
         n, p = self.records.features.shape
         scores, model = self._coordinates
         variances = np.maximum(np.mean(scores**2, axis=0), TINY)
-        kept = 1.0 - np.minimum(variances / max(n - p, 1) / np.maximum(model**2, TINY), 1.0)
+        chance_in_model = variances / max(n - p, 1)
+        kept = np.maximum(0.0, 1.0 - chance_in_model / np.maximum(model**2, TINY))
         chance = (weights - 1.0) @ scores / n
         wanted = np.sqrt(kept) * chance + (1.0 - kept) * model
         tilt: Vector = scores @ ((wanted - chance) / variances)
