@@ -111,6 +111,7 @@ def serve(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
         insecure=insecure,
+        on_opened=stop.take_signals,
     )
     click.echo(f"serving on port {running.port}")
     sys.stdout.flush()
@@ -168,6 +169,7 @@ def attach(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
+    stop.take_signals()
     click.echo(f"attaching to the learner at {attached.address}")
     sys.stdout.flush()
     if with_parent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -166,8 +167,9 @@ def start_owner(
     insecure_noise_seed: int | None,
     allow_private_bounds: bool = False,
     insecure: bool = False,
+    on_opened: Callable[[], object] = lambda: None,
 ) -> RunningOwner:
-    """Load, check and serve the owner of a settings file.
+    """Load and check the owner of a settings file, call ``on_opened``, and serve it.
 
     Raises:
       InputError: Anything in the settings, the records, the ledger or the address is wrong.
@@ -180,10 +182,7 @@ def start_owner(
             "its learner; type copriv-owner attach, or say where to serve with --listen"
         )
     refuse_plain_text("listen", address, tls=settings.tls is not None, insecure=insecure)
-    identity = None
-    if settings.tls is not None:
-        identity = load_identity(settings.tls, base=base, side="server")
-        check_own_name(identity, name=settings.name)
+    identity = _own_identity(settings, base)
     owner = open_owner(
         settings,
         base=base,
@@ -193,6 +192,7 @@ def start_owner(
     # What was started is stopped again if anything that follows fails.
     with ExitStack() as stack:
         stack.callback(owner.stop)
+        on_opened()
         _allow_connections()
         counted = OwnerMetrics(owner)
         calls = Calls(OwnerService(owner, counted), idle_seconds=settings.idle_seconds)
@@ -219,6 +219,15 @@ def start_owner(
         stack.pop_all()
     health.set(serving=True)
     return RunningOwner(owner, server, calls, health, probes, scraped)
+
+
+def _own_identity(settings: OwnerSettings, base: Path) -> Identity | None:
+    """The certificate that says who this owner is; None without TLS."""
+    if settings.tls is None:
+        return None
+    identity = load_identity(settings.tls, base=base, side="server")
+    check_own_name(identity, name=settings.name)
+    return identity
 
 
 def _mostly_moments(policy: Policy) -> bool:

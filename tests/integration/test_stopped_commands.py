@@ -164,7 +164,7 @@ ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) selec
 READING = """
 import os, signal, sqlite3, threading
 from common.command import run_command
-from learner.cli import cli
+from {side}.cli import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 connect = sqlite3.connect
 def connected(*given, **more):
@@ -174,15 +174,26 @@ def connected(*given, **more):
 sqlite3.connect = connected
 run_command(cli, "copriv")
 """
+INIT = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_query_without_an_end_is_stopped(name, status, tmp_path):
+@pytest.mark.parametrize(
+    ("side", "typed"),
+    [
+        ("learner", INIT),
+        ("owner", ("serve", "a.toml")),
+        ("owner", ("attach", "a.toml", "--learner", "127.0.0.1:9")),
+    ],
+)
+def test_a_query_without_an_end_is_stopped(name, status, side, typed, tmp_path):
     with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
         database.execute("create table t (x)")
-    typed = ("init", "a.sqlite", "--query", ENDLESS, "--target", "x", "--yes", "--out", "made")
+    owner = {"name": "a", "data": {"path": "a.sqlite", "query": ENDLESS}}
+    owner["policy"] = {"epsilon_per_study": 1, "epsilon_lifetime": 1}
+    (tmp_path / "a.toml").write_text(tomli_w.dumps(owner))
     said = subprocess.run(
-        [sys.executable, "-c", READING.format(signal=name), *typed],
+        [sys.executable, "-c", READING.format(signal=name, side=side), *typed],
         cwd=tmp_path,
         capture_output=True,
         text=True,

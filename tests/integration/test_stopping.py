@@ -11,6 +11,7 @@ PROGRAM = """
 import os, signal, threading
 from common.stopping import Stop
 stop = Stop()
+stop.take_signals()
 {said}
 stop.wait()
 print("over")
