@@ -47,13 +47,16 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
       * With a ``mode`` the content is never readable by more than it says, not even at first.
 
     Args:
-      path: The file; another one of this name is replaced.
+      path: The file; another one of this name is replaced, a device or a pipe never.
       content: Text, which is written as UTF-8, or bytes.
       mode: The file's permissions; None leaves them to the process's umask.
 
     Raises:
-      OSError: The folder cannot be written, or the disk is full.
+      OSError: The folder cannot be written, the disk is full, or it is no regular file.
     """
+    # A folder says so itself. Under root a file in the place of /dev/null would be everybody's.
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise _irregular(path)
     draft = path.with_name(f".{path.name}.part")
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -203,7 +206,11 @@ def open_regular(path: Path) -> BinaryIO:
 
 def _check_regular(handle: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+        raise _irregular(path)
+
+
+def _irregular(path: Path) -> OSError:
+    return OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
 
 
 def read_secret(

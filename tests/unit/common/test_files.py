@@ -36,6 +36,18 @@ def test_a_reader_finds_one_whole_text_or_the_other(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_pipe_stays_where_a_file_is_to_be_written(link, tmp_path):
+    pipe, path = tmp_path / "pipe", tmp_path / ("link" if link else "pipe")
+    os.mkfifo(pipe)
+    if link:
+        path.symlink_to(pipe)
+    with pytest.raises(InputError, match=r"cannot be written \(.* is no regular file\); check"):
+        write_or_refuse(path, "told")
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert path.is_symlink() == link
+
+
 def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path):
     path = tmp_path / "key.pem"
     path.write_text("old")
