@@ -45,6 +45,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
       * A reader finds the content before or the content after, whenever this process or the
         machine stops.
       * With a ``mode`` the content is never readable by more than it says, not even at first.
+      * Of processes that write it at once the last one's content stays, whole.
 
     Args:
       path: The file; another one of this name is replaced, a device or a pipe never.
@@ -57,7 +58,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     # A folder says so itself. Under root a file in the place of /dev/null would be everybody's.
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise _irregular(path)
-    draft = path.with_name(f".{path.name}.part")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(draft, flags, 0o666 if mode is None else mode)

@@ -350,12 +350,15 @@ def test_who_has_joined_is_not_overwritten(study):
 
 
 def test_a_file_that_cannot_be_written_leaves_none(study):
-    # A folder where a draft of the request would stand.
-    draft = study.folder / "exchange" / ".owner-a.request.part"
-    draft.mkdir()
-    one_sentence(study.join(), "cannot be written")
+    command = [Path(sys.executable).with_name("copriv-owner"), "join", "/proc/self/fd/0"]
+    places = ["--data", study.folder / "shard.parquet", "--out", study.folder / "owner-a"]
+    # Beside an invitation on standard input there is no room for a request.
+    with (study.folder / "exchange" / "owner-a.invitation").open() as invitation:
+        said = subprocess.run(
+            [*command, *places], stdin=invitation, capture_output=True, text=True, check=False
+        )
+    one_sentence(said, "cannot be written")
     assert not list((study.folder / "owner-a").iterdir())
-    draft.rmdir()
     assert study.join().returncode == 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -36,6 +38,24 @@ def test_a_reader_finds_one_whole_text_or_the_other(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
 
 
+WRITING = """
+import sys
+from pathlib import Path
+from common.files import write_whole
+for _ in range(100):
+    write_whole(Path(sys.argv[1]), sys.argv[2] * 300_000)
+"""
+
+
+def test_processes_that_write_one_file_at_once_leave_it_whole(tmp_path):
+    path = tmp_path / "told.json"
+    command = [sys.executable, "-c", WRITING, str(path)]
+    writers = [subprocess.Popen([*command, letter]) for letter in "ab"]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert path.read_text() in {"a" * 300_000, "b" * 300_000}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
+
+
 @pytest.mark.parametrize("link", [False, True])
 def test_a_pipe_stays_where_a_file_is_to_be_written(link, tmp_path):
     pipe, path = tmp_path / "pipe", tmp_path / ("link" if link else "pipe")
@@ -54,7 +74,7 @@ def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path):
     path.chmod(0o644)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
-    (tmp_path / ".key.pem.part").symlink_to(elsewhere)
+    (tmp_path / f".key.pem.{os.getpid()}.part").symlink_to(elsewhere)
     before = os.umask(0)
     try:
         write_whole(path, b"secret", mode=0o600)
