@@ -152,11 +152,9 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
       InputError: It exists and is not empty, or cannot be made.
     """
     folder = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    serial = 1
-    while out is None and folder.exists():
-        serial += 1
-        folder = folder.with_name(f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{serial}")
     try:
+        if out is None:
+            return _made(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             there = _what_is_there(folder, trains=trains)
@@ -166,6 +164,18 @@ def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> P
             f"{folder}: the run folder cannot be made ({error.strerror}); give another with --out"
         ) from None
     return folder
+
+
+def _made(folder: Path) -> Path:
+    """A folder that nobody had: of commands that begin in the same second each gets its own."""
+    numbered, serial = folder, 1
+    while True:
+        try:
+            numbered.mkdir(parents=True)
+            return numbered
+        except FileExistsError:
+            serial += 1
+            numbered = folder.with_name(f"{folder.name}-{serial}")
 
 
 def _what_is_there(folder: Path, *, trains: bool) -> str:

@@ -13,7 +13,13 @@ import tomli_w
 from common.config import load_settings
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
-from learner.results.run_folder import Trace, run_of, why_unfinished, write_settings
+from learner.results.run_folder import (
+    Trace,
+    create_run_folder,
+    run_of,
+    why_unfinished,
+    write_settings,
+)
 
 
 def write_study(folder: Path, **changes: Any) -> Path:
@@ -97,3 +103,12 @@ def test_a_folder_of_something_else_than_a_run_says_what_it_holds(tmp_path, kind
     told = why_unfinished(tmp_path)
     assert f"this folder holds a {kind} and no run; give the folder of a run, or op" in told
     assert told.endswith(f"open {kind}.html there")
+
+
+def test_runs_that_begin_at_once_have_each_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # As if the other began between the look and the making.
+    monkeypatch.setattr(Path, "exists", lambda *_, **__: False)
+    folders = [create_run_folder(None, name="spring") for _ in range(3)]
+    assert len({*folders}) == 3
+    assert all(folder.is_dir() for folder in folders)
