@@ -22,6 +22,7 @@ from learner.forecasting.questions import (
     fingerprint,
     points_of,
     questions,
+    read_answers,
 )
 from learner.forecasting.verdict import Verdict, verdict
 from learner.network.processes import read_owner, table_source
@@ -92,6 +93,7 @@ def run_forecast(
                 jobs=jobs,
                 cluster=cluster,
                 fingerprint=fingerprint,
+                read=read_answers,
                 on_done=advance,
             )
         found = _found(candidate, decision, sweep)

@@ -39,6 +39,8 @@ from learner.training.points import (
     blocks_of,
     decide_point,
     fingerprint,
+    read_decided,
+    read_repeated,
     records_digest,
     repeat_point,
 )
@@ -98,7 +100,7 @@ class How:
     cluster: str | None
     console: Console
 
-    def run(self, what: str, work: Any, points: Mapping[str, tuple[Any, ...]]) -> Sweep:
+    def run(self, what: str, work: Any, points: Mapping[str, tuple[Any, ...]], read: Any) -> Sweep:
         """Compute these points, or read those that are there."""
         with progress(self.console, what, total=len(points)) as advance:
             return run_sweep(
@@ -108,6 +110,7 @@ class How:
                 jobs=self.jobs,
                 cluster=self.cluster,
                 fingerprint=fingerprint,
+                read=read,
                 on_done=advance,
             )
 
@@ -190,13 +193,13 @@ def _computed(
     Raises:
       InputError: None could be.
     """
-    decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds))
+    decided = how.run("deciding", decide_point, _to_decide(points, grounds, seeds), read_decided)
     decisions = {int(name[-5:]): result for name, result in decided.results.items()}
     failures = [_failed(points[int(name[-5:])], its) for name, its in decided.failures.items()]
     if decisions:
         _print_time(decisions, seeds, how)
     to_repeat = _to_repeat(points, grounds, decisions, seeds)
-    repeated = how.run("seeds", repeat_point, to_repeat) if decisions else Sweep()
+    repeated = how.run("seeds", repeat_point, to_repeat, read_repeated) if decisions else Sweep()
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
         how.console.print(f"left out: {sentence}", highlight=False)
@@ -247,7 +250,6 @@ def _read_grounds(points: Sequence[Point], *, base: Path) -> list[Ground]:
 
 def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path) -> Path:
     """A new folder, or the one of the same sweep, which may have had fewer seeds."""
-    settings = points[0].settings
     texts = [point.settings.model_dump_json() for point in points]
     options = {key: list(values) for key, values in grid.items()}
     mine = json.loads(json.dumps({"grid": options, "points": joblib.hash(texts)}, default=str))
@@ -262,8 +264,8 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
                 "give another folder with --out"
             )
         return out
-    folder = create_run_folder(out, name=f"{settings.name}-sweep")
-    write_settings(folder / "study.toml", settings, base=base)
+    folder = create_run_folder(out, name=f"{points[0].settings.name}-sweep")
+    write_settings(folder / "study.toml", points[0].settings, base=base)
     write_json(folder / "grid.json", mine)
     return folder
 

@@ -8,16 +8,20 @@ each as the study would decide it. Names of the same question make one *point*.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.candidate import Candidate
 from learner.planning.deciding import decide_quietly, expect
 from learner.planning.decision import Decision
 from learner.planning.plan import kind_of
+from learner.planning.sections import LARGEST_HORIZON
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, resolved
 from learner.simulated.twin import Forecast
@@ -34,6 +38,7 @@ __all__ = [
     "fingerprint",
     "points_of",
     "questions",
+    "read_answers",
 ]
 
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -43,6 +48,7 @@ OWNERS = (1, 2, 3, 5, 8, 13, 21, 34)
 # Fewer than that say nothing of a shard.
 FEWEST_RECORDS = 10
 HORIZONS = (30, 100, 300, 1000, 3000)
+SPLITS = ("horizon", "schedule")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,6 +99,9 @@ class Answer:
     constant: float
     split: str
     algorithm: str
+
+
+_ANSWERS = TypeAdapter(dict[str, Answer])
 
 
 def questions(
@@ -169,7 +178,7 @@ def _owners_and_designs(candidate: Candidate) -> dict[str, Question]:
     for clip in ("domain", "auto"):
         asked[f"clip-{clip}"] = Question(candidate=candidate.with_design(clip=clip))
     if kind_of(candidate.settings).is_schedulable:
-        for split in ("horizon", "schedule"):
+        for split in SPLITS:
             asked[f"split-{split}"] = Question(candidate=candidate.with_design(split=split))
     return asked
 
@@ -188,6 +197,26 @@ def answers_of(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
     return {
         name: Answer(**answer) for result in results.values() for name, answer in result.items()
     }
+
+
+def read_answers(kept: object, asked: Mapping[str, Question]) -> dict[str, Any]:
+    """What :func:`ask_together` returned, from a file that may have been changed.
+
+    Raises:
+      ValueError: It does not answer these questions.
+    """
+    answers = _ANSWERS.validate_json(json.dumps(kept), strict=True)
+    # A point's questions are the same one.
+    owners = len(next(iter(asked.values())).part.num_records)
+    if answers.keys() != asked.keys() or not all(
+        len(answer.alone) == owners
+        and answer.horizon in range(1, LARGEST_HORIZON + 1)
+        and answer.algorithm in ALGORITHMS
+        and answer.split in SPLITS
+        for answer in answers.values()
+    ):
+        raise ValueError("of other questions")
+    return {name: asdict(answer) for name, answer in answers.items()}
 
 
 def fingerprint(asked: Mapping[str, Question]) -> str:

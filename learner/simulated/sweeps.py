@@ -13,7 +13,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,15 @@ import joblib
 
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, open_regular, write_or_refuse
 from common.texts import printable
 
 __all__ = ["Failure", "Sweep", "holds_results", "run_sweep"]
 
 # To reach a scheduler, and once more for what it says first.
 CONNECT_SECONDS = 10
+# More than the result of any point takes on the disk.
+LARGEST_RESULT = 64 * 2**20
 
 Result = Mapping[str, Any]
 Work = Callable[..., Result]
@@ -63,6 +65,7 @@ def run_sweep(
     jobs: int = -1,
     cluster: str | None = None,
     fingerprint: Callable[..., str] = lambda *arguments: str(joblib.hash(arguments)),
+    read: Callable[..., Result] = lambda kept, *arguments: kept,
     on_done: Callable[[int], None] = lambda done: None,
 ) -> Sweep:
     """Compute every point that is not on disk yet.
@@ -75,6 +78,8 @@ def run_sweep(
       jobs: Processes on this machine; -1 for one on each core, 1 for none beside this one.
       cluster: Address of a Dask scheduler that computes in place of this machine.
       fingerprint: A text that identifies a point's arguments: equal for equal ones.
+      read: Makes a result of what was kept, given the point's arguments; it raises whatever it
+        likes where the work returns nothing of the kind, and the point is computed again.
       on_done: Called with how many points are done.
 
     Raises:
@@ -85,7 +90,7 @@ def run_sweep(
     failures: dict[str, Failure] = {}
     if folder is not None:
         make_folder(folder)
-        done = _found(folder, prints)
+        done = _found(folder, prints, lambda name, kept: read(kept, *points[name]))
     on_done(len(done))
     missing = [name for name in points if name not in done]
     for name, result in _compute(work, points, missing, jobs=jobs, cluster=cluster):
@@ -171,20 +176,17 @@ def _dask(address: str) -> Iterator[None]:
         yield
 
 
-def _found(folder: Path, prints: Mapping[str, str]) -> dict[str, Result]:
+def _found(
+    folder: Path, prints: Mapping[str, str], read: Callable[[str, Any], Result]
+) -> dict[str, Result]:
     """Results on disk of points with the same arguments."""
     found = {}
     for name, expected in prints.items():
-        path = folder / f"{name}.json"
-        if path.is_file():
-            try:
-                kept = json.loads(path.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError, OSError):  # damaged: the point is computed again
-                continue
-            if not isinstance(kept, dict) or kept.get("arguments") != expected:
-                continue
-            if "result" in kept and kept.get("checksum") == _checksum(kept["result"]):
-                found[name] = kept["result"]
+        # What is not there, damaged or changed is computed again.
+        with suppress(Exception), open_regular(folder / f"{name}.json") as file:
+            kept = json.loads(file.read(LARGEST_RESULT))
+            if (kept["arguments"], kept["checksum"]) == (expected, _checksum(kept["result"])):
+                found[name] = read(name, kept["result"])
     return found
 
 

@@ -7,14 +7,16 @@ records come beside what says what to do with them, as plain arrays that many ca
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from common.arrays import Matrix, Vector
 from common.features import FeatureMap
@@ -27,6 +29,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved, way_of
 from learner.simulated.evaluation import Evaluation
+from learner.training.noted_decision import noted_decision
 from learner.training.repeated import Repeated
 
 __all__ = [
@@ -35,6 +38,8 @@ __all__ = [
     "blocks_of",
     "decide_point",
     "fingerprint",
+    "read_decided",
+    "read_repeated",
     "records_digest",
     "repeat_point",
 ]
@@ -83,6 +88,31 @@ class Repeating:
     seeds: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a point comes to before any seed.
+
+    Args:
+      decision: What it left open, decided, as text.
+      way: The way of learning.
+      horizon: T.
+      public: Relative fitness of the public model, None without one.
+      alone: That of each owner's own.
+      seconds: How long one block of seeds may take.
+    """
+
+    decision: str
+    way: str
+    horizon: int
+    public: float | None
+    alone: list[float]
+    seconds: float
+
+
+_DECIDED = TypeAdapter(Decided)
+_REPEATED = TypeAdapter(dict[Literal["relative_fitness"], list[float]])
+
+
 def fingerprint(what: Deciding | Repeating, features: Matrix, targets: Vector) -> str:
     """A text that is equal for calls with equal results; the records have one of their own."""
     del features, targets
@@ -116,9 +146,7 @@ def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[
       targets: Their targets, shape (n,).
 
     Returns:
-      ``decision`` as text, ``way``, ``horizon``, relative fitness of the ``public`` model (None
-      without one) and of each owner's own, ``alone``, and the ``seconds`` that one block of seeds
-      may take.
+      The fields of :class:`Decided`.
 
     Raises:
       InputError: Something open cannot be decided, or the study cannot be repeated.
@@ -145,14 +173,15 @@ def decide_point(point: Deciding, features: Matrix, targets: Vector) -> Mapping[
         decision=decision,
         shards=shards,
     )
-    return {
-        "decision": decision.to_json(),
-        "way": way_of(plan.settings),
-        "horizon": decision.horizon,
-        "public": free,
-        "alone": evaluation.relative_fitness_alone.tolist(),
-        "seconds": _seconds(repeated, blocks_of(point.seeds, decision.horizon)[0]),
-    }
+    decided = Decided(
+        decision=decision.to_json(),
+        way=way_of(plan.settings),
+        horizon=decision.horizon,
+        public=free,
+        alone=evaluation.relative_fitness_alone.tolist(),
+        seconds=_seconds(repeated, blocks_of(point.seeds, decision.horizon)[0]),
+    )
+    return asdict(decided)
 
 
 def repeat_point(point: Repeating, features: Matrix, targets: Vector) -> Mapping[str, Any]:
@@ -173,6 +202,36 @@ def repeat_point(point: Repeating, features: Matrix, targets: Vector) -> Mapping
     evaluation = Evaluation(shards=shards, problem=problem_of(point.settings, loss))
     psi = evaluation.relative_fitness(repeated.models(point.seeds))
     return {"relative_fitness": psi.tolist()}
+
+
+def read_decided(kept: object, point: Deciding, *records: object) -> Mapping[str, Any]:
+    """What :func:`decide_point` returned of a point, from a file that may have been changed.
+
+    Raises:
+      Exception: It did not; see :func:`~learner.training.noted_decision.noted_decision`.
+    """
+    del records
+    its = _DECIDED.validate_json(json.dumps(kept), strict=True)
+    num_features = point.public.feature_map.num_features
+    decision = noted_decision(its.decision, settings=point.settings, num_features=num_features)
+    own = resolved(point.settings, decision)
+    known = (decision.num_records, decision.horizon, way_of(own), len(decision.num_records))
+    if known != (point.num_records, its.horizon, its.way, len(its.alone)):
+        raise ValueError("of another point")
+    return asdict(its)
+
+
+def read_repeated(kept: object, point: Repeating, *records: object) -> Mapping[str, Any]:
+    """What :func:`repeat_point` returned of a point, from a file that may have been changed.
+
+    Raises:
+      ValueError: It did not.
+    """
+    del records
+    psi = _REPEATED.validate_json(json.dumps(kept), strict=True)["relative_fitness"]
+    if len(psi) != len(point.seeds):
+        raise ValueError("of other seeds")
+    return {"relative_fitness": psi}
 
 
 def blocks_of(seeds: int, horizon: int) -> list[tuple[int, ...]]:

@@ -18,7 +18,14 @@ from rich.console import Console
 from common.config import check_settings, load_settings
 from common.errors import InputError
 from learner.commands.forecast import candidate_of, run_forecast
-from learner.forecasting.questions import answers_of, ask, ask_together, points_of, questions
+from learner.forecasting.questions import (
+    answers_of,
+    ask,
+    ask_together,
+    points_of,
+    questions,
+    read_answers,
+)
 from learner.forecasting.verdict import verdict
 from learner.planning.deciding import decide
 from learner.planning.settings import StudySettings
@@ -154,6 +161,23 @@ def test_names_of_the_same_question_are_one_point_and_the_study_is_asked_once(st
     told = answers_of({"study": ask_together(points["study"])})
     assert told["study"].relative_fitness == base.forecast
     assert told["epsilon-1"] == told["study"] == ask(asked["study"])
+
+
+@pytest.mark.parametrize(
+    "changed", [{"public": "x"}, {"alone": [0.5]}, {"horizon": 0}, {"algorithm": "\x1b[2J"}]
+)
+def test_a_kept_answer_is_read_as_it_was_given_or_not_at_all(study, changed):
+    path = study()
+    settings = load_settings(StudySettings, path)
+    candidate = candidate_of(settings, base=path.parent, public=None)
+    base = decide(settings, candidate.public, num_records=candidate.num_records, seed=1)
+    asked = points_of(questions(candidate, compare=(), curves=False, base=base))["study"]
+    told = ask_together(asked)
+    assert read_answers(told, asked) == told
+    wrong = {name: answer | changed for name, answer in told.items()}
+    for kept in (wrong, {}, told | {"unit-9": told["study"]}, [], None):
+        with pytest.raises(ValueError, match=r"other questions|validation error"):
+            read_answers(kept, asked)
 
 
 def test_more_of_an_epsilon_is_worth_most_where_it_is_scarce(study, tmp_path):

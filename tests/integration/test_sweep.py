@@ -15,6 +15,7 @@ from forked import Forked, run
 import learner
 from common.config import load_settings
 from learner.planning.settings import StudySettings
+from learner.simulated.sweeps import _checksum
 from learner.training.repeated import NOISE_SEEDS
 
 distributed = pytest.importorskip("distributed")
@@ -145,6 +146,28 @@ def test_a_sweep_that_was_killed_goes_on_and_leaves_the_same_bytes(study, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore")  # Dask's own, which are not ours to mend
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("point-?????", lambda its: its | {"decision": "{}"}),
+        ("point-?????", lambda its: its | {"horizon": 10**9}),
+        ("point-?????", lambda its: its | {"alone": [1.0]}),
+        ("point-?????", lambda its: []),
+        ("*seeds*", lambda its: {"relative_fitness": [0.5]}),
+    ],
+)
+def test_kept_points_that_were_changed_are_computed_anew(study, tmp_path, kind, change):
+    path, out = study(), tmp_path / "sweep"
+    sweep(path, out, "--grid", "privacy.epsilon=1,10", "--seeds", "2")
+    before = (out / "sweep.parquet").read_bytes()
+    for kept in (out / "points").glob(f"{kind}.json"):
+        table = json.loads(kept.read_text())
+        result = change(table["result"])
+        kept.write_text(json.dumps(table | {"result": result, "checksum": _checksum(result)}))
+    sweep(path, out, "--grid", "privacy.epsilon=1,10", "--seeds", "2")
+    assert (out / "sweep.parquet").read_bytes() == before
+
+
 def test_a_cluster_gives_the_same_bytes(study, tmp_path):
     path, grid = study(), {"privacy.epsilon": [1, 10]}
     here = learner.sweep(path, grid, seeds=4, jobs=1, out=tmp_path / "here")

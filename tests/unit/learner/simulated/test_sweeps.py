@@ -6,7 +6,7 @@ import os
 import pytest
 
 from common.errors import InputError
-from learner.simulated.sweeps import run_sweep
+from learner.simulated.sweeps import _checksum, run_sweep
 
 
 def work(x, log):
@@ -61,6 +61,25 @@ def test_a_result_that_was_changed_is_computed_anew(tmp_path, changed):
     assert run_sweep(work, points, folder=path.parent, jobs=1).results["p"] == {"square": 4}
     assert path.read_text() == kept
     assert len(calls(tmp_path / "log")) == 2
+
+
+def test_a_kept_result_that_the_work_cannot_have_returned_is_computed_anew(tmp_path):
+    points, folder = {"p": (2, str(tmp_path / "log"))}, tmp_path / "kept"
+
+    def read(kept, *arguments):
+        assert arguments == points["p"]
+        return {"square": float(kept["square"])}
+
+    def again():
+        return run_sweep(work, points, folder=folder, jobs=1, read=read).results["p"]["square"]
+
+    run_sweep(work, points, folder=folder, jobs=1)
+    assert isinstance(again(), float)
+    kept = json.loads((folder / "p.json").read_text())
+    for result in ({}, {"square": "x"}, {"square": 10**400}, [], None):
+        changed = kept | {"result": result, "checksum": _checksum(result)}
+        (folder / "p.json").write_text(json.dumps(changed))
+        assert isinstance(again(), int)
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
