@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import io
 import logging
 import signal
 import sys
@@ -28,6 +29,7 @@ from common.texts import printable
 
 __all__ = [
     "ANEW",
+    "ESCAPED",
     "SAME",
     "Commands",
     "address_value",
@@ -55,6 +57,8 @@ Meant = TypeVar("Meant")
 READING = ("query", "separator", "decimal", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
+# How letters are printed that a terminal does not have.
+ESCAPED = "backslashreplace"
 ANEW = "type the same again to start anew"
 SAME = "type the same again to go on"
 STOPPED = f"stopped; {ANEW}"
@@ -301,6 +305,7 @@ def run_command(command: click.Command, name: str) -> None:
     # gRPC would log a traceback for every malformed message.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     _show_leaks(name)
+    _print_anything()
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     atexit.register(_leave_garbage)
@@ -320,6 +325,13 @@ def run_command(command: click.Command, name: str) -> None:
     except MemoryError:
         click.echo(f"{name}: {TOO_LARGE}", err=True)
         sys.exit(InputError.exit_status)
+
+
+def _print_anything() -> None:
+    """Names that a terminal of another encoding has no letters for are no reason to end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != ESCAPED:
+            stream.reconfigure(errors=ESCAPED)
 
 
 def _leave_garbage() -> None:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
+from common.command import ESCAPED
+
 __all__ = ["StartedOwner", "WarmParent", "warm_parent"]
 
 
@@ -72,7 +74,10 @@ class WarmParent:
 
     def __init__(self) -> None:
         here, there = socket.socketpair()
-        environment = {"GRPC_VERBOSITY": "NONE", **os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        # What owners print is read here as UTF-8, whatever this terminal's encoding; forks cannot
+        # change how they print once their output is another one.
+        fixed = {"OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": f"utf-8:{ESCAPED}"}
+        environment = {"GRPC_VERBOSITY": "NONE", **os.environ, **fixed}
         with there:
             self._process = subprocess.Popen(  # noqa: S603
                 # -P: no file of the folder where this was typed is imported by accident.

@@ -76,6 +76,14 @@ def test_forks_of_one_parent_draw_noise_of_their_own(owner_folder, make_terms):
     assert np.all(answers[0] != answers[1])
 
 
+def test_owners_start_whatever_the_encoding_of_the_terminal(owner_folder, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    with warm_parent() as parent:
+        owner = serve(parent, owner_folder())
+        assert owner.stdout.readline().startswith("serving on port ")
+        owner.stop(0)
+
+
 @pytest.mark.long
 def test_many_forks_that_end_at_once_are_all_told_of(tmp_path):
     with warm_parent() as parent:

@@ -137,11 +137,13 @@ def _origin() -> socket.socket:
     """The line to the process that all commands are forks of; it ends with this process."""
     if not _begun:
         here, there = socket.socketpair()
+        # Streams as a command wants them: whose handles were replaced cannot be changed any more.
+        printed = {"PYTHONIOENCODING": "utf-8:backslashreplace"}
         process = subprocess.Popen(
             [sys.executable, __file__, str(there.fileno())],
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
-            env={"GRPC_VERBOSITY": "NONE", "OPENBLAS_NUM_THREADS": "1", **os.environ},
+            env={"GRPC_VERBOSITY": "NONE", "OPENBLAS_NUM_THREADS": "1", **os.environ, **printed},
         )
         there.close()
         _begun.append((here, process))

@@ -31,6 +31,20 @@ def test_what_rich_would_take_for_its_own_signs_is_printed_as_it_is(text, capsys
     assert sum(text in line for line in lines) == 4
 
 
+def test_letters_that_a_terminal_does_not_have_end_no_command():
+    program = (
+        "import click\n"
+        "from common.command import console, run_command\n"
+        "@click.command()\n"
+        "def main(): console().print('\u0142'); click.echo('\u6f22', err=True)\n"
+        "run_command(main, 'copriv')\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "\\u0142\n", "\\u6f22\n")
+
+
 def test_a_terminal_is_led_nowhere_by_a_text():
     screen = io.StringIO()
     plain_console(file=screen, force_terminal=True, width=200).print(STRANGE[1], highlight=False)
