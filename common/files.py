@@ -22,6 +22,7 @@ __all__ = [
     "open_regular",
     "own_folder",
     "read_secret",
+    "read_small",
     "real_path",
     "refuse_to_replace",
     "refused",
@@ -35,6 +36,8 @@ log = logging.getLogger("copriv.files")
 
 # What a file is stands in its first bytes.
 FIRST_BYTES = 200
+# A chain of certificates takes some thousand bytes.
+LARGEST_SMALL = 2**20
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
@@ -205,6 +208,19 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
+def read_small(path: Path) -> bytes:
+    """The content of a file of one secret or certificate, which may come through a pipe.
+
+    Raises:
+      OSError: It cannot be read, or holds more, such as a device without an end.
+    """
+    with path.open("rb") as file:
+        content = file.read(LARGEST_SMALL + 1)
+    if len(content) > LARGEST_SMALL:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
+
+
 def _check_regular(handle: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         raise _irregular(path)
@@ -236,7 +252,7 @@ def read_secret(
         secret = environment.get(name, "").strip()
     else:
         try:
-            secret = (base / name).read_text(encoding="utf-8").strip()
+            secret = read_small(base / name).decode("utf-8").strip()
         except (OSError, UnicodeDecodeError):
             raise InputError(
                 f"{setting} = {where!r}: the file cannot be read; give one with a single line"

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from common.config import Place, Settings
 from common.errors import InputError
-from common.files import warn_of_readers
+from common.files import read_small, warn_of_readers
 
 __all__ = [
     "MAKERS",
@@ -209,7 +209,7 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
 
 def _read(key: str, path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_small(path)
     except OSError as error:
         is_there = isinstance(error, PermissionError)
         made = f"{MAKER[key]} (copriv certs, where one makes all files)"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
-from common.files import warn_of_readers
+from common.files import read_small, warn_of_readers
 from owner.policy import ANONYMOUS, Policy, check_learner
 
 __all__ = ["Access", "RateLimit", "new_token_line"]
@@ -186,7 +186,7 @@ def read_token(path: Path, *, setting: str) -> str:
       InputError: The file cannot be read, or the token is too short to be secret.
     """
     try:
-        token = path.read_text(encoding="ascii").strip()
+        token = read_small(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{setting}: {path}: the token cannot be read ({error})") from None
     warn_of_readers(path)

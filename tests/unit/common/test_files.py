@@ -12,9 +12,18 @@ import pytest
 
 from common.errors import InputError
 from common.features import load_feature_map
-from common.files import lock_file, make_folder, open_regular, write_or_refuse, write_whole
+from common.files import (
+    lock_file,
+    make_folder,
+    open_regular,
+    read_secret,
+    write_or_refuse,
+    write_whole,
+)
 from common.joining import read_invitation
 from common.model import read_model
+from common.tls import TlsSettings, load_identity
+from owner.access import read_token
 
 
 def test_a_reader_finds_one_whole_text_or_the_other(tmp_path):
@@ -136,3 +145,17 @@ def test_what_a_stranger_may_give_is_read_of_regular_files_alone(read, tmp_path)
     path.symlink_to(os.devnull)
     with pytest.raises(InputError, match=r"cannot be read \(given.json is no regular file\)"):
         read(path)
+
+
+def test_a_secret_without_an_end_is_not_read_into_memory(tmp_path):
+    endless = tmp_path / "endless"
+    with endless.open("wb") as file:
+        file.truncate(2**40)
+    paths = TlsSettings(ca=endless, certificate=endless, key=endless)
+    for read in (
+        lambda: read_secret("file:endless", base=tmp_path, setting="token"),
+        lambda: read_token(endless, setting="policy.tokens.a"),
+        lambda: load_identity(paths, base=tmp_path, side="client"),
+    ):
+        with pytest.raises(InputError, match="cannot be read"):
+            read()
