@@ -32,6 +32,8 @@ ELSEWHERE = "give another path with --out"
 OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
 # Forms in which predictions stand beside the inputs.
 BESIDE_INPUTS = ("onnx", "sql")
+# So begin the names of all that such a form computes on the way.
+OWN = "copriv_"
 
 
 def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, str]:
@@ -196,7 +198,7 @@ def export_model(run: Path, form: str, out: Path) -> None:
     refuse_to_replace(out, mark=MARKS[form], what=f"export to {form}")
     model = _model_of(run)
     if form in BESIDE_INPUTS:
-        _check_names(model, run)
+        _check_names(model, run, own=OWN)
     try:
         content = EXPORTS[form](model)
     except ModuleNotFoundError as error:
@@ -206,15 +208,19 @@ def export_model(run: Path, form: str, out: Path) -> None:
     write_or_refuse(out, content, cure=ELSEWHERE)
 
 
-def _check_names(model: Model, run: Path) -> None:
+def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
     """Refuse a model with an input of the name of a column that a prediction adds.
+
+    Args:
+      model: The model.
+      run: Where it is.
+      own: How names of further columns begin, in letters of either case; None where there are none.
 
     Raises:
       InputError: It has one.
     """
-    inputs = {rule.name for rule in model.feature_map.columns}
-    for name in model.names_added:
-        if name in inputs:
+    for name in (rule.name for rule in model.feature_map.columns):
+        if name in model.names_added or (own is not None and name.lower().startswith(own)):
             raise InputError(
                 f"{run}: the model's own input {name!r} has the name of a column that a prediction "
                 "adds; rename it in all tables and train again (copriv export --to json and "

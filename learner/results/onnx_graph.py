@@ -52,7 +52,7 @@ class Graph:
         content = repr(value).encode() if array.dtype == object else array.tobytes()
         key = (array.dtype.str, array.shape, content)
         if key not in self._constants:
-            self._constants[key] = f"#constant {len(self._constants)}"
+            self._constants[key] = f"copriv_constant {len(self._constants)}"
             tensor = numpy_helper.from_array(array, self._constants[key])
             self._initializers.append(tensor)
         return self._constants[key]
@@ -60,7 +60,7 @@ class Graph:
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator; the name of its output, or of its first."""
         domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
-        name = f"#{kind} {len(self._nodes)}"
+        name = f"copriv_{kind} {len(self._nodes)}"
         outputs = [name, f"{name} lengths"] if kind == "StringSplit" else [name]
         node = helper.make_node(kind, list(inputs), outputs, domain=domain, **attributes)
         self._nodes.append(node)

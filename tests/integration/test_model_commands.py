@@ -289,6 +289,20 @@ def test_predict_says_which_class_the_prediction_1_is(tmp_path, make_model, stra
     assert "prediction 1 means class = late" in said.stdout
 
 
+@pytest.mark.parametrize("name", ["copriv_c0", "Copriv_Margin"])
+def test_an_input_called_as_what_an_export_computes_is_one_sentence(
+    tmp_path, make_model, typed, name
+):
+    run, out = tmp_path / "model.json", tmp_path / "out"
+    run.write_text(make_model("squared").to_json().replace('"amount"', f'"{name}"'))
+    for form in ("onnx", "sql"):
+        said = typed("copriv", "export", run, "--to", form, "--out", out)
+        assert said.returncode == 2
+        assert said.stderr.startswith(f"copriv: {run}: the model's own input {name!r} has the name")
+        assert not out.exists()
+    assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
+
+
 @pytest.mark.parametrize(("loss", "name"), [("squared", "prediction"), ("logistic", "probability")])
 def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
     tmp_path, make_model, typed, loss, name
