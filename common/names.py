@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["Name", "check_name", "learner_words", "repeated"]
+from common.texts import first_few
+
+__all__ = ["Name", "check_name", "learner_words", "places_of", "repeated"]
 
 NAME_RULE = "letters a-z, digits and . _ - only, and neither . nor .."
 _CHARACTERS = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -46,6 +48,15 @@ def repeated(names: Iterable[str]) -> list[str]:
     ['b', 'a']
     """
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def places_of(name: str, names: Sequence[str]) -> str:
+    """The columns that have a name, counted from 1; the first few of many.
+
+    >>> places_of("", ["age", "", "sex", ""])
+    'columns 2, 4'
+    """
+    return "columns " + first_few([str(i) for i, one in enumerate(names, 1) if one == name], 5)
 
 
 def learner_words(name: str) -> str:

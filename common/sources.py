@@ -13,14 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from common.arrays import Flags
-from common.batches import Keep, RawTable
+from common.batches import Keep, RawTable, names_wanted
 from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
 from common.databases import Database, Postgres, database_file
 from common.errors import InputError
 from common.files import read_secret
+from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
 from common.pushdown import Extent
-from common.texts import named
+from common.texts import LONGEST_NAME, named, printable
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -71,9 +72,7 @@ class Source:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
             counted = Counter(theirs)
-            twice = [name for name in theirs if counted[name] > 1]
-            if twice:
-                raise InputError(f"{title}: the column name {twice[0]!r} occurs twice; rename one")
+            _refuse_twice([name for name in theirs if counted[name] > 1], title)
             missing = [name for name in names if name not in counted]
             if missing:
                 raise InputError(
@@ -89,6 +88,16 @@ class Source:
         if isinstance(table, CsvFile):
             return reading(lambda: table.header, title)
         return self.names
+
+    def wanted(self, columns: Sequence[str] | None) -> list[str]:
+        """The columns that are needed, those that there are; None for all.
+
+        Raises:
+          InputError: Two columns have the name of one, so nobody knows which is meant.
+        """
+        wanted = self.names if columns is None else names_wanted(self.names, columns)
+        _refuse_twice([name for name in repeated(self.header) if name in wanted], self.title)
+        return wanted
 
     @property
     def num_bytes(self) -> int:
@@ -130,6 +139,13 @@ class Source:
             frames.append(reading(partial(table.read, columns, shifted), title))
             starts.append(starts[-1] + shifted.rows_seen)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), starts
+
+
+def _refuse_twice(twice: Sequence[str], title: str) -> None:
+    """Refuse a table with names that two columns have, if there are any."""
+    if twice:
+        shown = printable(twice[0], LONGEST_NAME)
+        raise InputError(f"{title}: the column name {shown!r} occurs twice; rename one")
 
 
 def _names_of(table: RawTable) -> list[str]:

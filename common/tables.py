@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from common.batches import Tap, names_wanted
+from common.batches import Tap
 from common.conditions import Condition, condition_in_words
 from common.config import Place, SecretPlace, Settings
 from common.csv_files import Dialect
@@ -177,12 +177,11 @@ def read_table(
       columns: The columns that are needed, those that the table has; None for all.
 
     Raises:
-      InputError: The table is missing or no table, a column of the conditions is missing,
-        or no row is left.
+      InputError: The table is missing or no table, a needed column stands in it twice, one of the
+        conditions is missing, or no row is left.
     """
     opened = open_source(source, base=base, default=default)
-    wanted = opened.names if columns is None else names_wanted(opened.names, columns)
-    return read_selected(opened, source, wanted)
+    return read_selected(opened, source, opened.wanted(columns))
 
 
 def read_tables(
@@ -203,9 +202,9 @@ def read_tables(
     """
     tables: dict[int, tuple[pd.DataFrame, NDArray[np.int64]]] = {}
     for opened, indices in _by_place(sources, base=base):
-        wanted = opened.names if columns is None else names_wanted(opened.names, columns)
         some = [sources[index] for index in indices]
-        tables |= zip(indices, _read_each(opened, some, wanted), strict=True)
+        read = _read_each(opened, some, opened.wanted(columns))
+        tables |= zip(indices, read, strict=True)
     return [tables[index] for index in range(len(sources))]
 
 

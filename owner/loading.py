@@ -20,6 +20,7 @@ from common.batches import release_unused
 from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.features import FeatureMap, with_target
+from common.names import places_of, repeated
 from common.sources import Source
 from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
@@ -283,15 +284,16 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
     why = _why_a_record([name.strip() for name in names], table)
     if why:
         raise InputError(
-            f"{where}: the first line looks like a record, not like column names ({why}); add a "
-            "line with the columns' names, or remove what stands above it"
+            f"{where}: the first line looks like a record, not like column names ({why}); correct "
+            "them, add a line with the columns' names, or remove what stands above it"
         )
 
 
 def _why_a_record(names: Sequence[str], table: pd.DataFrame) -> str:
     """Why names look like a record, empty where they do not."""
-    if len(set(names)) < len(names):
-        return "two columns have the same name"
+    twice = repeated(names)
+    if twice:
+        return f"{places_of(twice[0], names)} have {'the same' if twice[0] else 'no'} name"
     numbered = [name for name in names if not math.isnan(parse_number(name))]
     if not _in_order(numbered):
         return f"the name of column {names.index(numbered[0]) + 1} is a number"

@@ -17,7 +17,7 @@ from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder
 from common.looking import Look, look_at
-from common.names import repeated
+from common.names import places_of
 from common.number_marks import mark_notes
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
@@ -246,18 +246,16 @@ def open_session(place: Mapping[str, str]) -> Session:
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
-    twice = repeated(read_header(source, base=Path()))
-    if twice and not twice[0].strip():
+    where = str(place.get("path") or place["database"])
+    names = [name.strip() for name in read_header(source, base=Path())]
+    if names.count("") > 1:
         raise InputError(
-            "init: several columns have no name; name each, or remove what stands above the header"
-        )
-    if twice:
-        raise InputError(
-            f"init: the column name {printable(twice[0], LONGEST_NAME)!r} occurs twice; rename one"
+            f"{where}: {places_of('', names)} have no name; remove those that are empty and name "
+            "the others, or remove what stands above the header"
         )
     table = read_table(source, base=Path())
     look = look_at(table)
-    refuse_totals(look, where=str(place.get("path") or place["database"]))
+    refuse_totals(look, where=where)
     notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
     return Session(source, table, look, notes)
 

@@ -578,7 +578,7 @@ def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
     (folder / "twice.csv").write_text("age,age,y\n1,2,3\n4,5,6\n")
     said = typed("copriv", "init", "twice.csv", "--target", "y", "--yes", "--out", "s")
     assert said.returncode == 2
-    assert said.stderr == "copriv: init: the column name 'age' occurs twice; rename one\n"
+    assert "twice.csv: the column name 'age' occurs twice; rename one\n" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -586,7 +586,10 @@ def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
     [
         ("sep=;", "the first line is 'sep=;', which some programs write above the header; remove"),
         ("\ufeffsep=\t", "the first line is 'sep=\\t', which some programs write above the header"),
-        ("Report 2020;;", "several columns have no name; name each, or remove what stands above"),
+        (
+            "Report 2020;;",
+            "columns 2, 3 have no name; remove those that are empty and name the",
+        ),
         ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from common.config import check_settings
 from common.errors import InputError
-from common.tables import TablePlace, TableSource, read_header, read_table
+from common.tables import TablePlace, TableSource, read_header, read_table, read_tables
 
 FRAME = pd.DataFrame({"bank": ["a", "b", "a", "b"], "term": [36, 60, 60, 36]})
 
@@ -74,6 +74,17 @@ def test_what_selects_nothing_is_an_empty_shard(folder):
         read(folder, rows="4:", where={"bank": "a"})
     with pytest.raises(InputError, match="no records"):
         read(folder, where={"bank": ""})
+
+
+def test_a_needed_column_of_two_with_one_name_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("age,sex,age,\n1,f,2,\n")
+    source = TableSource(path=Path("t.csv"))
+    for columns in (None, ["age"]):
+        with pytest.raises(InputError, match=r"t\.csv: the column name 'age' occurs twice"):
+            read_table(source, base=tmp_path, columns=columns)
+        with pytest.raises(InputError, match="'age' occurs twice"):
+            read_tables([source], base=tmp_path, columns=columns)
+    assert read_table(source, base=tmp_path, columns=["sex"])["sex"].tolist() == ["f"]
 
 
 def test_a_condition_on_a_missing_column_names_it(folder):

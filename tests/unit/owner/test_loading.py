@@ -51,8 +51,8 @@ RECORDS = [
     (["age", "county", "Dec-2011"], "column 3 is a date"),
     (["age", "2011-12-01", "x"], "column 2 is a date"),
     (["age", "NA", "x"], "column 2 is a missing value"),
-    (["x", "county", "x"], "two columns have the same name"),
-    (["", "county", ""], "two columns have the same name"),
+    (["x", "county", "x"], "columns 1, 3 have the same name"),
+    (["", "county", ""], "columns 1, 3 have no name"),
 ]
 
 
@@ -112,7 +112,10 @@ def test_a_file_without_a_header_is_neither_served_nor_checked_nor_attached(sett
             command(path)
     said = typed("copriv-owner", "check", path)
     assert said.returncode == 2
-    assert "add a line with the columns' names, or remove what stands above it" in said.stderr
+    assert (
+        "correct them, add a line with the columns' names, or remove what stands above it"
+        in said.stderr
+    )
 
 
 def test_an_owner_that_names_no_column_tells_none(settings, make_terms):
