@@ -1,4 +1,4 @@
-"""Rows of a raw table that stand in it more than once, and values that several records share.
+"""Rows of a raw table that are empty or stand in it twice, and values that several records share.
 
 For the holder of the table: nothing of this may be shown to anybody else.
 """
@@ -27,7 +27,17 @@ def copy_notes(look: Look) -> Iterator[str]:
     >>> next(copy_notes(look))[:59]
     'patient id: up to 2 records have the same value; if it name'
     """
-    repeated = _repeated(look)
+    columns = look.columns.values()
+    rows = pd.DataFrame({i: column.numbers for i, column in enumerate(columns)})
+    rows = rows[rows.notna().any(axis=1)]
+    empty = look.num_records - len(rows)
+    if empty:
+        yield (
+            f"{counted(empty, 'row')} of {look.num_records:,} "
+            f"{'is' if empty == 1 else 'are'} empty, as spreadsheets leave them below a table; "
+            "remove such rows: each counts as a record"
+        )
+    repeated = _repeated(look, rows)
     if repeated:
         says = "says" if repeated == 1 else "say"
         yield (
@@ -35,7 +45,7 @@ def copy_notes(look: Look) -> Iterator[str]:
             "in every column; if these are copies, remove them: each counts as a record, so a "
             "person is protected less, and a public one gives the record away that it copies"
         )
-    for column in look.columns.values():
+    for column in columns:
         most = 0 if repeated else column.most_of_a_person
         if most > 1:
             yield (
@@ -44,15 +54,13 @@ def copy_notes(look: Look) -> Iterator[str]:
             )
 
 
-def _repeated(look: Look) -> int:
+def _repeated(look: Look, rows: pd.DataFrame) -> int:
     """How many rows are copies of an earlier one; 0 where they may be alike by chance."""
-    columns = look.columns.values()
-    rows = pd.DataFrame({i: column.numbers for i, column in enumerate(columns)})
     times = np.unique(pd.util.hash_pandas_object(rows, index=False), return_counts=True)[1]
     distinct = times.size
-    if distinct == look.num_records or distinct < FEWEST_RECORDS:
+    if distinct == len(rows) or distinct < FEWEST_RECORDS:
         return 0
     often = np.bincount(times)
-    is_named = any(column.distinct >= IDENTIFYING * distinct for column in columns)
+    is_named = any(column.distinct >= IDENTIFYING * distinct for column in look.columns.values())
     so_often = often[2:].max(initial=0) > MOSTLY_SO_OFTEN * distinct
-    return look.num_records - distinct if is_named or so_often else 0
+    return len(rows) - distinct if is_named or so_often else 0

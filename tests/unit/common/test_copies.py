@@ -61,3 +61,12 @@ def test_records_of_one_person_are_counted(name):
     # A hospital's number names no person, and nor does a number of rooms.
     few = patients().assign(**{name: rng.integers(0, 9, N), "rooms": np.arange(N) // 2})
     assert told(few) == ""
+
+
+def test_empty_rows_below_a_table_are_told_of_as_such_and_are_no_copies():
+    blank = pd.DataFrame("", index=range(25), columns=patients().columns)
+    says = told(pd.concat([patients().astype(str), blank]))
+    assert "25 rows of 2,025 are empty, as spreadsheets leave them below a table" in says
+    assert "say the same" not in says
+    assert "1 row of 26 is empty" in told(pd.concat([patients()[:25], blank[:1]]))
+    assert "25 rows of 25 are empty" in told(blank)
