@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from common.errors import InputError
-from common.texts import LONGEST_NAME, named, printable
+from common.texts import LONGEST_NAME, named
 
 __all__ = [
     "LONGEST_SHOWN",
@@ -32,7 +32,7 @@ _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no",
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, or nothing.
+    r"""The end of a sentence about an unknown name: the nearest known one, or nothing.
 
     >>> did_you_mean("epsylon", ["epsilon", "clip"]), did_you_mean("Age", ["age"])
     ("; did you mean 'epsilon'?", "; did you mean 'age'?")
@@ -40,11 +40,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     ('', '')
     >>> "accents are stored in another form" in did_you_mean("Cr\u00e9dit", ["Cre\u0301dit"])
     True
+    >>> print(did_you_mean("Alter (Gruppe)", ["Alter\n(Gruppe)"]))
+    ; did you mean 'Alter\n(Gruppe)'?
     """
     near = nearest(name, known)
     if near is None:
         return ""
-    return f"; did you mean {printable(near, LONGEST_NAME)!r}{of_accents(near, name)}?"
+    # A line break must be seen: without it the name would look like the one that is unknown.
+    return f"; did you mean {near[:LONGEST_NAME]!r}{of_accents(near, name)}?"
 
 
 def of_accents(near: str, name: str) -> str:
