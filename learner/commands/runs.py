@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
+from common.column_faults import warn_of_misfits
 from common.command import plain_console
 from common.config import load_settings
 from common.errors import InputError
@@ -90,18 +91,27 @@ class Run:
 
         Raises:
           InputError: It is no data frame, or a column is missing.
+
+        Warns:
+          DoubtWarning: A column does not fit the feature map, such as numbers in another form.
         """
         _check_frame(table)
-        return pd.DataFrame(self.model.predictions(table, where="table"), index=table.index)
+        predicted = self.model.predictions(table, where="table")
+        warn_of_misfits({"table": table}, self.model.feature_map, has_target=False)
+        return pd.DataFrame(predicted, index=table.index)
 
     def evaluate(self, table: pd.DataFrame) -> Judged:
         """How good the model is on raw records with a target, beside the public records' model.
 
         Raises:
           InputError: It is no data frame, a column is missing, or no record has a readable target.
+
+        Warns:
+          DoubtWarning: As for :meth:`predict`, and of the target.
         """
         _check_frame(table)
         sample = sample_of(self.model, table, where="table")
+        warn_of_misfits({"table": sample.table}, self.model.feature_map)
         features = sample.records.features
         margins = {"common": self.model.margins(features)}
         if self.model.public_theta is not None:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import tomli_w
 
+from common.errors import DoubtWarning
 from common.model import Model, read_model
 from learner import Run, train
 from learner.commands.use import EXPORTS
@@ -80,7 +81,8 @@ def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
             "copriv", "export", trained.folder, "--to", form, "--out", tmp_path / f"model.{form}"
         )
         assert made.returncode == 0, made.stderr
-    wanted = trained.predict(strange_table)["prediction"].to_numpy()
+    with pytest.warns(DoubtWarning, match="table: column"):
+        wanted = trained.predict(strange_table)["prediction"].to_numpy()
     found = pd.read_csv(tmp_path / "p.csv")
     assert list(found.columns) == [*strange_table.columns, "prediction"]
     np.testing.assert_allclose(found["prediction"], wanted, atol=1e-9)

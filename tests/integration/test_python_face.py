@@ -24,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import learner
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from learner import FederatedClassifier, FederatedRegressor, Run, simulate
 from learner.commands.runs import study_settings
 
@@ -233,6 +233,10 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(study, tmp_path, type
     assert run.evaluate(table).models["common"]["r2"].value > 0.5
     assert list(run.predict(table[5:9]).index) == [5, 6, 7, 8]
     assert run.plot().axes
+    far = table.assign(**{table.columns[0]: "1;5"})
+    for ask in (run.predict, run.evaluate):
+        with pytest.warns(DoubtWarning, match=f"table: column {table.columns[0]!r}: "):
+            ask(far)
 
 
 def test_an_estimator_runs_the_study_of_a_file(study, tmp_path):
