@@ -12,7 +12,7 @@ from common.texts import counted
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import Line, Mark, curve, strip
-from learner.results.forecast_text import sentences, smallest_words
+from learner.results.forecast_text import sentences, smallest_words, worth_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 
 __all__ = ["write_forecast_page"]
@@ -96,7 +96,7 @@ def _owners(verdict: Verdict) -> str:
 
 
 def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
-    without, worth = owner.relative_fitness_without, -owner.one_more_epsilon_is_worth
+    without, worth = owner.relative_fitness_without, owner.one_more_epsilon_is_worth
     return [
         owner.name,
         Cell(f"{owner.records:,}", owner.records),
@@ -106,7 +106,7 @@ def _row(owner: OwnerVerdict, verdict: Verdict) -> list[Cell | str]:
         Cell(f"{verdict.relative_fitness:.3g}", verdict.relative_fitness),
         "yes" if owner.gains else "no",
         "-" if without is None else f"{without:.3g}{', better' if owner.harms else ''}",
-        "-" if math.isnan(worth) else Cell(f"{worth:+.2g}", worth),
+        Cell(worth_words(worth, verdict.relative_fitness), None if math.isnan(worth) else -worth),
     ]
 
 

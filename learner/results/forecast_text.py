@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
 from learner.results.verdict_words import gains_in_words
 
-__all__ = ["print_verdict", "sentences", "smallest_words"]
+__all__ = ["print_verdict", "sentences", "smallest_words", "worth_words"]
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
@@ -57,16 +58,22 @@ def _owners_table(verdict: Verdict) -> Table:
             f"{verdict.relative_fitness:.3g}",
             "yes" if owner.gains else "no",
             "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
-            _worth(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
+            worth_words(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
         )
     return table
 
 
-def _worth(lower: float, expected: float) -> str:
-    """What one more unit of epsilon changes; "nothing" where simulations cannot show a change."""
-    if not lower > NOTHING * expected:
-        return "nothing"
-    return f"{-lower:+.2g}"
+def worth_words(lower: float, expected: float) -> str:
+    """What one more unit of epsilon changes; "nothing" where simulations cannot show a change.
+
+    >>> worth_words(0.02, 0.5), worth_words(0.002, 0.5), worth_words(-0.02, 0.5)
+    ('-0.02', 'nothing', 'nothing')
+    >>> worth_words(math.nan, 0.5)
+    '-'
+    """
+    if math.isnan(lower):
+        return "-"
+    return f"{-lower:+.2g}" if lower > NOTHING * expected else "nothing"
 
 
 def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:

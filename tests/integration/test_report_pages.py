@@ -135,7 +135,7 @@ def a_forecast() -> Verdict:
             epsilon="1/3",
             relative_fitness_alone=float(rng.lognormal(-3, 1)),
             gains=bool(i % 2),
-            one_more_epsilon_is_worth=0.01 * i if i else float("nan"),
+            one_more_epsilon_is_worth=0.01 * (i - 2) if i else float("nan"),
             smallest_epsilon_factor=None,
         )
         for i in range(30)
@@ -281,6 +281,11 @@ def test_the_probe_sees_what_is_wrong(looked_at):
             "color-contrast",
             "label",
         }
+
+
+def test_a_forecasts_page_says_of_one_more_epsilon_what_its_table_says(pages):
+    worth = re.findall(r'data-head="one more epsilon"[^>]*>([^<]+)<', pages["forecast"].read_text())
+    assert worth[:4] == ["-", "nothing", "nothing", "-0.01"]
 
 
 def test_a_page_of_75_owners_is_small(pages):
