@@ -144,10 +144,8 @@ def table(
 def _cell(cell: Cell | str, head: str, *, is_first: bool) -> str:
     shown = Cell(cell) if isinstance(cell, str) else cell
     value = "" if shown.value is None else f' data-value="{shown.value!r}"'
-    text = escaped(shown.text)
-    if is_first:
-        return f'<th scope="row"{value}>{text}</th>'
-    return f'<td data-head="{escaped(head)}"{value}>{text}</td>'
+    opening, closing = ('th scope="row"', "th") if is_first else ("td", "td")
+    return f'<{opening} data-head="{escaped(head)}"{value}>{escaped(shown.text)}</{closing}>'
 
 
 def page(title: str, *sections: str) -> str:

@@ -288,6 +288,10 @@ def test_a_forecasts_page_says_of_one_more_epsilon_what_its_table_says(pages):
     assert worth[:4] == ["-", "nothing", "nothing", "-0.01"]
 
 
+def test_a_card_on_a_phone_says_what_its_name_is(pages):
+    assert '<th scope="row" data-head="run">few</th>' in pages["compared"].read_text()
+
+
 def test_a_page_of_75_owners_is_small(pages):
     assert pages["many"].stat().st_size < 2**20 / 4
 
