@@ -138,9 +138,9 @@ def _coded(graph: Graph, rule: ColumnRule, text: str) -> str:
     most_words = max((len(key.split()) for key in texts), default=1)
     *words, beyond = _first_words(graph, text, most_words + 1)
     joined = words[0]
-    space, empty = graph.constant(" "), graph.constant("")
+    empty = graph.constant("")
     for word in words[1:]:
-        between = graph.where(graph.op("Equal", word, empty), empty, space)
+        between = graph.where(graph.op("Equal", word, empty), empty, graph.constant(" "))
         joined = graph.op("StringConcat", graph.op("StringConcat", joined, between), word)
     found = graph.constant(rule.unknown)
     if texts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import joblib
@@ -87,6 +88,19 @@ def test_an_onnx_file_says_what_it_is_of(make_model):
     made = onnx.load_model_from_string(onnx_bytes(make_model("logistic")))
     told = {prop.key: prop.value for prop in made.metadata_props}
     assert told == {"target": "class", "loss": "logistic", "positive": "late"}
+
+
+def test_an_onnx_graph_holds_no_constant_that_nothing_uses(make_model):
+    # A runtime warns of one. Categories of one word are not joined by a space.
+    model = make_model()
+    columns = tuple(
+        rule.model_copy(update={"codes": {"A": 0.0}}) if rule.kind == "category" else rule
+        for rule in model.feature_map.columns
+    )
+    short = replace(model, feature_map=model.feature_map.model_copy(update={"columns": columns}))
+    graph = onnx.load_model_from_string(onnx_bytes(short)).graph
+    used = {name for node in graph.node for name in node.input}
+    assert {constant.name for constant in graph.initializer} <= used
 
 
 @each_case
