@@ -9,6 +9,7 @@ import secrets
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -39,6 +40,8 @@ __all__ = ["main"]
 
 GRACE_SECONDS = 5.0
 HEALTH_SECONDS = 3.0
+# Of an audit whose output is no terminal.
+PROGRESS_LINES = 10
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -196,8 +199,9 @@ def audit(trials: int, confidence: float) -> None:
     """Attack the mechanism of this installation, and bound its true epsilon from below.
 
     Serves neighbouring worst-case shards over real ledgers in a temporary folder, and prints
-    the Clopper-Pearson lower bound on epsilon beside the promise. Exit status 3: a bound is
-    above its promise, so the mechanism must not be used.
+    the Clopper-Pearson lower bound on epsilon beside the promise; 0 says only that so few
+    responses show nothing. Exit status 3: a bound is above its promise, so the mechanism must
+    not be used.
 
     Example: copriv-owner audit --trials 20000
     """
@@ -214,12 +218,11 @@ def audit(trials: int, confidence: float) -> None:
             f"no folder for the audit's ledgers ({error.strerror}); set TMPDIR to one with room"
         ) from None
     with made as folder, Progress(console=stderr, disable=not stderr.is_terminal) as bar:
-        task = bar.add_task("responses", total=num_responses(trials))
         findings = attack(
             Path(folder),
             trials=trials,
             confidence=confidence,
-            on_response=lambda: bar.advance(task),
+            on_response=_counting(bar, num_responses(trials)),
         )
     table = Table(title=f"{trials} responses of each shard", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("study")
@@ -237,6 +240,20 @@ def audit(trials: int, confidence: float) -> None:
             f"(first: {broken[0].case.name}, {broken[0].attack}); do not serve with this program"
         )
     click.echo("no attack broke the promise")
+
+
+def _counting(bar: Progress, total: int) -> Callable[[], None]:
+    """What is called after each response of an audit; without a bar it prints a line at times."""
+    task = bar.add_task("responses", total=total)
+    every = max(1, total // PROGRESS_LINES)
+
+    def count() -> None:
+        bar.advance(task)
+        given = int(bar.tasks[task].completed)
+        if bar.disable and given % every == 0:
+            bar.console.print(f"responses: {given:,} of {total:,}", highlight=False)
+
+    return count
 
 
 @cli.command()

@@ -37,7 +37,7 @@ from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
 from common.terms import StudyTerms
 from common.texts import counted
-from owner.audit import Finding, audit
+from owner.audit import Finding, audit, num_responses
 from owner.audit_cases import CASES
 from owner.checking import typical_answer
 from owner.cli import cli
@@ -451,6 +451,19 @@ def test_the_audit_ends_with_status_3_where_a_promise_is_broken(monkeypatch, mem
     monkeypatch.setattr(owner.audit, "audit", attack)
     said = refused(owner_command("audit", "--trials", "1000"), 3)
     assert "1 of 3 attacks broke the promise (first: squared, domain, one response)" in said
+
+
+def test_the_audit_shows_its_progress_in_lines_elsewhere(monkeypatch):
+    def answered(folder: Path, *, trials: int, on_response: Callable[[], None], **_: Any) -> list:
+        for _ in range(num_responses(trials)):
+            on_response()
+        return []
+
+    monkeypatch.setattr(owner.audit, "audit", answered)
+    told = owner_command("audit", "--trials", "100").stderr.splitlines()
+    total = num_responses(100)
+    assert told[0] == f"responses: {total // 10:,} of {total:,}"
+    assert len(told) == 10
 
 
 def test_the_audit_shows_its_progress_on_a_terminal(memory):
