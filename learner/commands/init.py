@@ -288,8 +288,9 @@ class _Draft:
             )
         records = sum(int(np.count_nonzero(self.known[part.places])) for part in self.parts)
         nobodys = int(np.count_nonzero(self.known)) - records - self.num_public
-        left = [f"{nobodys:,} are of no owner"] * (nobodys > 0)
-        left += [f"{self.target.missing:,} have no target"] * (self.target.missing > 0)
+        missing = self.target.missing
+        left = [f"{nobodys:,} {'is' if nobodys == 1 else 'are'} of no owner"] * (nobodys > 0)
+        left += [f"{missing:,} {'has' if missing == 1 else 'have'} no target"] * (missing > 0)
         rest = f"; of {len(self.known):,} rows {' and '.join(left)}" if left else ""
         yield (
             f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "

@@ -169,7 +169,8 @@ def _about(column: Column, missing: int) -> list[str]:
         remarks.append(f"target {column.shown}: {column.code_for_missing}")
     if missing:
         remarks.append(
-            f"target {column.shown}: {missing:,} records have none; they are left out "
+            f"target {column.shown}: {counted(missing, 'record')} "
+            f"{'has none and is' if missing == 1 else 'have none and are'} left out "
             '(missing_target = "drop")'
         )
     return remarks

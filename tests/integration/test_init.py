@@ -79,7 +79,7 @@ def test_a_raw_table_becomes_a_study_that_runs(folder, typed):
         "the last 120 rows differ from the others in admitted (100% of the others lie outside",
         "County Code: left out: it names the owner, as county does",
         "2 have no target",
-        "target days: 2 records have none; they are left out",
+        "target days: 2 records have none and are left out",
         "target days: numbers far out: 1; 1 of them are cut at the public bounds",
         "Record ID: left out: it names records (an identifier)",
         "hours: left out: it explains",
