@@ -343,5 +343,6 @@ def _check_study(
     if terms.epsilon > found["epsilon_left"]:
         raise BudgetSpentError(
             f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, but "
-            f"{in_short(found['epsilon_left'])} of the lifetime budget is left"
+            f"{in_short(found['epsilon_left'])} of the lifetime budget is left; give a smaller "
+            "--epsilon, or raise policy.epsilon_lifetime"
         )

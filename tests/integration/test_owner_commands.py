@@ -271,6 +271,15 @@ def test_check_refuses_what_an_enrolment_would_refuse(owner_folder, study):
     assert "fewer records" in refused(owner_command("check", few), 3)
 
 
+def test_check_says_what_to_do_where_the_budget_is_spent(owner_folder, make_terms):
+    settings = owner_folder(epsilon_per_study="1", epsilon_lifetime="1")
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    running.owner.enroll(make_terms(epsilon=Fraction(1)), learner="anonymous")
+    running.drain(grace=0.1)
+    said = refused(owner_command("check", settings), 3)
+    assert "0 of the lifetime budget is left; give a smaller --epsilon, or raise policy." in said
+
+
 def test_check_finds_a_ledger_of_other_records(owner_folder, table_maker):
     settings = owner_folder()
     start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
