@@ -30,7 +30,7 @@ from learner.planning.roles import own_index
 from learner.planning.settings import check_data_typed
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
-from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
+from learner.results.sweep_page import incomparable, sweep_summary, sweep_table, write_sweep_page
 from learner.simulated.evaluation import union
 from learner.simulated.sweeps import Failure, Sweep, holds_results, run_sweep
 from learner.training.points import (
@@ -389,12 +389,11 @@ def _leave(
     write_table(folder / "sweep.parquet", rows)
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
-    for key in keys:
-        if makes_no_difference(rows, key):
-            console.print(
-                f"note: {key} changes nothing here: runs are the same at each of its values",
-                highlight=False,
-            )
+    same = [key for key in keys if makes_no_difference(rows, key)]
+    notes = [f"{key} changes nothing here: runs are the same at each of its values" for key in same]
+    notes += incomparable([key for key in keys if key not in same])
+    for note in notes:
+        console.print(f"note: {note}", highlight=False)
     write_sweep_page(
-        folder, f"{name}: sweep of {counted(len(rows), 'study', 'studies')}", summary, keys
+        folder, f"{name}: sweep of {counted(len(rows), 'study', 'studies')}", summary, keys, notes
     )

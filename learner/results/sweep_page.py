@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from common.texts import counted
 from learner.results.charts import Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
 
-__all__ = ["interval", "sweep_summary", "sweep_table", "write_sweep_page"]
+__all__ = ["incomparable", "interval", "sweep_summary", "sweep_table", "write_sweep_page"]
 
 FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
@@ -24,16 +25,18 @@ WORDS = (
     "A seed fixes the clocks and the noise; records and what was chosen are the same at all of "
     "them. Relative fitness is that on the records of the owners who take part."
 )
+# Sections of a study whose keys change the best model, which relative fitness is relative to.
+OF_THE_BEST = ("data", "features", "model", "owners")
 
 
 def half_interval(values: Vector) -> float:
-    """Half of the 95 % interval of a mean, by Student's t; 0 for a single value.
+    """Half of the 95 % interval of a mean, by Student's t; NaN for a single value, which has none.
 
-    >>> round(half_interval(np.array([0.5, 1.5])), 2)
-    6.35
+    >>> round(half_interval(np.array([0.5, 1.5])), 2), half_interval(np.array([0.5]))
+    (6.35, nan)
     """
     if len(values) == 1:
-        return 0.0
+        return math.nan
     from scipy.stats import t  # noqa: PLC0415 (nothing else here needs it)
 
     share = t.ppf(0.975, len(values) - 1) / np.sqrt(len(values))
@@ -81,6 +84,20 @@ def sweep_summary(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(points)
 
 
+def incomparable(keys: Sequence[str]) -> list[str]:
+    """What to know of a grid whose points are not judged by the same best model, if it is one.
+
+    >>> incomparable(["privacy.epsilon"]), incomparable(["features.components"])[0][:27]
+    ([], 'features.components changes')
+    """
+    changing = [key for key in keys if key.split(".")[0] in OF_THE_BEST]
+    return [
+        f"{key} changes the best model that relative fitness is measured against: compare a row "
+        "with its own public model and alone, not with those of other values"
+        for key in changing
+    ]
+
+
 HEADS = ("way", "T", "together", "public model", "alone, mean", "gains")
 
 
@@ -90,11 +107,16 @@ def _cells(point: pd.Series, keys: Sequence[str]) -> list[Cell | str]:
         *(_key(point[key]) for key in keys),
         str(point["way"]),
         Cell(f"{point['horizon']:,}", float(point["horizon"])),
-        Cell(f"{point['together']:.3g} ± {point['half']:.1g}", point["together"]),
+        Cell(f"{point['together']:.3g}{_within(point['half'])}", point["together"]),
         "-" if np.isnan(point["public"]) else Cell(f"{point['public']:.3g}", point["public"]),
         Cell(f"{point['alone']:.3g}", point["alone"]),
         f"{point['gains']:.3g} of {point['num_owners']}",
     ]
+
+
+def _within(half: float) -> str:
+    """What follows a mean; nothing where one seed has no interval."""
+    return "" if math.isnan(half) else f" ± {half:.1g}"
 
 
 def _key(value: object) -> Cell:
@@ -115,8 +137,14 @@ def sweep_table(summary: pd.DataFrame, keys: Sequence[str]) -> Table:
     return shown
 
 
-def write_sweep_page(folder: Path, title: str, summary: pd.DataFrame, keys: Sequence[str]) -> Path:
-    """``sweep.html``: the picture, and the table behind it.
+def write_sweep_page(
+    folder: Path,
+    title: str,
+    summary: pd.DataFrame,
+    keys: Sequence[str],
+    notes: Sequence[str] = (),
+) -> Path:
+    """``sweep.html``: the picture, the table behind it, and what to know of it.
 
     Raises:
       InputError: It cannot be written.
@@ -131,7 +159,7 @@ def write_sweep_page(folder: Path, title: str, summary: pd.DataFrame, keys: Sequ
         page(
             title,
             section("What it comes to", *pictures, shown),
-            section("How it was made", paragraphs([WORDS])),
+            section("How it was made", paragraphs([WORDS, *notes])),
         ),
     )
 
@@ -155,11 +183,10 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
             for other, value in zip(others, chosen, strict=False)
         )
         band = "var(--band)"
-        lines += [
-            Line(name="", x=x, y=np.maximum(together - half, 0.0), color=band),
-            Line(name="", x=x, y=together + half, color=band),
-            Line(name=name or "together", x=x, y=together, color=COLORS[number % len(COLORS)]),
-        ]
+        sides = () if np.isnan(half).any() else (np.maximum(together - half, 0.0), together + half)
+        lines += [Line(name="", x=x, y=side, color=band) for side in sides]
+        color = COLORS[number % len(COLORS)]
+        lines.append(Line(name=name or "together", x=x, y=together, color=color))
         if number == 0:
             free = ordered["public"].to_numpy()
             alone = ordered["alone"].to_numpy()
@@ -171,6 +198,7 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
             ]
     # No curve under the interval of another.
     lines.sort(key=lambda line: line.name != "")
-    title = f"Relative fitness against {key}, with the 95 % interval of its mean"
+    of_mean = "" if summary["half"].isna().any() else ", with the 95 % interval of its mean"
+    title = f"Relative fitness against {key}{of_mean}"
     positive = bool((summary[key] > 0).all())
     return curve(title, lines, x_label=key, y_label=FITNESS, log_x=positive)

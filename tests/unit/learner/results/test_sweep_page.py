@@ -1,0 +1,37 @@
+"""A sweep's table and page say no more than its seeds show."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from learner.results.sweep_page import sweep_summary, sweep_table, write_sweep_page
+
+
+def rows(seeds):
+    return pd.DataFrame(
+        {
+            "point": [point for point in range(2) for _ in range(seeds)],
+            "privacy.epsilon": [1.0 + point for point in range(2) for _ in range(seeds)],
+            "way": "newton",
+            "horizon": 8,
+            "num_owners": 3,
+            "relative_fitness": [0.1 + 0.01 * i for i in range(2 * seeds)],
+            "relative_fitness_public": 0.2,
+            "relative_fitness_alone": 0.3,
+            "gains": 3,
+        }
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_seed_has_no_interval(tmp_path, seeds):
+    keys = ["privacy.epsilon"]
+    summary = sweep_summary(rows(seeds), keys)
+    console = Console(width=160)
+    with console.capture() as told:
+        console.print(sweep_table(summary, keys))
+    page = write_sweep_page(tmp_path, "s", summary, keys).read_text()
+    for text, words in ((told.get(), "±"), (page, "±"), (page, "interval of its mean")):
+        assert (words in text) == (seeds > 1)
