@@ -66,7 +66,8 @@ class Policy(Settings):
       epsilon_lifetime: The most its records ever spend, over all studies and learners.
       losses: The losses it answers for.
       min_num_records: It answers only for a shard of at least so many records.
-      kappa: In how many shards one of its records may be; it spends epsilon/kappa.
+      kappa: In how many shards one of its records may be, or how many rows one of its persons has,
+        in all shards together; a study of fewer is refused, and it spends epsilon/kappa.
       learners: The learners it serves, by the name in their certificate; empty for any.
       tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
       queries_per_second: How many requests of one learner it takes; without it any number.

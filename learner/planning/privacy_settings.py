@@ -39,7 +39,8 @@ class PrivacySettings(Settings):
       split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
         clocks ahead and promises each owner exactly its own number of ticks, as the recommended
         profile does unless owners have a say in when they are asked.
-      kappa: In how many shards one record may be.
+      kappa: In how many shards one record may be, or how many rows one person may have, in all
+        shards together; each answer is then for epsilon/kappa, so that epsilon holds for all.
       validation: The share of each owner's epsilon with which it says once how good the finished
         model is on its records; the training has the rest. 0 asks for nothing; the recommended
         profile keeps a tenth.

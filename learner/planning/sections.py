@@ -104,7 +104,8 @@ class ModelSettings(Settings):
         probabilities, or "hinge", which gives scores.
       delta: Where Huber loss turns from squared to absolute, in target units; "auto" takes it from
         the public records.
-      regularisation: The coefficient c of g = c theta'theta.
+      regularisation: The coefficient c of g = c theta'theta, which is added to the mean loss and
+        keeps the model's coefficients small.
       theta_max: The largest coefficient that a model may have, of features and numbers scaled to
         deviation one. Too small keeps the best model out, too large costs noise where nothing is
         clipped; copriv init takes twice the largest one of the public model, rounded up.
