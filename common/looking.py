@@ -127,6 +127,13 @@ class Column:
         return int(np.count_nonzero(np.isnan(self.numbers))) - self.missing
 
     @property
+    def infinite_words(self) -> str:
+        """What a sentence says of infinite numbers; empty where there are none."""
+        infinite = int(np.count_nonzero(np.isinf(self.numbers)))
+        counts = f"infinite numbers: {infinite:,}; they count as the nearest public bound: leave "
+        return f"{counts}their cells empty if they say that there is none" if infinite else ""
+
+    @property
     def is_constant(self) -> bool:
         """Whether it says the same of every record."""
         return self.distinct < 2

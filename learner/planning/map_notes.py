@@ -61,7 +61,7 @@ def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
 def unread_notes(
     look: Look, public: pd.DataFrame, columns: Sequence[str], target: Target | None
 ) -> list[str]:
-    """Which columns of numbers or dates have cells that say something else.
+    """Which columns of numbers or dates have cells that say something else, or are infinite.
 
     Args:
       look: The table.
@@ -70,11 +70,16 @@ def unread_notes(
       target: What is predicted; None to say nothing of it.
     """
     names = "; clean them, or give the column with --categorical if its values are names"
-    odd = [look.columns[name] for name in columns if look.columns[name].unread]
-    notes = [_unread_note(column, public[column.name]) + names for column in odd]
-    if target is not None and not target.positive and look.columns[target.name].unread:
-        note = _unread_note(look.columns[target.name], public[target.name])
-        notes.insert(0, f"target {note}; clean them")
+    inputs = [look.columns[name] for name in columns]
+    notes = [_unread_note(c, public[c.name]) + names for c in inputs if c.unread]
+    notes += [f"{c.shown}: {c.infinite_words}" for c in inputs if c.infinite_words]
+    if target is not None and not target.positive:
+        column = look.columns[target.name]
+        if column.unread:
+            note = _unread_note(column, public[target.name])
+            notes.insert(0, f"target {note}; clean them")
+        if column.infinite_words:
+            notes.insert(0, f"target {column.shown}: {column.infinite_words}")
     return notes
 
 

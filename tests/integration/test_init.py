@@ -484,6 +484,21 @@ def test_a_study_of_one_owner_in_a_folder_with_a_space_is_told_of_as_it_is(folde
     assert told.endswith("next: copriv simulate 'my s/study.toml'")
 
 
+def test_infinite_numbers_are_told_of_with_what_becomes_of_them(folder, typed):
+    table = raw_table()
+    table[["age", "days"]] = table[["age", "days"]].astype(float)
+    table.loc[3:5, "days"] = table.loc[7, "age"] = np.inf
+    table.to_csv("stays.csv", index=False)
+    told = init(typed, "stays.csv", "--target", "days", "--owners", "county", "--out", "s")
+    for words in (
+        "target days: infinite numbers: 3; they count as the",
+        "age: infinite numbers: 1",
+    ):
+        assert words in told
+    owners = typed("copriv-owner", "init", "stays.csv", "--yes")
+    assert "days: infinite numbers: 3; they count as the nearest public bound" in owners.stdout
+
+
 def test_an_owners_questions_have_answers_that_can_be_refused(folder, typed):
     (folder / "records.csv").write_text("36,Bronx\n41,Kings\n")
     for arguments, why in (
