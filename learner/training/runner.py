@@ -191,11 +191,11 @@ def run(
     """
     replay, tail = _Replay(lines, journal), _LostTail(lines, journal, patience=pace.patience)
     state, k = algorithm.initial_state(), 0
-    questions = InFlight(
+    in_flight = InFlight(
         algorithm, ticks, lines, most=pace.in_flight, deadline=pace.deadline, settle=replay.settle
     )
-    with ThreadPoolExecutor(max_workers=len(lines)) as executor, questions.held():
-        for position, tick in enumerate(questions):
+    with ThreadPoolExecutor(max_workers=len(lines)) as executor, in_flight.held():
+        for position, tick in enumerate(in_flight):
             if replay.was_missed(position):
                 continue
             entry = replay.entry(position, tick)
@@ -205,9 +205,9 @@ def run(
             else:
                 pace.wait_for(tick)
                 ask, asked = tail.way_to_ask(tick), time.monotonic()
-                theta = questions.asked(state, tick, left=horizon - k if tail.is_over else 1)
+                theta = in_flight.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
-                questions.answered(was=bool(entry.responses), waited=time.monotonic() - asked)
+                in_flight.answered(was=bool(entry.responses), waited=time.monotonic() - asked)
                 if not replay.keep(entry, tick):
                     on_missed()
                     if not pace.wait_for_owners(lines):
