@@ -20,17 +20,15 @@ CLOSE = 1e-9
 MOST_STEPS = 100
 
 
-def half_width(
-    scales: Sequence[float] | Vector, deviation: float, coverage: float = COVERAGE
-) -> float:
-    r"""The x with :math:`P(|\sum_j w_j + z| \le x)` = ``coverage``.
+def half_width(scales: Sequence[float] | Vector, deviation: float) -> float:
+    r"""The x with :math:`P(|\sum_j w_j + z| \le x) = 0.95`.
 
     For independent Laplace w_j of these scales and a normal z of this deviation,
 
     .. math:: P(|S| \le x) = \frac2\pi \int_0^\infty \frac{\sin tx}{t}\,
               e^{-t^2\sigma^2/2} \prod_j \frac1{1 + b_j^2t^2}\, dt
 
-    >>> round(half_width([1.0], 0.0, 0.95), 3), round(half_width([], 1.0, 0.95), 3)
+    >>> round(half_width([1.0], 0.0), 3), round(half_width([], 1.0), 3)
     (2.996, 1.96)
 
     References: Gil-Pelaez (1951).
@@ -51,7 +49,7 @@ def half_width(
     for _ in range(MOST_STEPS):
         if last < CLOSE:
             break
-        missing = coverage - float(np.sum(np.sin(t * x) * (density / t)))
+        missing = COVERAGE - float(np.sum(np.sin(t * x) * (density / t)))
         last = missing / float(np.sum(np.cos(t * x) * density))
         x += last
     return whole * x

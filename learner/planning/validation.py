@@ -26,6 +26,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.features import FeatureMap
@@ -39,9 +40,9 @@ from learner.simulated.groups import consecutive_parts
 from learner.simulated.problem import Problem
 
 __all__ = [
-    "Questions",
+    "ValidationBounds",
     "public_theta",
-    "questions_for",
+    "validation_bounds",
     "validation_study",
     "validation_terms",
 ]
@@ -67,8 +68,8 @@ SMALLEST_PART, SMALLEST_OF_CLASSES = 1e-9, 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Questions:
-    """What each owner is asked of a finished model; numbers that the journal keeps.
+class ValidationBounds:
+    """The bounds of what each owner says of a finished model; the journal keeps them.
 
     Args:
       loss_bound: The bound L.
@@ -97,17 +98,20 @@ class Questions:
     def to_json(self) -> str:
         """The text for the journal.
 
-        >>> asked = Questions(loss_bound=4.0, edges=(0.0,))
-        >>> Questions.from_json(asked.to_json()) == asked
+        >>> bounds = ValidationBounds(loss_bound=4.0, edges=(0.0,))
+        >>> ValidationBounds.from_json(bounds.to_json()) == bounds
         True
         """
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Questions:
-        """The questions of :meth:`to_json`."""
-        values = json.loads(text)
-        return cls(**values | {key: tuple(values[key]) for key in ("reference", "edges")})
+    def from_json(cls, text: str) -> ValidationBounds:
+        """The bounds of :meth:`to_json`.
+
+        Raises:
+          ValueError: They are not such a text.
+        """
+        return TypeAdapter(cls).validate_json(text, strict=True)
 
 
 def validation_study(study_id: str) -> str:
@@ -129,8 +133,8 @@ def public_theta(plan: Plan, public: PublicSide) -> Vector | None:
     return problem_of(plan.settings, plan.loss).optimum(public.records)
 
 
-def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
-    """What owners are asked of a finished model.
+def validation_bounds(plan: Plan, public: PublicSide, theta: Vector) -> ValidationBounds:
+    """The bounds with which owners are asked of a finished model.
 
     Args:
       plan: What ran.
@@ -145,18 +149,18 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
     )
     classes = plan.settings.loss_has_classes
     if records is None or other is None:
-        return Questions(loss_bound=worst, edges=edges if classes else ())
+        return ValidationBounds(loss_bound=worst, edges=edges if classes else ())
     other = np.clip(other, -box, box)
     margins = records.features @ theta
     values = loss.values(margins, records.targets)
     others = loss.values(_unseen(problem_of(plan.settings, loss), records), records.targets)
-    asked = Questions(
+    bounds = ValidationBounds(
         loss_bound=worst,
         difference_bound=worst,
         reference=tuple(other.tolist()),
         edges=_edges(margins) if classes else (),
     )
-    scales, factors = _noise(plan, asked)
+    scales, factors = _noise(plan, bounds)
     least = (SMALLEST_OF_CLASSES if classes else SMALLEST_PART) * worst
     tried = _candidates(values, least, worst)
     bound = _precise(tried, values, half_width(scales / factors.loss, 0.0))
@@ -167,7 +171,7 @@ def questions_for(plan: Plan, public: PublicSide, theta: Vector) -> Questions:
     within = _balanced(_candidates(sizes, least, bound), sizes, deviation)
     beyond = differences - np.clip(differences, -within, within)
     return replace(
-        asked,
+        bounds,
         loss_bound=bound,
         difference_bound=within,
         loss_mean=float(values.mean()),
@@ -195,7 +199,7 @@ def _unseen(problem: Problem, records: Records) -> Vector:
 
 
 def validation_terms(
-    plan: Plan, feature_map: FeatureMap, asked: Questions, *, study_id: str
+    plan: Plan, feature_map: FeatureMap, bounds: ValidationBounds, *, study_id: str
 ) -> list[StudyTerms]:
     """What each owner is asked to agree to, in the order of the settings."""
     settings, text = plan.settings, feature_map.to_json()
@@ -210,16 +214,16 @@ def validation_terms(
             epsilon=settings.for_validation(entry),
             kappa=settings.privacy.kappa,
             release="validation",
-            loss_bound=asked.loss_bound,
-            difference_bound=asked.difference_bound,
-            reference=asked.reference,
-            edges=asked.edges,
+            loss_bound=bounds.loss_bound,
+            difference_bound=bounds.difference_bound,
+            reference=bounds.reference,
+            edges=bounds.edges,
         )
         for entry in settings.owners
     ]
 
 
-def _noise(plan: Plan, asked: Questions) -> tuple[Vector, Factors]:
+def _noise(plan: Plan, bounds: ValidationBounds) -> tuple[Vector, Factors]:
     """Scales of the owners' noise in the mean of all responses, and its factors for bounds of 1."""
     settings = plan.settings
     epsilons = np.array([float(settings.for_validation(entry)) for entry in settings.owners])
@@ -233,8 +237,8 @@ def _noise(plan: Plan, asked: Questions) -> tuple[Vector, Factors]:
         epsilon=settings.for_validation(settings.owners[0]),
         loss_bound=1.0,
         difference_bound=1.0,
-        reference=asked.reference,
-        edges=asked.edges,
+        reference=bounds.reference,
+        edges=bounds.edges,
     )
     scales = settings.privacy.kappa / epsilons / sum(plan.decision.num_records)
     return scales, factors_of(unit)

@@ -28,7 +28,7 @@ from common.arrays import Matrix, Vector
 from common.names import Name
 from common.validation import Factors, ValidationMeans, factors_of, unpack_validation
 from learner.planning.noise_width import COVERAGE, half_width
-from learner.planning.validation import Questions
+from learner.planning.validation import ValidationBounds
 from learner.training.validation import Validated
 
 __all__ = [
@@ -145,10 +145,10 @@ class _Part:
         found = _nearest(self._mean(self.means, value), within)
         scales = np.tile(self.weights * self.noise / factor, cells)
         deviation = spread(found) / math.sqrt(self.records)
-        whole = half_width(scales, deviation, COVERAGE)
+        whole = half_width(scales, deviation)
         return Measured(
             value=found,
-            noise=half_width(scales, 0.0, COVERAGE),
+            noise=half_width(scales, 0.0),
             low=_nearest(found - whole, within),
             high=_nearest(found + whole, within),
             exact=None if self.exact is None else self._mean(self.exact, value),
@@ -178,7 +178,7 @@ def summarise_validation(
     """What the owners' answers come to.
 
     Args:
-      validated: The questions and the answers.
+      validated: The bounds and the answers.
       names: The owners' names.
       num_records: Their n_i.
       exact: What each owner would have answered without noise, and without the bound on
@@ -189,8 +189,8 @@ def summarise_validation(
       None where nobody answered.
     """
     answering = [i for i, answer in enumerate(validated.answers) if answer.response is not None]
-    asked = validated.questions
-    if asked is None or not answering:
+    bounds = validated.bounds
+    if bounds is None or not answering:
         return None
 
     def part(which: Sequence[int]) -> _Part:
@@ -205,21 +205,21 @@ def summarise_validation(
 
     everybody = part(answering)
     factors = factors_of(validated.terms[0])
-    whole = _of(everybody, asked, factors)
+    whole = _of(everybody, bounds, factors)
     shown = [i for i in answering if validated.answers[i].shown]
     loss = whole["loss"]
     return ValidationSummary(
         owners=len(answering),
         records=everybody.records,
         coverage=COVERAGE,
-        loss_bound=asked.loss_bound,
-        cut_off_in_public=asked.cut_off,
-        difference_bound=asked.difference_bound,
+        loss_bound=bounds.loss_bound,
+        cut_off_in_public=bounds.cut_off,
+        difference_bound=bounds.difference_bound,
         rmse=None if raw_scale is None else _rooted(loss, raw_scale),
-        largest_error=None if raw_scale is None else math.sqrt(asked.loss_bound) * raw_scale,
-        table=_table(everybody, asked, factors) if asked.edges else (),
+        largest_error=None if raw_scale is None else math.sqrt(bounds.loss_bound) * raw_scale,
+        table=_table(everybody, bounds, factors) if bounds.edges else (),
         by_owner=tuple(
-            OwnerMeasured(name=names[i], **_of(part([i]), asked, factors)) for i in shown
+            OwnerMeasured(name=names[i], **_of(part([i]), bounds, factors)) for i in shown
         ),
         **whole,
     )
@@ -241,35 +241,35 @@ def _means_of(validated: Validated, index: int) -> ValidationMeans:
     return unpack_validation(response, validated.terms[index])
 
 
-def _of(part: _Part, asked: Questions, factors: Factors) -> dict[str, Measured]:
+def _of(part: _Part, bounds: ValidationBounds, factors: Factors) -> dict[str, Measured]:
     """Loss, difference and accuracy, as far as they were asked for."""
     found = {
         "loss": part.measured(
             lambda its: its.loss,
             factor=factors.loss,
-            within=(0.0, asked.loss_bound),
-            spread=lambda m: _loss_spread(m, asked),
+            within=(0.0, bounds.loss_bound),
+            spread=lambda m: _loss_spread(m, bounds),
         )
     }
-    if asked.difference_bound is not None:
-        most = asked.difference_bound
-        spread = asked.difference_spread or most
+    if bounds.difference_bound is not None:
+        most = bounds.difference_bound
+        spread = bounds.difference_spread or most
         cut = part.measured(
             lambda its: its.difference or 0.0,
             factor=factors.difference,
             within=(-most, most),
             spread=lambda _: spread,
         )
-        ends = {"low": cut.low - asked.cut_below, "high": cut.high + asked.cut_above}
+        ends = {"low": cut.low - bounds.cut_below, "high": cut.high + bounds.cut_above}
         found["difference"] = cut.model_copy(update=ends)
-    if asked.edges:
-        below = asked.edges.index(0.0) + 1
+    if bounds.edges:
+        below = bounds.edges.index(0.0) + 1
 
         def right(its: ValidationMeans) -> float:
             assert its.table is not None  # noqa: S101 (there are edges)
             return float(its.table[:below, 0].sum() + its.table[below:, 1].sum())
 
-        cells = len(asked.edges) + 1
+        cells = len(bounds.edges) + 1
         found["accuracy"] = part.measured(
             right, factor=factors.cell, cells=cells, within=SHARE, spread=_binary_spread
         )
@@ -281,13 +281,13 @@ def _nearest(value: float, within: tuple[float, float]) -> float:
     return min(max(value, within[0]), within[1])
 
 
-def _loss_spread(mean: float, asked: Questions) -> float:
+def _loss_spread(mean: float, bounds: ValidationBounds) -> float:
     """Deviation of the bounded loss from record to record, for this mean."""
-    kept = min(max(mean, 0.0), asked.loss_bound)
-    most = math.sqrt(kept * (asked.loss_bound - kept))
-    if asked.loss_spread is None or asked.loss_mean is None or not asked.loss_mean > 0:
+    kept = min(max(mean, 0.0), bounds.loss_bound)
+    most = math.sqrt(kept * (bounds.loss_bound - kept))
+    if bounds.loss_spread is None or bounds.loss_mean is None or not bounds.loss_mean > 0:
         return most
-    return min(most, asked.loss_spread * max(1.0, kept / asked.loss_mean))
+    return min(most, bounds.loss_spread * max(1.0, kept / bounds.loss_mean))
 
 
 def _binary_spread(share: float) -> float:
@@ -311,7 +311,7 @@ def _rooted(loss: Measured, scale: float) -> Measured:
     )
 
 
-def _table(part: _Part, asked: Questions, factors: Factors) -> tuple[BinSummary, ...]:
+def _table(part: _Part, bounds: ValidationBounds, factors: Factors) -> tuple[BinSummary, ...]:
     """Each bin: which share of the records, and which share of these is positive."""
     scales = part.weights * part.noise / factors.cell
     rows = []
@@ -319,12 +319,12 @@ def _table(part: _Part, asked: Questions, factors: Factors) -> tuple[BinSummary,
         share = float(negative + positive)
         found = None
         # Where noise is as large as the bin, a share of it says nothing.
-        if share > half_width(np.tile(scales, 2), 0.0, COVERAGE):
+        if share > half_width(np.tile(scales, 2), 0.0):
             found = _ratio(part, k, float(positive) / share, share=share, scales=scales)
         rows.append(
             BinSummary(
-                above=asked.edges[k - 1] if k else None,
-                up_to=asked.edges[k] if k < len(asked.edges) else None,
+                above=bounds.edges[k - 1] if k else None,
+                up_to=bounds.edges[k] if k < len(bounds.edges) else None,
                 share=share,
                 positive=found,
             )
@@ -337,7 +337,7 @@ def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -
     ratio = _nearest(ratio, SHARE)
     both = np.concatenate([scales * abs(1.0 - ratio), scales * abs(ratio)]) / share
     deviation = _binary_spread(ratio) / math.sqrt(max(share * part.records, 1.0))
-    whole = half_width(both, deviation, COVERAGE)
+    whole = half_width(both, deviation)
     known = None
     if part.exact is not None:
         cells = np.sum(
@@ -351,7 +351,7 @@ def _ratio(part: _Part, k: int, ratio: float, *, share: float, scales: Vector) -
         known = float(cells[1] / cells.sum()) if cells.sum() > 0 else None
     return Measured(
         value=ratio,
-        noise=half_width(both, 0.0, COVERAGE),
+        noise=half_width(both, 0.0),
         low=_nearest(ratio - whole, SHARE),
         high=_nearest(ratio + whole, SHARE),
         exact=known,

@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from common.arrays import Vector
 from common.errors import CoprivError
@@ -25,7 +24,7 @@ from common.releases import release_of
 from common.terms import StudyTerms
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
-from learner.planning.validation import Questions, questions_for, validation_terms
+from learner.planning.validation import ValidationBounds, validation_bounds, validation_terms
 from learner.training.enrolment import at_once, present
 from learner.training.journal import Journal
 from learner.training.journal_values import finite
@@ -40,7 +39,7 @@ log = logging.getLogger("copriv.learner")
 
 # What an owner says of itself if it agrees: whether reports may show its part by its name.
 AGREES = ("pooled", "shown")
-QUESTIONS = "validation"
+NOTED = "validation"
 UNWILLING = "it does not say how good a model is"
 WAIT_SECONDS = 0.2
 
@@ -70,12 +69,12 @@ class Validated:
     """What was asked and what each owner said, in the order of the settings.
 
     Args:
-      questions: With what bounds it was asked; None where no owner agrees.
+      bounds: With what bounds it was asked; None where no owner agrees.
       terms: What each owner was asked to agree to; none where no owner agrees.
       answers: What they said.
     """
 
-    questions: Questions | None
+    bounds: ValidationBounds | None
     terms: tuple[StudyTerms, ...]
     answers: tuple[Answer, ...]
 
@@ -109,18 +108,18 @@ def validate(
         return None
     if not plan.settings.privacy.validation:
         nobody = Answer(shown=False, missing=UNWILLING)
-        return Validated(terms=(), questions=None, answers=(nobody,) * len(lines))
-    asked = journal.read(QUESTIONS, _noted_questions)
-    if asked is None:
-        asked = questions_for(plan, public, theta)
-        journal.note(QUESTIONS, asked.to_json())
-    terms = validation_terms(plan, public.feature_map, asked, study_id=study_id)
+        return Validated(terms=(), bounds=None, answers=(nobody,) * len(lines))
+    bounds = journal.read(NOTED, ValidationBounds.from_json)
+    if bounds is None:
+        bounds = validation_bounds(plan, public, theta)
+        journal.note(NOTED, bounds.to_json())
+    terms = validation_terms(plan, public.feature_map, bounds, study_id=study_id)
 
     def one(index: int) -> Answer:
         return _answer_of(plan, lines[index], terms[index], theta, index=index, journal=journal)
 
     answers = at_once(one, range(len(lines)))
-    return Validated(questions=asked, terms=tuple(terms), answers=tuple(answers))
+    return Validated(bounds=bounds, terms=tuple(terms), answers=tuple(answers))
 
 
 def _answer_of(
@@ -140,7 +139,7 @@ def _answer_of(
     if plan.responses[index] == 0:
         return Answer(shown=False, missing="the clocks never chose it, so it was not enrolled")
     noted = journal.read(
-        f"{QUESTIONS}.{index}",
+        f"{NOTED}.{index}",
         partial(_noted, shown=shown, terms=terms, num_features=theta.size),
     )
     if noted is not None:
@@ -202,13 +201,7 @@ def _note(journal: Journal, index: int, answer: Answer) -> None:
         "noise_scale": answer.noise_scale,
         "epsilon": str(answer.epsilon),
     }
-    journal.note(f"{QUESTIONS}.{index}", json.dumps(facts))
-
-
-def _noted_questions(text: str) -> Questions:
-    """What owners were asked at an earlier start."""
-    TypeAdapter(Questions).validate_json(text, strict=True)
-    return Questions.from_json(text)
+    journal.note(f"{NOTED}.{index}", json.dumps(facts))
 
 
 def _noted(text: str, *, shown: bool, terms: StudyTerms, num_features: int) -> Answer:

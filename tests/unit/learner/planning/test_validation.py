@@ -20,7 +20,7 @@ from learner.planning.decision import Decision
 from learner.planning.plan import Plan
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
-from learner.planning.validation import Questions, questions_for, validation_terms
+from learner.planning.validation import ValidationBounds, validation_bounds, validation_terms
 from learner.planning.ways import resolved
 from learner.results.run_validation import exact_means
 
@@ -54,9 +54,9 @@ def public(feature_map: FeatureMap, public_table: Any) -> PublicSide:
 
 
 def test_training_and_validation_together_are_what_is_promised(plan, public):
-    asked = questions_for(plan, public, np.zeros(plan.num_features))
+    bounds = validation_bounds(plan, public, np.zeros(plan.num_features))
     training = plan.terms(public.feature_map, study_id="s")
-    validation = validation_terms(plan, public.feature_map, asked, study_id="s")
+    validation = validation_terms(plan, public.feature_map, bounds, study_id="s")
     both = [one.epsilon + other.epsilon for one, other in zip(training, validation, strict=True)]
     assert both == [Fraction(1), Fraction(1, 3)]
     assert [its.epsilon for its in validation] == [Fraction(1, 10), Fraction(1, 30)]
@@ -95,13 +95,13 @@ def test_a_run_of_before_validation_goes_on_without_it():
 
 
 def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, public):
-    def asked(epsilon: float) -> Questions:
+    def bounds(epsilon: float) -> ValidationBounds:
         settings = settings_of(epsilon=epsilon)
         alike = tuple(one.model_copy(update={"epsilon": None}) for one in settings.owners)
         changed = replace(plan, settings=settings.model_copy(update={"owners": alike}))
-        return questions_for(changed, public, np.zeros(plan.num_features))
+        return validation_bounds(changed, public, np.zeros(plan.num_features))
 
-    rough, fine = asked(0.01), asked(1e6)
+    rough, fine = bounds(0.01), bounds(1e6)
     assert rough.loss_bound < fine.loss_bound
     assert fine.cut_off == pytest.approx(0.0, abs=1e-12)
     assert 0 < (rough.cut_off or 0) < 1
@@ -109,10 +109,10 @@ def test_a_larger_epsilon_leaves_out_less_and_none_leaves_out_a_tail(plan, publi
 
 
 def test_without_public_records_the_bound_is_of_the_targets_and_nothing_is_compared(plan, public):
-    asked = questions_for(plan, replace(public, records=None), np.zeros(plan.num_features))
-    assert asked.loss_bound == pytest.approx(4 * public.feature_map.domain.target_bound**2)
-    assert asked.reference == ()
-    assert asked.difference_bound is None
+    bounds = validation_bounds(plan, replace(public, records=None), np.zeros(plan.num_features))
+    assert bounds.loss_bound == pytest.approx(4 * public.feature_map.domain.target_bound**2)
+    assert bounds.reference == ()
+    assert bounds.difference_bound is None
 
 
 def classes_of(plan: Plan) -> Plan:
@@ -135,15 +135,15 @@ def test_the_mean_difference_lies_within_what_the_bound_leaves_out_of_a_public_m
         rng = np.random.default_rng(seed)
         theta = rng.normal(size=p)
         public, own = drawn(theta, 40, rng=rng), drawn(theta, 3000, rng=rng)
-        asked = questions_for(plan, PublicSide(feature_map=feature_map, records=public), theta)
-        terms = validation_terms(plan, feature_map, asked, study_id="s")[0]
-        margins, reference = own.features @ theta, own.features @ np.array(asked.reference)
+        bounds = validation_bounds(plan, PublicSide(feature_map=feature_map, records=public), theta)
+        terms = validation_terms(plan, feature_map, bounds, study_id="s")[0]
+        margins, reference = own.features @ theta, own.features @ np.array(bounds.reference)
         told = tally(margins, own.targets, reference, loss=plan.loss, terms=terms)
         cut = unpack_validation(told, terms).difference
         (known,) = exact_means([terms], [own], theta, loss=plan.loss)
         assert cut is not None
         assert known.difference is not None
-        holds += cut - asked.cut_below <= known.difference <= cut + asked.cut_above
+        holds += cut - bounds.cut_below <= known.difference <= cut + bounds.cut_above
         above += cut > known.difference
     assert above >= 24
     assert holds >= 18
@@ -158,9 +158,9 @@ def test_a_model_that_is_sure_of_all_public_classes_bounds_no_loss_by_next_to_no
     public = Records(features=x, targets=np.sign(x[:, 0]))
     theta = np.zeros(plan.num_features)
     theta[0] = 10.0
-    asked = questions_for(plan, PublicSide(feature_map=feature_map, records=public), theta)
-    assert asked.loss_bound >= 0.01 * 4 * np.log(2)
-    assert asked.difference_bound >= 0.01 * 4 * np.log(2)
+    bounds = validation_bounds(plan, PublicSide(feature_map=feature_map, records=public), theta)
+    assert bounds.loss_bound >= 0.01 * 4 * np.log(2)
+    assert bounds.difference_bound >= 0.01 * 4 * np.log(2)
 
 
 def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records:
@@ -169,8 +169,10 @@ def drawn(theta: np.ndarray, count: int, *, rng: np.random.Generator) -> Records
     return Records(features=features, targets=np.where(rng.random(count) < odds, 1.0, -1.0))
 
 
-def test_questions_of_before_the_cut_was_told_are_read():
-    asked = Questions(loss_bound=1.0, difference_bound=0.5, cut_below=0.1, cut_above=0.2)
-    values = json.loads(asked.to_json())
+def test_bounds_of_before_the_cut_was_told_are_read():
+    bounds = ValidationBounds(loss_bound=1.0, difference_bound=0.5, cut_below=0.1, cut_above=0.2)
+    values = json.loads(bounds.to_json())
     del values["cut_below"], values["cut_above"]
-    assert Questions.from_json(json.dumps(values)) == replace(asked, cut_below=0.0, cut_above=0.0)
+    assert ValidationBounds.from_json(json.dumps(values)) == replace(
+        bounds, cut_below=0.0, cut_above=0.0
+    )

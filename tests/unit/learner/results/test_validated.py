@@ -11,22 +11,24 @@ import pytest
 
 from common.terms import StudyTerms
 from common.validation import factors_of
-from learner.planning.validation import Questions
+from learner.planning.validation import ValidationBounds
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.results.validation_part import validation_part
 from learner.results.validation_words import _how_good, measure_rows, validation_lines
 from learner.training.validation import Answer, Validated
 
-ASKED = Questions(loss_bound=4.0, difference_bound=0.5, reference=(0.0,) * 4, difference_spread=0.1)
+BOUNDS = ValidationBounds(
+    loss_bound=4.0, difference_bound=0.5, reference=(0.0,) * 4, difference_spread=0.1
+)
 
 
 def _terms(make_terms: Callable[..., StudyTerms]) -> StudyTerms:
     return make_terms(
         release="validation",
         responses=1,
-        loss_bound=ASKED.loss_bound,
-        difference_bound=ASKED.difference_bound,
-        reference=ASKED.reference,
+        loss_bound=BOUNDS.loss_bound,
+        difference_bound=BOUNDS.difference_bound,
+        reference=BOUNDS.reference,
     )
 
 
@@ -34,12 +36,12 @@ def _terms(make_terms: Callable[..., StudyTerms]) -> StudyTerms:
 def summarised(make_terms: Callable[..., StudyTerms]) -> Callable[..., ValidationSummary]:
     """One owner of 10,000 records says a mean loss of 1, and this difference, next to exactly."""
 
-    def found(difference: float, *, noise: float = 1e-9, **asked: Any) -> ValidationSummary:
+    def found(difference: float, *, noise: float = 1e-9, **bounds: Any) -> ValidationSummary:
         terms = _terms(make_terms)
         factors = factors_of(terms)
         response = np.array([factors.loss, factors.difference * difference])
         validated = Validated(
-            questions=replace(ASKED, **asked),
+            bounds=replace(BOUNDS, **bounds),
             terms=(terms,),
             answers=(Answer(shown=False, response=response, noise_scale=noise),),
         )
