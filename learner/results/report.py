@@ -14,7 +14,7 @@ from learner.planning.ways import why_taken
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import gains_in_words, gains_of_own
+from learner.results.verdict_words import who_gains
 
 __all__ = [
     "WARNINGS",
@@ -117,7 +117,7 @@ def sentences(summary: Summary, *, has_shown_ways: bool = False) -> list[str]:
             f"The clocks never chose {', '.join(idle)}, which therefore promised and spent nothing."
         )
     if summary.is_evaluated:
-        lines.append(_who_gains(summary))
+        lines.append(_how_good(summary))
     if summary.quality is not None:
         lines += quality_lines(summary.quality) + no_better_than_guessing(summary.quality)
     lines += validation_lines(summary)
@@ -201,19 +201,11 @@ def way_sentences(summary: Summary) -> list[str]:
     ]
 
 
-def _who_gains(summary: Summary) -> str:
-    gaining = [owner.name for owner in summary.owners if owner.gains]
-    reached = f"Relative fitness together {summary.relative_fitness:.3g}"
-    if summary.relative_fitness_noiseless is not None:
-        reached += f", without noise {summary.relative_fitness_noiseless:.3g}"
-    free = summary.relative_fitness_public
-    if free is not None:
-        reached += f", of the public model {free:.3g}"
-        if free <= (summary.relative_fitness or 0.0):
-            return f"{reached}: the public model, which is free, is better; nobody gains."
-    if summary.own is not None:
-        return f"{reached}: {gains_of_own(summary.own, gains=bool(gaining))}."
-    if not gaining:
-        return f"{reached}: at this epsilon nobody gains from taking part."
-    others = [owner.name for owner in summary.owners if not owner.gains]
-    return f"{reached}: by taking part {gains_in_words(gaining, others)}, judged on all records."
+def _how_good(summary: Summary) -> str:
+    parts = {
+        "together": summary.relative_fitness,
+        "without noise": summary.relative_fitness_noiseless,
+        "of the public model": summary.relative_fitness_public,
+    }
+    said = [f"{what} {value:.3g}" for what, value in parts.items() if value is not None]
+    return f"Relative fitness {', '.join(said)}. {who_gains(summary)}"

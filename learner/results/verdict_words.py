@@ -15,7 +15,7 @@ from learner.results.quality_words import (
 )
 from learner.results.summary import Summary
 
-__all__ = ["gains_in_words", "gains_of_own", "notes", "verdict_lines"]
+__all__ = ["gains_in_words", "notes", "verdict_lines", "who_gains"]
 
 NAMED = 6
 
@@ -24,7 +24,7 @@ def verdict_lines(summary: Summary) -> list[str]:
     """Who gains, how good it is, what it cost: the first line is the verdict."""
     lines = [_verdict(summary)]
     if summary.is_evaluated:
-        lines.append(_gains(summary))
+        lines.append(who_gains(summary))
     if summary.quality is not None:
         lines += at_home_lines(summary.quality)
     lines.append(_spent(summary))
@@ -50,27 +50,6 @@ def _verdict(summary: Summary) -> str:
         beside.append(f"the public records alone {number_words(quality.public.value)}")
     beside.append(f"always predicting the same {number_words(quality.guess)}")
     return f"{line}; {', '.join(beside)}."
-
-
-def _gains(summary: Summary) -> str:
-    together, free = summary.relative_fitness, summary.relative_fitness_public
-    if together is not None and free is not None and free <= together:
-        return "No owner gains from taking part: the public model, which is free, is as good."
-    gaining = [owner.name for owner in summary.owners if owner.gains]
-    if summary.own is not None:
-        return f"{gains_of_own(summary.own, gains=bool(gaining))} from taking part."
-    if len(gaining) == len(summary.owners):
-        return "Every owner gains from taking part, judged on the records of all together."
-    if not gaining:
-        return "No owner gains from taking part at this epsilon: each is better off alone."
-    rest = "the other is" if len(gaining) == len(summary.owners) - 1 else "the others are"
-    if len(gaining) <= NAMED:
-        verb = "gains" if len(gaining) == 1 else "gain"
-        return f"{', '.join(gaining)} {verb} from taking part; {rest} better off alone."
-    return (
-        f"{len(gaining)} of {len(summary.owners)} owners gain from taking part; {rest} better off "
-        "alone."
-    )
 
 
 def _spent(summary: Summary) -> str:
@@ -103,13 +82,18 @@ def gains_in_words(gaining: Sequence[str], others: Sequence[str]) -> str:
     return f"{count}; {few}: {first_few(others, NAMED)}"
 
 
-def gains_of_own(name: str, *, gains: bool) -> str:
-    """Whether the owner that is the learner gains; nobody else gets the model.
-
-    >>> gains_of_own("a", gains=False)
-    'a, which alone has the model, does not gain'
-    """
-    return f"{name}, which alone has the model, {'gains' if gains else 'does not gain'}"
+def who_gains(summary: Summary) -> str:
+    """Who gains from taking part in an evaluated run, judged on the records of all together."""
+    together, free = summary.relative_fitness, summary.relative_fitness_public
+    if together is not None and free is not None and free <= together:
+        return "Nobody gains from taking part: the public model, which is free, is as good."
+    gaining = [owner.name for owner in summary.owners if owner.gains]
+    if summary.own is not None:
+        # Nobody else gets the model.
+        verb = "gains" if gaining else "does not gain"
+        return f"{summary.own}, which alone has the model, {verb} from taking part."
+    others = [owner.name for owner in summary.owners if not owner.gains]
+    return f"By taking part {gains_in_words(gaining, others)}, judged on all records."
 
 
 def notes(summary: Summary) -> list[str]:

@@ -319,7 +319,7 @@ def test_what_is_free_stands_beside_what_was_learnt(pages, evaluated):
     assert re.search(r"newton</t[dh]><td[^>]*>0.234</td>", forecast)
     assert "none that was tried" in forecast
     assert "Learnt by ticks. Forecast relative fitness: ticks 0.0321, and 0.0789 for" in run
-    assert "the other is better off alone" in run
+    assert "2 of 3 owners gain; the one that does not:" in run
     beaten = evaluated(3).model_copy(update={"relative_fitness_public": 0.02})
     assert "the public model, which is free, is as good" in " ".join(verdict_lines(beaten))
 
