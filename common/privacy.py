@@ -16,10 +16,12 @@ from fractions import Fraction
 from common.domain import Domain
 from common.releases import release_of
 from common.terms import StudyTerms
+from common.texts import number_words
 
 __all__ = [
     "NoisePlan",
     "as_decimal",
+    "epsilon_in_words",
     "epsilon_per_response",
     "exact_sum",
     "in_short",
@@ -45,6 +47,7 @@ _AMOUNT = re.compile(r"[0-9]{1,200}(/[0-9]{1,200})?", re.ASCII)
 # People read 1/3 and 100/3, but no longer fraction, and so many digits of a decimal.
 LONGEST_FRACTION = 6
 SHOWN_DIGITS = 6
+THOUSAND, MILLION = 1e3, 1e6
 
 
 def l1_sensitivity(*, gradient_bound: float, num_records: int) -> float:
@@ -303,4 +306,28 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
         epsilon_per_response=share,
         dimension=dimension,
         responses=terms.responses,
+    )
+
+
+def epsilon_in_words(epsilon: Fraction | float) -> str:
+    """What an epsilon promises, for people who sign.
+
+    >>> epsilon_in_words(Fraction(1))  # doctest: +NORMALIZE_WHITESPACE
+    'anyone who sees all answers can change the odds of a guess about one record by a factor of 2.7
+     at most'
+    >>> epsilon_in_words(10.0)
+    'hardly any protection: the odds of a guess about one record may change by a factor of 22,026'
+    """
+    if math.isinf(epsilon):
+        return "nothing is promised: these records were asked without noise"
+    times = math.exp(min(float(epsilon), 700.0))
+    factor = number_words(times, 2) if times < MILLION else "more than a million"
+    if times < THOUSAND:
+        return (
+            "anyone who sees all answers can change the odds of a guess about one record by a "
+            f"factor of {factor} at most"
+        )
+    return (
+        "hardly any protection: the odds of a guess about one record may change by a factor of "
+        f"{factor}"
     )

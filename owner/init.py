@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,9 @@ from common.files import make_folder, write_or_refuse
 from common.looking import PLAINLY, Column, Look, look_at
 from common.names import check_name
 from common.number_marks import mark_notes
+from common.privacy import epsilon_in_words
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
-from common.texts import number_words
 from common.totals import refuse_totals
 from owner.loading import check_header, load_records
 from owner.policy import OwnerSettings
@@ -31,7 +30,6 @@ __all__ = [
     "checked_budget",
     "checked_lifetime",
     "checked_name",
-    "epsilon_in_words",
     "look_at_table",
     "usable",
     "write_settings",
@@ -39,7 +37,6 @@ __all__ = [
 
 # Files of these rights are for their user alone.
 PRIVATE = 0o600
-THOUSAND, MILLION = 1e3, 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,26 +58,6 @@ class Answers:
     epsilon_lifetime: str
     learners: Sequence[str] = ()
     listen: str = "127.0.0.1:50051"
-
-
-def epsilon_in_words(epsilon: Fraction) -> str:
-    """What a budget promises.
-
-    >>> epsilon_in_words(Fraction(1))
-    'anyone who sees all answers can raise the odds of a guess about one record 2.7 times at most'
-    >>> epsilon_in_words(Fraction(10))
-    'no protection to speak of: the odds of a guess may rise 22,026 times'
-    """
-    times = math.exp(min(float(epsilon), 700.0))
-    often = number_words(times, 2)
-    if times >= MILLION:
-        return "no protection to speak of: the odds of a guess may rise more than a million times"
-    return (
-        "anyone who sees all answers can raise the odds of a guess about one record "
-        f"{often} times at most"
-        if times < THOUSAND
-        else f"no protection to speak of: the odds of a guess may rise {often} times"
-    )
 
 
 def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:

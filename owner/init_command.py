@@ -79,12 +79,12 @@ def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
     """
+    from common.privacy import epsilon_in_words  # noqa: PLC0415 (keeps --help quick)
     from owner.init import (  # noqa: PLC0415 (keeps --help quick)
         Answers,
         checked_budget,
         checked_lifetime,
         checked_name,
-        epsilon_in_words,
         look_at_table,
         usable,
         write_settings,

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from common.files import write_or_refuse
 from common.model import Model, read_model
+from common.privacy import epsilon_in_words
 from common.texts import first_few
-from learner.results.privacy_words import as_number, meaning, strength
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
+from learner.results.verdict_words import as_number, strength
 
 __all__ = ["write_card"]
 
@@ -101,7 +102,7 @@ def _privacy(summary: Summary) -> list[str]:
     amounts = sorted((as_number(text), names) for text, names in by_epsilon.items())
     lines = [
         f"For {', '.join(names)}, who spent epsilon {spent:g} ({strength(spent)} protection): "
-        f"{meaning(spent)}."
+        f"{epsilon_in_words(spent)}."
         for spent, names in amounts
     ]
     return [

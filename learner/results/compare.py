@@ -11,9 +11,9 @@ from rich.table import Table
 from common.judged_text import WORDS
 from common.texts import number_words
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import epsilons_spent
 from learner.results.quality_words import is_better
 from learner.results.summary import Summary
+from learner.results.verdict_words import epsilons_spent
 
 __all__ = ["comparison_table", "write_comparison"]
 

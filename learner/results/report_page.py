@@ -14,11 +14,11 @@ from common.arrays import Vector
 from common.errors import InputError
 from common.files import open_regular
 from common.model import Model, read_model
+from common.privacy import epsilon_in_words
 from common.texts import counted, number_words
 from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
-from learner.results.privacy_words import as_number, epsilons_spent, meaning, strength
 from learner.results.quality_words import MEASURES, interval_words
 from learner.results.report import (
     WARNINGS,
@@ -31,7 +31,7 @@ from learner.results.report import (
 )
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_part import validation_part
-from learner.results.verdict_words import notes, verdict_lines
+from learner.results.verdict_words import as_number, epsilons_spent, notes, strength, verdict_lines
 
 __all__ = ["write_report"]
 
@@ -327,7 +327,7 @@ def _budget(summary: Summary) -> str:
     lines = []
     most = max(epsilons_spent(summary), default=0)
     if most > 0 and not summary.insecure_noise:
-        lines.append(f"At epsilon {most:g}, the most that was spent, {meaning(most)}.")
+        lines.append(f"Epsilon {most:g}, the most that was spent: {epsilon_in_words(most)}.")
     if any(isinstance(row[3], Cell) and (row[3].value or 0) > 0 for row in rows):
         lines.append(
             "What was not spent is given back to the owner's lifetime budget when the study closes."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from common.texts import first_few, number_words, printable
-from learner.results.privacy_words import epsilons_spent, strength
 from learner.results.quality_words import (
     MEASURES,
     at_home_lines,
@@ -15,7 +16,15 @@ from learner.results.quality_words import (
 )
 from learner.results.summary import Summary
 
-__all__ = ["gains_in_words", "notes", "verdict_lines", "who_gains"]
+__all__ = [
+    "as_number",
+    "epsilons_spent",
+    "gains_in_words",
+    "notes",
+    "strength",
+    "verdict_lines",
+    "who_gains",
+]
 
 NAMED = 6
 
@@ -115,3 +124,28 @@ def notes(summary: Summary) -> list[str]:
     if idle:
         lines.append(f"Never asked, so they promised and spent nothing: {first_few(idle, NAMED)}.")
     return lines
+
+
+def as_number(text: str) -> float:
+    """An exact rational as a number; infinite for the learner's own shard.
+
+    >>> as_number("1/4"), as_number("inf")
+    (0.25, inf)
+    """
+    return math.inf if text == "inf" else float(Fraction(text))
+
+
+def epsilons_spent(summary: Summary) -> list[float]:
+    """What each owner spent, ascending; the learner's own shard, which spends nothing, left out."""
+    return sorted(as_number(o.epsilon_spent) for o in summary.owners if o.epsilon != "inf")
+
+
+def strength(epsilon: float) -> str:
+    """How strong a promise is, as practice has it.
+
+    >>> strength(0.5), strength(2.0), strength(10.0), strength(math.inf)
+    ('strong', 'moderate', 'weak', 'none')
+    """
+    if math.isinf(epsilon):
+        return "none"
+    return "strong" if epsilon <= 1 else "moderate" if epsilon <= 3 else "weak"
