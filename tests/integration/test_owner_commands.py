@@ -25,6 +25,7 @@ import pytest
 import tomli_w
 from click.testing import CliRunner
 from forked import Ended, run
+from ledgers import enroll, open_ledger
 from rich.console import Console
 
 import owner.audit
@@ -35,7 +36,6 @@ from common.map_fitting import fit_feature_map
 from common.privacy import NoisePlan
 from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
-from common.terms import StudyTerms
 from common.texts import counted
 from owner.audit import Finding, audit, num_responses
 from owner.audit_cases import CASES
@@ -401,23 +401,8 @@ def test_a_seed_that_no_noise_can_have_is_refused(owner_folder):
 
 
 def test_names_of_learners_are_shown_as_they_are(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite", owner="a", fingerprint="f")
-    terms = StudyTerms(
-        study_id="s:smile:",
-        loss="squared",
-        theta_max=1.0,
-        feature_map="{}",
-        horizon=1,
-        responses=1,
-        epsilon=Fraction(1),
-    )
-    ledger.open_study(
-        terms,
-        learner="bank [/red] [1]",
-        noise_scale=1.0,
-        insecure_noise=False,
-        lifetime=Fraction(1),
-    )
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    enroll(ledger, "s:smile:", responses=1, learner="bank [/red] [1]")
     ledger.close()
     shown = owner_command("ledger", "show", tmp_path / "ledger.sqlite").stdout
     assert "s:smile:" in shown

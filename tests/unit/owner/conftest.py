@@ -21,6 +21,12 @@ from owner.shard import PrivateTable, fingerprint
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a ledger is to be."""
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
 def fast_folder() -> Iterator[Path]:
     """A folder in memory where there is one: syncing thousands of charges takes its time."""
     memory = Path("/dev/shm")  # noqa: S108

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -12,55 +11,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from ledgers import charge, digest, enroll, open_ledger
 
 from common.errors import BudgetSpentError, OrderError
-from common.terms import StudyTerms
 from owner.cli import cli
-from owner.ledger import Ledger
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.ledger_rows import LedgerError, terms_from_text, terms_to_text, text_digest
-
-
-def open_ledger(path: Path, fingerprint: str = "shard") -> Ledger:
-    return Ledger(path, owner="a", fingerprint=fingerprint)
-
-
-def digest(number: int) -> str:
-    return hashlib.sha256(str(number).encode()).hexdigest()
-
-
-def terms(**changes: Any) -> StudyTerms:
-    values: dict[str, Any] = {
-        "study_id": "s",
-        "loss": "squared",
-        "theta_max": 1.0,
-        "feature_map": "{}",
-        "horizon": 3,
-        "responses": 3,
-        "epsilon": Fraction(1, 3),
-    }
-    return StudyTerms(**(values | changes))
-
-
-def enroll(
-    ledger: Ledger, study: str = "s", *, lifetime: Fraction = Fraction(1), **changes: Any
-) -> None:
-    ledger.open_study(
-        terms(study_id=study, **changes),
-        learner="l",
-        noise_scale=1.0,
-        insecure_noise=False,
-        lifetime=lifetime,
-    )
-
-
-def charge(ledger: Ledger, sequence: int, study: str = "s") -> None:
-    ledger.charge(study_id=study, sequence=sequence, digest=digest(sequence), response=b"r")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
 
 
 def test_charges_survive_a_reopening(path):
@@ -107,7 +63,7 @@ def test_lifetime_budget(path):
     assert ledger.epsilon_held() == 1
     with pytest.raises(BudgetSpentError, match="0 of the lifetime budget"):
         enroll(ledger, "s3", epsilon=Fraction(1, 10**9))
-    charge(ledger, 1, "s1")
+    charge(ledger, 1, study="s1")
     ledger.close_study("s1")
     # Two thirds of the closed study's third came back.
     assert ledger.epsilon_held() == 1 - Fraction(2, 9)
@@ -254,7 +210,7 @@ def test_export_leaves_the_fingerprint_out(path):
 def test_export_lists_every_charge_and_each_map_once(path):
     ledger = open_ledger(path)
     for study in ("s", "t"):
-        enroll(ledger, study, feature_map="the map", responses=200, horizon=200)
+        enroll(ledger, study, feature_map="the map", responses=200)
     for sequence in range(1, 131):
         charge(ledger, sequence)
     enroll(ledger, "unasked", epsilon=Fraction(1, 9))
@@ -285,7 +241,7 @@ def test_maps_of_studies_that_gave_nothing_do_not_fill_the_disk(path):
     assert ledger._db.execute("SELECT count(*) FROM texts").fetchone()[0] == 0
     for study in ("asked", "open"):
         enroll(ledger, study, feature_map=large)
-    charge(ledger, 1, "asked")
+    charge(ledger, 1, study="asked")
     ledger.close_study("asked")
     ledger.close_study("open")
     assert ledger.study("asked").agreed_terms.feature_map == large  # type: ignore[union-attr]

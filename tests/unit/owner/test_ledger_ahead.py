@@ -7,48 +7,23 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
+import ledgers
 import numpy as np
 import pytest
+from ledgers import charge, digest, open_ledger, response
 
 from common.errors import OrderError
-from common.terms import Query, StudyTerms
-from owner.ledger import Ledger
+from common.terms import Query
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import charges_of
 
 PROMISED = 200
-
-
-def opened(path: Path, *, block: int = 64) -> Ledger:
-    return Ledger(path, owner="a", fingerprint="shard", block=block)
-
-
-def enroll(ledger: Ledger, study: str = "s") -> None:
-    ledger.open_study(
-        StudyTerms(
-            study_id=study,
-            loss="squared",
-            theta_max=1.0,
-            feature_map="{}",
-            horizon=PROMISED,
-            responses=PROMISED,
-            epsilon=Fraction(1),
-        ),
-        learner="l",
-        noise_scale=1.0,
-        insecure_noise=False,
-        lifetime=Fraction(2),
-    )
-
-
-def charge(ledger: Ledger, *numbers: int, study: str = "s") -> None:
-    for number in numbers:
-        ledger.charge(
-            study_id=study, sequence=number, digest=f"{number:064x}", response=b"%d" % number
-        )
+opened = partial(open_ledger, block=64)
+enroll = partial(ledgers.enroll, responses=PROMISED, epsilon=Fraction(1), lifetime=Fraction(2))
 
 
 @contextmanager
@@ -63,11 +38,6 @@ def killed_with(path: Path, numbers: range) -> Iterator[Path]:
         for file in path.parent.glob(f"{path.name}*"):
             shutil.copy2(file, left / file.name)
     yield left / path.name
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
 
 
 def test_a_block_is_on_the_disk_before_its_first_response_and_costs_no_other_write(path):
@@ -96,10 +66,10 @@ def test_what_a_killed_owner_charged_is_spent_and_never_answered(path):
         charge(ledger, 65)
     assert verify_ledger(left) == []
     (told, records) = read_history(left).studies[0]
-    digests = [digest for digest, _ in charges_of(records)]
+    digests = [each for each, _ in charges_of(records)]
     # The second process ended in order: it took back what it had not given.
     assert told.account.answered == len(digests) == 65
-    assert digests == [*[""] * 64, f"{65:064x}"]
+    assert digests == [*[""] * 64, digest(65)]
     assert told.epsilon_spent == Fraction(65, PROMISED)
 
 
@@ -110,18 +80,18 @@ def test_an_owner_that_ends_in_order_loses_nothing(path):
     entry = read_studies(path)[1][0]
     assert entry.account.answered == 70
     # All of one length, as the responses of a study are: the last sixteen.
-    assert entry.account.responses.joined == b"".join(b"%d" % number for number in range(55, 71))
+    assert entry.account.responses.joined == b"".join(map(response, range(55, 71)))
     with closing(opened(path)) as ledger:
         entry = ledger.study("s")
         assert entry is not None
-        assert entry.account.digests == tuple(f"{number:064x}" for number in range(55, 71))
+        assert entry.account.digests == tuple(map(digest, range(55, 71)))
     for block in (64, 1, 7):
         with closing(opened(path, block=block)) as ledger:
             first = ledger.responses + 1
             charge(ledger, *range(first, first + 40))
     assert verify_ledger(path) == []
     records = read_history(path).studies[0][1]
-    assert [digest for digest, _ in charges_of(records)] == [f"{k:064x}" for k in range(1, 191)]
+    assert [each for each, _ in charges_of(records)] == list(map(digest, range(1, 191)))
 
 
 def test_a_closed_study_gets_the_rest_of_its_block_back(path):

@@ -12,13 +12,12 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ledgers import charge, enroll, open_ledger
 
-from common.terms import StudyTerms
 from owner.ledger import Ledger
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, schema_version
@@ -37,34 +36,6 @@ from owner.ledger_tables import (
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
-def open_ledger(path: Path) -> Ledger:
-    return Ledger(path, owner="a", fingerprint="shard")
-
-
-def enroll(ledger: Ledger, study: str = "s", responses: int = 3) -> None:
-    terms = StudyTerms(
-        study_id=study,
-        loss="squared",
-        theta_max=1.0,
-        feature_map="{}",
-        horizon=150,
-        responses=responses,
-        epsilon=Fraction(1, 3),
-    )
-    ledger.open_study(
-        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
-    )
-
-
-def charge(ledger: Ledger, sequence: int, study: str = "s") -> None:
-    ledger.charge(study_id=study, sequence=sequence, digest=f"{sequence:064x}", response=b"r")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
-
-
 def filled(path: Path) -> None:
     """Two studies of 150 responses, one of them asked 130 times, and one that was closed."""
     ledger = open_ledger(path)
@@ -72,7 +43,7 @@ def filled(path: Path) -> None:
         enroll(ledger, study, responses=150)
     for sequence in range(1, 131):
         charge(ledger, sequence)
-    charge(ledger, 1, "t")
+    charge(ledger, 1, study="t")
     ledger.close_study("t")
     ledger.close()
 
@@ -148,7 +119,7 @@ def test_studies_of_two_ledgers_do_not_mix(path):
         enroll(ledger, first)
         enroll(ledger, "t")
         if name == path:
-            charge(ledger, 1, "t")
+            charge(ledger, 1, study="t")
         ledger.close()
     with sqlite3.connect(path) as db:
         db.execute("ATTACH ? AS other", (str(path.with_name("other.sqlite")),))

@@ -8,13 +8,15 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ledgers
 import pytest
+from ledgers import charge, digest, open_ledger, response
 
 from common.errors import OrderError
-from common.terms import StudyTerms
 from owner import ledger_given
 from owner.ledger import Ledger
 from owner.ledger_given import GIVEN, MARK_BYTES, Given, GivenLog, given_at_once, read_given
@@ -23,21 +25,13 @@ from owner.ledger_rows import LedgerError
 from owner.ledger_tables import RECORD_BYTES, charges_of
 
 PROMISED = 200
+enroll = partial(ledgers.enroll, responses=PROMISED, epsilon=Fraction(1, 4))
 ACCOUNT, OTHER = b"a" * 16, b"b" * 16
 SIZE = 8
 
 
 def record(number: int) -> bytes:
     return number.to_bytes(RECORD_BYTES, "big")
-
-
-def response(number: int) -> bytes:
-    return b"%08d" % number
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
 
 
 @contextmanager
@@ -168,38 +162,6 @@ def test_each_note_is_synced_and_no_note_makes_the_file_longer(path, monkeypatch
 # --- the ledger with it -------------------------------------------------------------------------
 
 
-def opened(path: Path) -> Ledger:
-    return Ledger(path, owner="a", fingerprint="shard")
-
-
-def enroll(
-    ledger: Ledger,
-    study: str = "s",
-    *,
-    promised: int = PROMISED,
-    epsilon: Fraction = Fraction(1, 4),
-) -> None:
-    terms = StudyTerms(
-        study_id=study,
-        loss="squared",
-        theta_max=1.0,
-        feature_map="{}",
-        horizon=promised,
-        responses=promised,
-        epsilon=epsilon,
-    )
-    ledger.open_study(
-        terms, learner="l", noise_scale=1.0, insecure_noise=False, lifetime=Fraction(1)
-    )
-
-
-def charge(ledger: Ledger, *numbers: int, study: str = "s") -> None:
-    for number in numbers:
-        ledger.charge(
-            study_id=study, sequence=number, digest=f"{number:064x}", response=response(number)
-        )
-
-
 def copied(path: Path, name: str) -> Path:
     """A copy of a ledger with its files and their marks, as a kill at this moment leaves it."""
     folder = path.parent / name
@@ -210,12 +172,12 @@ def copied(path: Path, name: str) -> Path:
 
 
 def digests(path: Path) -> list[str]:
-    return [digest for digest, _ in charges_of(read_history(path).studies[0][1])]
+    return [each for each, _ in charges_of(read_history(path).studies[0][1])]
 
 
 def test_a_link_to_a_ledger_in_use_shows_what_was_given(path):
     link = path.with_name("link.sqlite")
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1, 2, 3)
         link.symlink_to(path)
@@ -224,31 +186,31 @@ def test_a_link_to_a_ledger_in_use_shows_what_was_given(path):
 
 @pytest.mark.parametrize("given", [1, 2, 63, 64, 65, 66, 130, 199, 200])
 def test_a_killed_owner_loses_nothing(path, given):
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, given + 1))
         left = copied(path, "left")
     # People see it as it is, and so does who starts on it.
     assert read_studies(left)[1][0].account.answered == given
-    assert digests(left) == [f"{k:064x}" for k in range(1, given + 1)]
-    with closing(opened(left)) as ledger:
+    assert digests(left) == list(map(digest, range(1, given + 1)))
+    with closing(open_ledger(left)) as ledger:
         entry = ledger.study("s")
         assert entry is not None
         account = entry.account
         assert (account.answered, ledger.responses) == (given, given)
         for number in range(max(1, given - 15), given + 1):
             assert account.response(number, size=SIZE) == response(number)
-            assert account.digest(number) == f"{number:064x}"
+            assert account.digest(number) == digest(number)
         assert ledger.epsilon_spent() == Fraction(given, 4 * PROMISED)
         charge(ledger, *range(given + 1, PROMISED + 1))
         with pytest.raises(OrderError):
             charge(ledger, PROMISED + 1)
     assert verify_ledger(left) == []
-    assert digests(left) == [f"{k:064x}" for k in range(1, PROMISED + 1)]
+    assert digests(left) == list(map(digest, range(1, PROMISED + 1)))
 
 
 def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path):
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         statements: list[str] = []
         ledger._db.set_trace_callback(statements.append)
@@ -261,7 +223,7 @@ def test_a_commit_takes_many_charges_and_the_log_is_gone_at_the_end(path):
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
 def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monkeypatch):
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 65))
         left: list[Path] = []
@@ -282,16 +244,16 @@ def test_a_kill_between_the_log_and_the_ledger_loses_nothing(path, moment, monke
             patch.setattr(Ledger, "_keep", copy_and_keep)
             charge(ledger, 65)
     given = 64 if moment == "before the commit" else 65
-    with closing(opened(left[0])) as ledger:
+    with closing(open_ledger(left[0])) as ledger:
         assert ledger.responses == given
         charge(ledger, given + 1)
-    assert digests(left[0]) == [f"{k:064x}" for k in range(1, given + 2)]
+    assert digests(left[0]) == list(map(digest, range(1, given + 2)))
 
 
 def test_studies_share_a_log_that_is_written_over_when_it_is_full(path, monkeypatch):
     monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 6000)
     monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         for study in ("s", "t"):
             enroll(ledger, study)
         # One is ahead, so that no two blocks end at once.
@@ -304,12 +266,12 @@ def test_studies_share_a_log_that_is_written_over_when_it_is_full(path, monkeypa
             charge(ledger, number, study="t")
             if number % 37 == 0:
                 left = copied(path, f"left-{number}")
-                with closing(opened(left)) as again:
+                with closing(open_ledger(left)) as again:
                     charge(again, number + 1, study="t")
                 assert verify_ledger(left) == []
         assert Path(f"{path}{GIVEN}").stat().st_size <= 6000
     assert [entry.account.answered for entry in read_studies(path)[1]] == [PROMISED, PROMISED - 10]
-    assert digests(path) == [f"{k:064x}" for k in range(1, PROMISED + 1)]
+    assert digests(path) == list(map(digest, range(1, PROMISED + 1)))
 
 
 def lose(file: Path, older: Path) -> None:
@@ -329,7 +291,7 @@ def put_back(file: Path, older: Path) -> None:
 @pytest.mark.parametrize("damage", [lose, cut, put_back])
 def test_a_log_that_is_lost_or_old_is_not_believed(path, damage, caplog):
     """What it may have noted is spent: no number is given for a second query."""
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         enroll(ledger, "t")
         charge(ledger, 1, 2, 3)
@@ -338,7 +300,7 @@ def test_a_log_that_is_lost_or_old_is_not_believed(path, damage, caplog):
         left = copied(path, "left")
     damage(Path(f"{left}{GIVEN}"), Path(f"{older}{GIVEN}"))
     assert read_studies(left)[1][0].account.answered == 64
-    with closing(opened(left)) as ledger:
+    with closing(open_ledger(left)) as ledger:
         assert "missing, damaged or an old copy; what it may have noted is spent" in caplog.text
         entry = ledger.study("s")
         assert entry is not None
@@ -349,12 +311,12 @@ def test_a_log_that_is_lost_or_old_is_not_believed(path, damage, caplog):
         charge(ledger, 65)
         charge(ledger, 1, study="t")
     assert verify_ledger(left) == []
-    assert digests(left) == [f"{1:064x}", *[""] * 63, f"{65:064x}"]
+    assert digests(left) == [digest(1), *[""] * 63, digest(65)]
 
 
 def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path):
     """A block that counts as spent is not taken for the charges of a study that is gone."""
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1)
         ledger._db.execute("PRAGMA wal_checkpoint").fetchall()
@@ -364,12 +326,12 @@ def test_a_log_whose_charges_are_lost_too_hides_no_other_study(path):
     for suffix in (GIVEN, "-wal"):
         Path(f"{left}{suffix}").unlink()
     with pytest.raises(LedgerError, match="has lost responses or studies"):
-        opened(left)
+        open_ledger(left)
 
 
 def test_an_older_log_is_not_believed_after_its_block_was_written_down(path):
     """The ledger's own files as they were too: only the lock tells."""
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, *range(1, 11))
         older = copied(path, "older")
@@ -379,14 +341,14 @@ def test_an_older_log_is_not_believed_after_its_block_was_written_down(path):
         shutil.copy2(file, path.parent / file.name)
     Path(f"{path}.lock").write_bytes(lock)
     with pytest.raises(LedgerError, match="has lost responses or studies"):
-        opened(path)
+        open_ledger(path)
 
 
 def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatch):
     def fail(handle: int) -> None:
         raise OSError(5, "Input/output error")
 
-    ledger = opened(path)
+    ledger = open_ledger(path)
     enroll(ledger)
     charge(ledger, 1, 2)
     with monkeypatch.context() as patch:
@@ -398,7 +360,7 @@ def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatc
             charge(ledger, 3)
     ledger.close()
     # It was written, though not synced; whoever asks for it again gets what stands there.
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         entry = ledger.study("s")
         assert entry is not None
         assert entry.account.response(3, size=SIZE) == response(3)
@@ -410,7 +372,7 @@ def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monk
     def full(handle: int, content: bytes, position: int) -> int:
         raise OSError(28, "No space left on device")
 
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", full)
@@ -419,18 +381,18 @@ def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monk
                     charge(ledger, 1)
             assert ledger.responses == 0
         charge(ledger, 1, 2)
-    assert digests(path) == [f"{k:064x}" for k in (1, 2)]
+    assert digests(path) == list(map(digest, (1, 2)))
 
 
 def test_responses_that_are_too_large_for_the_log_stand_in_the_ledger(path):
     large = b"r" * ledger_given.LARGEST_BYTES
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         for number in (1, 2):
             ledger.charge(study_id="s", sequence=number, digest="1" * 64, response=large)
         assert Path(f"{path}{GIVEN}").stat().st_size == MARK_BYTES
         left = copied(path, "left")
-    with closing(opened(left)) as ledger:
+    with closing(open_ledger(left)) as ledger:
         entry = ledger.study("s")
         assert entry is not None
         assert entry.account.answered == 2
@@ -446,7 +408,7 @@ def killed_after(path: Path, *lives: Callable[[Ledger], None]) -> None:
         child = os.fork()
         if child == 0:
             try:
-                life(opened(path))
+                life(open_ledger(path))
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
@@ -488,7 +450,7 @@ def test_what_was_not_believed_once_is_not_believed_later(path, life, again, dam
     if again:
         put_back(log, older)
         killed_after(path, nothing)
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
         for number in (6, 11, 64):
             with pytest.raises(OrderError):
@@ -509,7 +471,7 @@ def test_what_was_not_believed_once_needs_no_mark_any_more(path):
     older = Path(f"{path}-older").read_bytes()
     Path(f"{bare}{GIVEN}").write_bytes(bytes(MARK_BYTES) + older[MARK_BYTES:])
     assert read_studies(bare)[1][0].account.answered == 64
-    with closing(opened(bare)) as ledger:
+    with closing(open_ledger(bare)) as ledger:
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
 
@@ -520,7 +482,7 @@ def test_a_start_that_is_killed_makes_no_log_believed(path, damage, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_settle_before", lambda self: os._exit(0))
         killed_after(path, nothing)
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
 
@@ -530,7 +492,7 @@ def test_a_closing_that_fails_stops_no_other_study(path, monkeypatch):
         yield
         raise sqlite3.OperationalError("database or disk is full")
 
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         enroll(ledger, "t")
         charge(ledger, 1, 2)
@@ -562,11 +524,11 @@ def test_an_older_log_is_not_believed_where_the_marks_lag_by_a_change(path, chan
 
     killed_after(path, life)
     left = copied(path, "left")
-    with closing(opened(left)) as ledger:
+    with closing(open_ledger(left)) as ledger:
         assert ledger.study("s").account.answered == 10  # type: ignore[union-attr]
         charge(ledger, 11)
     put_back(Path(f"{path}{GIVEN}"), Path(f"{path}-older"))
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         assert ledger.study("s").account.answered == 64  # type: ignore[union-attr]
 
 
@@ -592,7 +554,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "_write", dies)
             killed_after(path, nothing)
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         assert [entry.account.answered for entry in ledger.studies()] == [3, 3, 3]
         for study in ("s", "t", "u"):
             charge(ledger, 4, study=study)
@@ -602,7 +564,7 @@ def test_a_start_that_is_killed_while_it_reads_the_log_loses_nothing(path, monke
 def test_studies_that_come_and_go_do_not_lengthen_the_log(path, monkeypatch):
     monkeypatch.setattr(ledger_given, "LARGEST_BYTES", 4000)
     monkeypatch.setattr(ledger_given, "STEP_BYTES", 1000)
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         enroll(ledger)
         charge(ledger, 1, 2)
         for number in range(150):
@@ -622,7 +584,7 @@ def test_studies_that_come_and_go_do_not_lengthen_the_log(path, monkeypatch):
 def test_every_response_of_studies_of_all_sizes_has_its_place(path, sizes):
     """None is written over, and none stands beyond what is read, whoever begins in between."""
     given = 20
-    with closing(opened(path)) as ledger:
+    with closing(open_ledger(path)) as ledger:
         for index in range(len(sizes)):
             enroll(ledger, f"s{index}", epsilon=Fraction(1, 100))
         for number in range(1, given + 1):
@@ -632,7 +594,7 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path, sizes):
                     ledger.charge(
                         study_id=f"s{index}",
                         sequence=number if index < len(sizes) - 1 else 1,
-                        digest=f"{number:064x}",
+                        digest=digest(number),
                         response=bytes([number]) * size,
                     )
         left = copied(path, "left")
@@ -640,7 +602,7 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path, sizes):
     expected = [given] * (len(sizes) - 1) + [1]
     assert [entry.account.answered for entry in read_studies(left)[1]] == expected
     killed_after(left, nothing, nothing)
-    with closing(opened(left)) as ledger:
+    with closing(open_ledger(left)) as ledger:
         for entry, size, answered in zip(ledger.studies(), sizes, expected, strict=True):
             assert entry.account.answered == answered
             assert entry.account.response(answered, size=size) == bytes([given]) * size
@@ -649,8 +611,8 @@ def test_every_response_of_studies_of_all_sizes_has_its_place(path, sizes):
 
 def test_a_last_response_that_is_alone_in_its_block_is_counted(path):
     """Of a promise of 65 the last one is charged without others ahead."""
-    with closing(opened(path)) as ledger:
-        enroll(ledger, promised=65, epsilon=Fraction(1))
+    with closing(open_ledger(path)) as ledger:
+        enroll(ledger, responses=65, epsilon=Fraction(1))
         charge(ledger, *range(1, 66))
         account = ledger.study("s").account  # type: ignore[union-attr]
         assert account.answered == 65

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledgers import open_ledger
 
 from common.errors import BudgetSpentError, OrderError
 from common.terms import StudyTerms
-from owner.ledger import Ledger
 from owner.ledger_reading import read_for_shard, read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.ledger_tables import charges_of
@@ -81,10 +81,6 @@ def path(tmp_path: Path) -> Path:
     db.close()
     path.with_name("ledger.sqlite.lock").write_text(f"{329:>20}\n")
     return path
-
-
-def open_ledger(path: Path) -> Ledger:
-    return Ledger(path, owner="a", fingerprint="shard")
 
 
 def check_meaning(entries: list[Any]) -> None:
