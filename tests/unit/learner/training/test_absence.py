@@ -49,29 +49,36 @@ def make_line(feature_map, table_maker, make_terms):
     return line
 
 
-def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
-    feature_map, table_maker, make_terms, caplog
-):
-    line = make_line(feature_map, table_maker, make_terms)
+def positions(lines, owners, pace):
+    """The ticks that were answered in a run of one owner at each tick."""
+    horizon, seen = len(owners), []
     algorithm = SynchronousAverage(
-        weights=np.ones(1),
+        weights=np.ones(len(lines)) / len(lines),
         num_features=4,
         theta_max=2.0,
         regulariser=Regulariser(coefficient=1e-5),
         initial_step=0.1,
-        horizon=6,
+        horizon=horizon,
     )
-    seen = []
     run(
         algorithm,
-        [Tick(float(k), (0,)) for k in range(6)],
-        [line],
+        [Tick(float(k), (owner,)) for k, owner in enumerate(owners)],
+        lines,
         journal=None,
-        horizon=6,
-        pace=Pace(time_scale=0.0, patience=20.0),
+        horizon=horizon,
+        pace=pace,
         on_applied=lambda now: seen.append(now.entry.position),
     )
-    line.stop()
+    for line in lines:
+        line.stop()
+    return seen
+
+
+def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
+    feature_map, table_maker, make_terms, caplog
+):
+    line = make_line(feature_map, table_maker, make_terms)
+    seen = positions([line], [0] * 6, Pace(time_scale=0.0, patience=20.0))
     # The one tick at which it left is missed, no other.
     assert seen == [0, 2, 3, 4, 5]
     said = [record.getMessage() for record in caplog.records]
@@ -108,26 +115,7 @@ def test_ticks_of_owners_that_are_gone_do_not_count_as_silence_of_the_others(
     ]
     for line in lines:
         line.enroll()
-    algorithm = SynchronousAverage(
-        weights=np.array([0.9, 0.1]),
-        num_features=4,
-        theta_max=2.0,
-        regulariser=Regulariser(coefficient=1e-5),
-        initial_step=0.1,
-        horizon=26,
-    )
-    seen = []
-    run(
-        algorithm,
-        [Tick(float(k), (0,) if k < 20 else (1,)) for k in range(26)],
-        lines,
-        journal=None,
-        horizon=26,
-        pace=Pace(time_scale=0.02, patience=0.1),
-        on_applied=lambda now: seen.append(now.entry.position),
-    )
-    for line in lines:
-        line.stop()
+    seen = positions(lines, [0] * 20 + [1] * 6, Pace(time_scale=0.02, patience=0.1))
     assert seen == [20, 21, 22, 23, 24, 25]
 
 
