@@ -31,7 +31,7 @@ from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.model import Model
 from common.tables import TableSource
-from common.terms import StudyTerms
+from common.terms import Records, StudyTerms
 from learner.cli import main as copriv
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
@@ -73,6 +73,11 @@ def feature_map(public_table: pd.DataFrame) -> FeatureMap:
     return fit_feature_map(
         public_table, FeatureSettings(target="y", public=TableSource()), source="public.parquet"
     )
+
+
+@pytest.fixture(scope="session")
+def few_records(feature_map: FeatureMap) -> Records:
+    return feature_map.apply(make_table(50, seed=1), where="test")
 
 
 @pytest.fixture

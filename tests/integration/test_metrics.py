@@ -141,16 +141,14 @@ def test_a_learner_whose_metrics_port_is_taken_leaves_no_port_bound(tmp_path, ty
             again.bind(("127.0.0.1", port))
 
 
-def test_the_learner_tells_how_the_run_goes_and_who_is_away(feature_map, table_maker, make_terms):
-    records = feature_map.apply(table_maker(50, seed=1), where="test")
-
+def test_the_learner_tells_how_the_run_goes_and_who_is_away(few_records, make_terms):
     class Lost(MemoryOwner):
         def answer(self, query: Query) -> Any:
             raise UnreachableError("lost")
 
     metrics = LearnerMetrics()
     metrics.horizon.set(7)
-    owners = [MemoryOwner("here", records, seed=1), Lost("gone", records, seed=1)]
+    owners = [MemoryOwner("here", few_records, seed=1), Lost("gone", few_records, seed=1)]
     lines = [OwnerLine(TimedOwner(owner, metrics), make_terms(), retries=0) for owner in owners]
     metrics.watch(lines)
     port = free_port()

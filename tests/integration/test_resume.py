@@ -26,9 +26,8 @@ import learner.training.line
 import learner.training.runner
 from common.config import read_toml
 from common.errors import BudgetSpentError, RefusedError, UnreachableError
-from common.features import FeatureMap
 from common.losses import Regulariser
-from common.terms import Enrollment, Query, Response, StudyTerms
+from common.terms import Enrollment, Query, Records, Response, StudyTerms
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import PoissonClocks, each_alone, synchronous_rounds
 from learner.algorithms.synchronous import SynchronousAverage
@@ -234,18 +233,17 @@ def start(
 @pytest.mark.parametrize("owner_kind", [FaultyOwner, EagerOwner])
 @pytest.mark.parametrize("rounds", [False, True])
 def test_whatever_dies_at_whatever_moment_nobody_is_charged_twice(
-    rounds, owner_kind, kind, make_terms, feature_map, table_maker, tmp_path, monkeypatch
+    rounds, owner_kind, kind, make_terms, few_records, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.0002)
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.0005)
     terms = make_terms(horizon=25, responses=25)
-    records = feature_map.apply(table_maker(50, seed=1), where="test")
     crashes = ahead = 0
     for seed in range(20):
         faults = random.Random(seed)
-        owners = [owner_kind(name, records, seed=1, faults=faults) for name in NAMES]
-        agreed = [MemoryOwner(name, records, seed=1).enroll(terms) for name in NAMES]
+        owners = [owner_kind(name, few_records, seed=1, faults=faults) for name in NAMES]
+        agreed = [MemoryOwner(name, few_records, seed=1).enroll(terms) for name in NAMES]
         path = tmp_path / f"{seed}.sqlite"
         rows: list[Applied] = []
         while not rows:
@@ -310,10 +308,9 @@ def lines_of(
 
 @pytest.mark.parametrize("refusing", [1, 3])
 def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
-    refusing, make_terms, feature_map, table_maker, caplog
+    refusing, make_terms, few_records, caplog
 ):
-    records = feature_map.apply(table_maker(50, seed=1), where="test")
-    owners: list[Any] = [MemoryOwner(name, records, seed=1) for name in NAMES]
+    owners: list[Any] = [MemoryOwner(name, few_records, seed=1) for name in NAMES]
     owners[:refusing] = [Refuses(owner) for owner in owners[:refusing]]
     terms = make_terms(horizon=30, responses=30)
     lines, algorithm = lines_of(owners, terms, 30)
@@ -337,10 +334,9 @@ def test_an_owner_that_refuses_for_good_leaves_and_the_others_go_on(
     assert lines[0].status == "owner-a has left"
 
 
-def test_a_number_is_asked_for_one_theta_only(make_terms, feature_map, table_maker, monkeypatch):
+def test_a_number_is_asked_for_one_theta_only(make_terms, few_records, monkeypatch):
     """A query that seemed lost may still arrive: asking its number anew would end the study."""
     monkeypatch.setattr(learner.training.line, "SHORTEST_WAIT_SECONDS", 0.001)
-    records = feature_map.apply(table_maker(50, seed=1), where="test")
 
     class Delayed(MemoryOwner):
         """The first query arrives only after the owner has enrolled again."""
@@ -361,7 +357,7 @@ def test_a_number_is_asked_for_one_theta_only(make_terms, feature_map, table_mak
                 raise UnreachableError("lost, or so it seems")
             return super().answer(query)
 
-    line = OwnerLine(Delayed("owner-a", records, seed=1), make_terms(), retries=0)
+    line = OwnerLine(Delayed("owner-a", few_records, seed=1), make_terms(), retries=0)
     line.enroll()
     assert line.ask(np.full(4, 0.1)) is None
     assert "owner-a away since" in line.status
@@ -393,8 +389,7 @@ class Gate(MemoryOwner):
 @pytest.fixture
 def killed_late(
     make_terms: Callable[..., StudyTerms],
-    feature_map: FeatureMap,
-    table_maker: Callable[..., pd.DataFrame],
+    few_records: Records,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[list[Gate], Callable[[float], list[Applied]]]:
@@ -403,8 +398,7 @@ def killed_late(
     monkeypatch.setattr(learner.training.line, "LONGEST_WAIT_SECONDS", 0.01)
     monkeypatch.setattr(learner.training.runner, "IDLE_SECONDS", 0.005)
     terms = make_terms(horizon=60, responses=60)
-    records = feature_map.apply(table_maker(50, seed=1), where="test")
-    owners = [Gate(name, records, seed=1) for name in NAMES]
+    owners = [Gate(name, few_records, seed=1) for name in NAMES]
     agreed = [owner.enroll(terms) for owner in owners]
     path = tmp_path / "journal.sqlite"
 

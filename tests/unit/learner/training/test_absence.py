@@ -42,13 +42,6 @@ class ComesBack(MemoryOwner):
             raise UnreachableError("away")
 
 
-def make_line(feature_map, table_maker, make_terms):
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
-    line = OwnerLine(ComesBack("north", shard, seed=1), make_terms(responses=6, horizon=6))
-    line.enroll()
-    return line
-
-
 def positions(lines, owners, pace):
     """The ticks that were answered in a run of one owner at each tick."""
     horizon, seen = len(owners), []
@@ -75,9 +68,10 @@ def positions(lines, owners, pace):
 
 
 def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
-    feature_map, table_maker, make_terms, caplog
+    few_records, make_terms, caplog
 ):
-    line = make_line(feature_map, table_maker, make_terms)
+    line = OwnerLine(ComesBack("north", few_records, seed=1), make_terms(responses=6, horizon=6))
+    line.enroll()
     seen = positions([line], [0] * 6, Pace(time_scale=0.0, patience=20.0))
     # The one tick at which it left is missed, no other.
     assert seen == [0, 2, 3, 4, 5]
@@ -92,7 +86,7 @@ def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
 
 @pytest.mark.parametrize("error", [RefusedError, UnreachableError])
 def test_ticks_of_owners_that_are_gone_do_not_count_as_silence_of_the_others(
-    error, feature_map, table_maker, make_terms
+    error, few_records, make_terms
 ):
     """Whoever says that it has many records gets nearly all ticks, and may then fall silent."""
 
@@ -108,9 +102,8 @@ def test_ticks_of_owners_that_are_gone_do_not_count_as_silence_of_the_others(
             self.enroll_again = True
             return super().enroll(terms)
 
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
     lines = [
-        OwnerLine(kind(name, shard, seed=1), make_terms(responses=20, horizon=26))
+        OwnerLine(kind(name, few_records, seed=1), make_terms(responses=20, horizon=26))
         for kind, name in ((Gone, "north"), (MemoryOwner, "south"))
     ]
     for line in lines:
@@ -136,15 +129,12 @@ def test_those_that_answer_stand_for_those_that_are_away():
         ({"sequence": 7}, "owner north answered number 7, number 1 was asked"),
     ],
 )
-def test_an_answer_to_what_was_not_asked_is_named(
-    changes, words, feature_map, table_maker, make_terms
-):
+def test_an_answer_to_what_was_not_asked_is_named(changes, words, few_records, make_terms):
     class Confused(MemoryOwner):
         def answer(self, query):
             return replace(super().answer(query), **changes)
 
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
-    line = OwnerLine(Confused("north", shard, seed=1), make_terms())
+    line = OwnerLine(Confused("north", few_records, seed=1), make_terms())
     line.enroll()
     assert line.ask(np.zeros(4)) is None
     assert line.left is not None
@@ -153,9 +143,8 @@ def test_an_answer_to_what_was_not_asked_is_named(
 
 @pytest.mark.parametrize("spent", [1, 30])
 def test_numbers_that_are_spent_are_passed_over_and_the_new_query_is_durable_first(
-    spent, feature_map, table_maker, make_terms
+    spent, few_records, make_terms
 ):
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
     terms = make_terms(horizon=100, responses=100)
     kept = []
 
@@ -173,7 +162,7 @@ def test_numbers_that_are_spent_are_passed_over_and_the_new_query_is_durable_fir
                 assert kept[-1].sequence == query.sequence
             return super().answer(query)
 
-    owner = Killed("north", shard, seed=1)
+    owner = Killed("north", few_records, seed=1)
     line = OwnerLine(owner, terms, keep=kept.append)
     line.take_up(line.enroll())
     for number in range(1, spent + 1):
@@ -190,9 +179,7 @@ def test_numbers_that_are_spent_are_passed_over_and_the_new_query_is_durable_fir
 
 
 @pytest.mark.parametrize("spends", [False, True])
-def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(
-    spends, feature_map, table_maker, make_terms
-):
+def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(spends, few_records, make_terms):
     class Refuses(MemoryOwner):
         def answer(self, query):
             # Nobody was killed: it says that the number is spent, and that is its own fault.
@@ -200,8 +187,7 @@ def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(
                 super().answer(query)
             raise OrderError(f"not number {query.sequence}")
 
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
-    line = OwnerLine(Refuses("north", shard, seed=1), make_terms())
+    line = OwnerLine(Refuses("north", few_records, seed=1), make_terms())
     line.enroll()
     assert line.ask(np.zeros(4)) is None
     assert line.left == "not number 1"
@@ -212,7 +198,7 @@ def test_an_owner_that_refuses_a_number_that_is_not_spent_has_left(
     [({"repeats": 1}, True), ({"repeats": 3}, True), ({"noise_scale": 2.0}, False)],
 )
 def test_an_owner_may_come_back_with_more_or_fewer_repeats_and_nothing_else(
-    changes, is_taken, feature_map, table_maker, make_terms
+    changes, is_taken, few_records, make_terms
 ):
     """A later version of it may keep another number of its answers."""
 
@@ -223,8 +209,7 @@ def test_an_owner_may_come_back_with_more_or_fewer_repeats_and_nothing_else(
             found = super().enroll(terms)
             return found if self.before else replace(found, **changes)
 
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
-    owner = Changed("north", shard, seed=1)
+    owner = Changed("north", few_records, seed=1)
     terms = make_terms()
     agreed = OwnerLine(owner, terms).enroll()
     assert agreed.repeats == 16
@@ -237,12 +222,9 @@ def test_an_owner_may_come_back_with_more_or_fewer_repeats_and_nothing_else(
         assert line.ask(np.zeros(4)).sequence == 1
 
 
-def test_an_owner_that_has_given_all_is_not_asked_where_ticks_are_left(
-    feature_map, table_maker, make_terms
-):
+def test_an_owner_that_has_given_all_is_not_asked_where_ticks_are_left(few_records, make_terms):
     """Numbers that an earlier start lost leave ticks; nobody is asked beyond its promise."""
-    shard = feature_map.apply(table_maker(50, seed=1), where="test")
-    owner, terms = MemoryOwner("north", shard, seed=1), make_terms(responses=3, horizon=6)
+    owner, terms = MemoryOwner("north", few_records, seed=1), make_terms(responses=3, horizon=6)
     enrolled = owner.enroll(terms)
     for number in (1, 2, 3):
         owner.answer(Query(study_id=terms.study_id, sequence=number, theta=np.zeros(4)))
