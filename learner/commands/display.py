@@ -46,8 +46,8 @@ class Display(ExitStack):
         self._metrics = metrics
         self._advance: Advance | None = None
 
-    def started(self, plan: Plan) -> None:
-        """The horizon is known."""
+    def started(self, plan: Plan, lines: Sequence[OwnerLine]) -> None:
+        """It is known what runs, and with whom."""
         self._metrics.horizon.set(plan.horizon)
         self._horizon = f"{plan.horizon:,}"
         asked = counted(plan.horizon, "communication")
@@ -59,6 +59,8 @@ class Display(ExitStack):
         self._warn_of_edges(plan)
         shown = progress(self._console, "training", total=plan.horizon)
         self._advance = self.enter_context(shown)
+        self._advance.watch(lines)
+        self._metrics.watch(lines)
 
     def arrived(self) -> None:
         """The owners that were waited for are there: what follows is not their time."""
@@ -72,12 +74,6 @@ class Display(ExitStack):
             sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
             if sentence is not None:
                 self._console.print(f"warning: {sentence}", highlight=False)
-
-    def watch(self, lines: Sequence[OwnerLine]) -> None:
-        """These are the owners."""
-        if self._advance is not None:
-            self._advance.watch(lines)
-        self._metrics.watch(lines)
 
     def stopped(self, go_on: str) -> str:
         """The sentence after Ctrl-C, which ends with what to do."""

@@ -280,7 +280,6 @@ def train_into(
                     on_applied=display.applied,
                     on_started=display.started,
                     on_missed=metrics.missed.inc,
-                    on_lines=display.watch,
                     on_enrolled=display.enrolled,
                 )
         except UnreachableError as error:

@@ -94,10 +94,9 @@ def train(
     journal: Journal,
     requests: Requests | None = None,
     foreseen: Facts | None = None,
-    on_started: Callable[[Plan], None] = lambda plan: None,
+    on_started: Callable[[Plan, Sequence[OwnerLine]], None] = lambda plan, lines: None,
     on_applied: Callable[[Applied], None] = lambda applied: None,
     on_missed: Callable[[], None] = lambda: None,
-    on_lines: Callable[[Sequence[OwnerLine]], None] = lambda lines: None,
     on_enrolled: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Enrol the owners, train, ask how good the model is, and close; or go on from the journal.
@@ -109,10 +108,9 @@ def train(
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
       foreseen: What owners are known to say: decided on while they start, and again if it differs.
-      on_started: Called with the plan before anybody is enrolled.
+      on_started: Called with the plan and the lines to the owners before anybody is enrolled.
       on_applied: Called after each communication.
       on_missed: Called after each tick that nobody answered.
-      on_lines: Called with the lines before anybody is enrolled.
       on_enrolled: Called when all have agreed.
 
     Raises:
@@ -121,9 +119,10 @@ def train(
     with _disconnected_on_failure(owners):
         study_id = _kept(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}", str)
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
-        _begin(plan, journal, on_started)
         lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
-        on_lines(lines)
+        on_started(plan, lines)
+        if journal.noted("enrollments") is None:
+            check_guard(plan.settings, plan.decision)
         last = _Last(on_applied)
         with _stopped(lines):
             enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
@@ -196,13 +195,6 @@ def _end(
         validates=bool(plan.settings.privacy.validation),
     )
     return validated, unclosed
-
-
-def _begin(plan: Plan, journal: Journal, on_started: Callable[[Plan], None]) -> None:
-    """Show the plan, and stop before anybody is asked if it is worse than what is free."""
-    on_started(plan)
-    if journal.noted("enrollments") is None:
-        check_guard(plan.settings, plan.decision)
 
 
 def _pace(settings: StudySettings) -> Pace:

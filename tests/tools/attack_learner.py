@@ -473,7 +473,7 @@ def trained_with(
             PublicSide(feature_map=world.feature_map, records=None),
             owners,
             journal=journal,
-            on_lines=watched.extend,
+            on_started=lambda _, lines: watched.extend(lines),
         )
     except CoprivError as error:
         outcome.ended, outcome.status, outcome.sentence = "error", error.exit_status, str(error)

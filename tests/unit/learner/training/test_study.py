@@ -81,7 +81,7 @@ def dies_at(k: int) -> Callable[[Applied], None]:
 def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
     when, owners, settings, feature_map, tmp_path
 ):
-    def fails(plan: object) -> None:
+    def fails(*_: object) -> None:
         if when == "planning":
             raise RefusedError("not like this")
 
