@@ -97,7 +97,7 @@ class CsvFile:
 
     @cached_property
     def names(self) -> list[str]:
-        """The columns' names; one that stands twice is counted: a, a.1."""
+        """The columns' names; one that occurs twice is counted: a, a.1."""
         return [self._text(name) for name in self._stored]
 
     @cached_property

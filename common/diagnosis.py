@@ -60,7 +60,7 @@ class Cause:
     SILENT: ClassVar[Cause]
 
 
-Cause.NOBODY = Cause("nobody listens there; start it, or check its address")
+Cause.NOBODY = Cause("nothing listens there; start it, or check its address")
 Cause.SILENT = Cause("did not answer in time; start it, or check its address")
 
 

@@ -270,7 +270,7 @@ def _table(path: Path, dialect: Dialect, query: str | None) -> RawTable:
 def _no_table(path: Path) -> str:
     """Why a file is no table, and what to do."""
     if path.name.lower().endswith(_SHEET_ENDINGS):
-        return f"{path}: a spreadsheet is no table; save its sheet as CSV, and give that file"
+        return f"{path}: a spreadsheet is not a table; save its sheet as CSV, and give that file"
     return (
         f"{path}: expected a table: a file ending in {', '.join(_ENDINGS)}, or a DuckDB or "
         "SQLite file"

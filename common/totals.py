@@ -12,7 +12,7 @@ from common.looking import FEWEST_RECORDS, Column, Look
 
 __all__ = ["refuse_totals"]
 
-# Cells are rounded, and some rows may stand twice, so their sum is not quite the one written.
+# Cells are rounded, and some rows may occur twice, so their sum is not quite the one written.
 ROUNDED = 1e-3
 # A cell that is empty where at most so many are says that the row is no record.
 MOST_EMPTY = 0.5
@@ -33,14 +33,14 @@ def refuse_totals(look: Look, *, where: str) -> None:
         for place in _sums(column):
             if any(_lacks(other, place) for other in columns if other is not column):
                 raise InputError(
-                    f"{where}: row {place + 1:,} below the header is no record: its "
+                    f"{where}: row {place + 1:,} below the header is not a record: its "
                     f"{column.shown}, {column.numbers[place]:,.10g}, is the sum of those above "
                     "it; remove rows of totals"
                 )
 
 
 def _sums(column: Column) -> list[int]:
-    """The places of numbers far out that are sums of many above them, all since another or not.
+    """The places of outliers that are sums of many above them, all since another or not.
 
     >>> _sums(Column("days", "number", 3, 0, np.array([*[3.0, 4.0] * 20, 140.0])))
     [40]

@@ -113,11 +113,11 @@ def _withheld(column: Column) -> str:
 
 
 def _far_out(column: Column) -> str:
-    """What to know of numbers far out."""
+    """What to know of outliers."""
     if not column.far_out.size:
         return column.code_for_missing
     cut = "studies cut those beyond their public bounds"
-    return f"numbers far out: {column.far_out.size:,}; {column.code_for_missing or cut}"
+    return f"outliers: {column.far_out.size:,}; {column.code_for_missing or cut}"
 
 
 def _date(column: Column) -> str:

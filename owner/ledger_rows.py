@@ -64,7 +64,7 @@ def explained(path: Path) -> Iterator[None]:
         why = " ".join(str(error).split()) or type(error).__name__
         if _is_another_file(path) or "no such table" in why:
             raise LedgerError(
-                f"{path}: this file is no ledger of copriv's, or a damaged one; restore the ledger "
+                f"{path}: this file is not a ledger of copriv, or is damaged; restore the ledger "
                 "from a copy, or give the path of the right file"
             ) from error
         raise LedgerError(

@@ -27,7 +27,7 @@ def translated(table: pd.DataFrame, source: PrivateSource, *, where: str) -> pd.
       where: What the table is called in an error.
 
     Raises:
-      InputError: A column is not there, or a name would stand twice.
+      InputError: A column is not there, or a name would occur twice.
     """
     for name, stored in source.rename.items():
         if stored not in table.columns:

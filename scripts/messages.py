@@ -84,7 +84,7 @@ def of_set(what: str, *settings: str, command: str = "simulate study.toml") -> M
 MISTAKES = (
     # files
     Mistake("a study that is not there", "copriv simulate spring.toml"),
-    Mistake("a file that is no TOML", "copriv simulate bad.toml", files={"bad.toml": "name = \n"}),
+    Mistake("a file that is not TOML", "copriv simulate bad.toml", files={"bad.toml": "name = \n"}),
     Mistake("an owner's file where a study's is wanted", "copriv simulate owner.toml"),
     Mistake("a study's file where an owner's is wanted", "copriv-owner check study.toml"),
     Mistake("a table where a study's file is wanted", "copriv simulate stays.csv"),
@@ -101,16 +101,16 @@ MISTAKES = (
     of_study("a text for a number", "theta_max = 2", 'theta_max = "two"'),
     of_study("a list for a text", 'target = "days"', 'target = ["days"]'),
     of_study("a text for a table", "[model]\ntheta_max = 2", 'model = "small"'),
-    of_set("a key that is set twice over", "privacy.epsilon"),
+    of_set("a key that is set to nothing", "privacy.epsilon"),
     of_set("a negative budget", "privacy.epsilon=-1"),
-    of_set("a budget that is no number", "privacy.epsilon=much"),
+    of_set("a budget that is not a number", "privacy.epsilon=much"),
     of_set("all of epsilon kept for validation", "privacy.validation=1"),
-    of_set("a loss that there is not", "model.loss=square"),
+    of_set("an unknown loss", "model.loss=square"),
     of_set("a loss without its parameter", "model.loss=huber"),
     of_set("a parameter of another loss", "model.delta=1"),
-    of_set("an algorithm that there is not", "algorithm.name=asynchron"),
+    of_set("an unknown algorithm", "algorithm.name=asynchron"),
     of_set("a key of another algorithm", "algorithm.initial_step=1"),
-    of_set("a horizon of nothing", "algorithm.horizon=0"),
+    of_set("a horizon of zero", "algorithm.horizon=0"),
     of_set("a clip without clipping", "privacy.sensitivity=domain", "privacy.clip=1"),
     of_set("a malformed range of rows", "features.public.rows=40"),
     of_set("a malformed condition", "features.public.where.age={above=3}"),
@@ -149,8 +149,8 @@ MISTAKES = (
     of_set("records without a target", "features.target=gaps"),
     of_set("more components than columns", "features.components=9"),
     # commands
-    Mistake("an option that there is not", "copriv simulate study.toml --outt x"),
-    Mistake("a command that there is not", "copriv simulat study.toml"),
+    Mistake("an unknown option", "copriv simulate study.toml --outt x"),
+    Mistake("an unknown command", "copriv simulat study.toml"),
     Mistake("a malformed change", "copriv simulate study.toml --set epsilon"),
     Mistake("a run folder that is full", "copriv simulate study.toml --out ."),
     Mistake("train without an address", "copriv train study.toml"),
@@ -166,10 +166,12 @@ MISTAKES = (
         "plain text to another machine",
         'copriv train study.toml --set \'owners=[{name="n",address="n.example:50051"}]\'',
     ),
-    Mistake("a report on what is no run", "copriv report ."),
+    Mistake("a report on something that is not a run", "copriv report ."),
     Mistake("a report on a forecast", "copriv report f", files={"f/forecast.json": "{}"}),
     Mistake("a comparison of runs that are not there", "copriv report runs/spring runs/autumn"),
-    Mistake("a prediction by no model", "copriv predict runs/spring --data stays.csv --out p.csv"),
+    Mistake(
+        "a prediction without a model", "copriv predict runs/spring --data stays.csv --out p.csv"
+    ),
     Mistake("a table for a model", "copriv predict stays.csv --data stays.csv --out p.csv"),
     Mistake("a prediction in a sheet", "copriv predict model.json --data stays.csv --out p.xls"),
     Mistake("a table without a column", "copriv predict model.json --data bare.csv --out p.csv"),
@@ -207,7 +209,7 @@ MISTAKES = (
     Mistake("a certificate for nobody", "copriv certs"),
     Mistake("certificates of owners without an address", "copriv certs study.toml"),
     Mistake("a certificate for a name with a space", "copriv certs --owner a/b=host"),
-    Mistake("a figure that there is not", "copriv reproduce A99"),
+    Mistake("an unknown figure", "copriv reproduce A99"),
     Mistake("a figure without its records", "copriv reproduce A4"),
     Mistake(
         "predictions in the place of a table",
@@ -239,15 +241,17 @@ MISTAKES = (
     Mistake("a request that is a table", "copriv admit stays.csv --yes"),
     of_study("an invitation without an address", "", "", "copriv invite study.toml"),
     of_set("a check of sites with a key misspelt", "privacy.epsylon=1", command="check study.toml"),
-    of_set("a machine's check, the same", "privacy.epsylon=1", command="doctor study.toml"),
+    of_set(
+        "the same, seen by doctor on a machine", "privacy.epsylon=1", command="doctor study.toml"
+    ),
     Mistake("an invitation that is not there", "copriv-owner join gone --data north.csv"),
     Mistake("an invitation that is a table", "copriv-owner join stays.csv --data north.csv"),
     # owners
-    Mistake("a key of an owner's, misspelt", "copriv-owner settings policy.epsilon"),
+    Mistake("an owner's key, misspelt", "copriv-owner settings policy.epsilon"),
     Mistake("a column for learners, misspelt", "copriv-owner init stays.csv --column aged --yes"),
     Mistake("an owner's file that is there", "copriv-owner init stays.csv --yes"),
     Mistake(
-        "a budget of nothing",
+        "a budget of zero",
         "copriv-owner init stays.csv --out new.toml --epsilon-per-study 0 --yes",
     ),
     Mistake(
@@ -258,16 +262,16 @@ MISTAKES = (
     of_owner("a key of an owner misspelt", "epsilon_per_study", "epsilon_per_studie"),
     of_owner("a policy without a budget", "epsilon_lifetime = 2", ""),
     of_owner(
-        "a validation shown to nobody in particular",
+        "an unknown way to validate",
         "epsilon_lifetime = 2",
         'epsilon_lifetime = 2\nvalidation = "hidden"',
     ),
-    of_owner("a column that the table has not", '"days"]', '"day"]'),
+    of_owner("a column that the table does not have", '"days"]', '"day"]'),
     of_owner("a table of an owner that is not there", "north.csv", "nord.csv"),
     of_owner("the same, seen by doctor", "north.csv", "nord.csv", "copriv-owner doctor owner.toml"),
     of_owner("a first line that is a record", "north.csv", "headless.csv"),
     of_owner("a ledger that is another file", "[data]", 'ledger = "stays.csv"\n[data]'),
-    of_owner("a file that is no feature map", "[data]", 'features = "stays.csv"\n[data]'),
+    of_owner("a file that is not a feature map", "[data]", 'features = "stays.csv"\n[data]'),
     of_owner(
         "targets left out without a feature map", "[policy]", 'missing_target = "drop"\n[policy]'
     ),
@@ -290,7 +294,7 @@ MISTAKES = (
     Mistake("a token that is there", "copriv-owner token lab --out stays.csv"),
     Mistake("a model that is not there", "copriv-owner evaluate owner.toml gone.json"),
     Mistake("a model bent to few records", "copriv-owner personalise few.toml model.json"),
-    Mistake("the health of nobody", "copriv-owner health 127.0.0.1:1"),
+    Mistake("the health of an owner that is not there", "copriv-owner health 127.0.0.1:1"),
 )
 
 

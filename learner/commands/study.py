@@ -358,14 +358,14 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     """Print several finished runs beside each other, and write a page of them.
 
     Raises:
-      InputError: A folder holds no finished run or stands twice, or the page cannot be written.
+      InputError: A folder holds no finished run or is given twice, or the page cannot be written.
     """
     places = [folder.resolve() for folder in folders]
     twice = next(
         (each for each, at in zip(folders, places, strict=True) if places.count(at) > 1), None
     )
     if twice is not None:
-        raise InputError(f"report: {twice} stands twice; name each run once")
+        raise InputError(f"report: {twice} is given twice; name each run once")
     runs = {str(folder): read_summary(folder) for folder in folders}
     if out.exists():
         console.print(f"{out}: is there already and is replaced (--out)", highlight=False)

@@ -47,7 +47,7 @@ def parse_grid(typed: Sequence[str]) -> Grid:
     """The grid that texts KEY=VALUE,VALUE,... mean; each value is read as one of ``--set``.
 
     Raises:
-      InputError: A text is none of these, or a key or a value stands twice.
+      InputError: A text is none of these, or a key or a value is given twice.
 
     >>> parse_grid(["privacy.epsilon=0.1,1/3", "owners=2,3"])
     {'privacy.epsilon': [0.1, '1/3'], 'owners': [2, 3]}
@@ -63,14 +63,14 @@ def parse_grid(typed: Sequence[str]) -> Grid:
             )
         if key == "seed":
             raise InputError(
-                f"--grid {text}: seeds are not of the grid; give their number, --seeds"
+                f"--grid {text}: seeds are not part of the grid; give their number with --seeds"
             )
         if key in grid:
-            raise InputError(f"--grid {text}: {key} stands twice; give all its values at once")
+            raise InputError(f"--grid {text}: {key} is given twice; give all its values at once")
         for i, value in enumerate(found):
             if value in found[:i]:
                 raise InputError(
-                    f"--grid {text}: {_text(value)} stands twice; give each value once"
+                    f"--grid {text}: {_text(value)} is given twice; give each value once"
                 )
         grid[key] = found
     return grid
@@ -134,7 +134,7 @@ def _check_owners(count: object, there: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= there:
         raise InputError(
             f"--grid owners: got {_text(count)}, expected whole numbers from 1 to {there}, the "
-            "owners of this study; the first so many take part"
+            "owners of this study; the first ones take part"
         )
 
 

@@ -43,7 +43,7 @@ def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
 
 
 def far_out_notes(look: Look, feature_map: FeatureMap) -> list[str]:
-    """What becomes of numbers far out: whether the bounds of public records cut them."""
+    """What becomes of outliers: whether the bounds of public records cut them."""
     target = feature_map.target
     reach = target.bound * target.scale
     bounds = {
@@ -97,7 +97,7 @@ def _unread_note(column: Column, public: pd.Series) -> str:
 
 
 def _far_out_note(column: Column, low: float, high: float, *, what: str = "") -> str:
-    """What becomes of one column's numbers far out, empty where it has none."""
+    """What becomes of one column's outliers, empty where it has none."""
     far = column.far_out
     if not far.size:
         return ""
@@ -105,4 +105,4 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
     bounds = f"the public bounds ({low:g} to {high:g})"
     of_them = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""
-    return f"{what}{column.shown}: numbers far out: {far.size:,}; {of_them}{code}"
+    return f"{what}{column.shown}: outliers: {far.size:,}; {of_them}{code}"

@@ -176,7 +176,9 @@ class StudySettings(Settings):
         """Owners have different names."""
         twice = repeated(owner.name for owner in self.owners)
         if twice:
-            raise ValueError(f"owners: the name {min(twice)!r} stands twice; give each its own")
+            raise ValueError(
+                f"owners: the name {min(twice)!r} is given twice; give each owner its own"
+            )
         return self
 
     def promised(self, entry: OwnerEntry) -> Fraction:

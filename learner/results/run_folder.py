@@ -113,8 +113,8 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     if not path.is_file():
         if settings is None:
             raise InputError(
-                f"{folder}: no run was begun there; give the folder of a run, or STUDY.toml to "
-                "begin one"
+                f"{folder}: no run was started there; give the folder of a run, or STUDY.toml to "
+                "start one"
             )
         return None
     begun = load_settings(StudySettings, path)

@@ -254,7 +254,7 @@ def test_a_closed_port_is_found(check):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     said = check(port)
-    fails(said, "reached", "nobody listens there; start it, or check its address")
+    fails(said, "reached", "nothing listens there; start it, or check its address")
     # All else there is unknown, and needs no line of its own.
     assert said.out.count("owner-a: ") == 1
 

@@ -110,7 +110,7 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     assert typed("copriv", "close", run, "--abandon").returncode == 0
     nothing = typed("copriv", "close", tmp_path / "nowhere")
     assert nothing.returncode == 2
-    assert "no run was begun there" in nothing.stderr
+    assert "no run was started there" in nothing.stderr
 
 
 def _stops(*_: object) -> None:

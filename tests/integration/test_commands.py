@@ -158,7 +158,7 @@ def test_a_report_is_made_again_from_its_summary(real_time_run, tmp_path, typed)
     twice = typed(
         "copriv", "report", out, out.parent / "." / out.name, "--out", tmp_path / "c.html"
     )
-    assert "stands twice; name each run once" in sentence(twice)
+    assert "is given twice; name each run once" in sentence(twice)
     assert not (tmp_path / "c.html").exists()
 
 
@@ -359,7 +359,7 @@ def no_address(settings: dict[str, Any]) -> None:
         (wrong_value, ["privacy.epsilon", "-1", "greater than 0"]),
         (no_rows, ["no records"]),
         (no_file, ["absent.csv", "no such file"]),
-        (same_name, ["'north' stands twice"]),
+        (same_name, ["'north' is given twice"]),
         (no_step, ["rho = NUMBER", 'step = "auto"']),
     ],
 )

@@ -238,7 +238,7 @@ def test_evaluate_refuses_a_row_of_totals(tmp_path, make_model, make_raw_table, 
     pd.concat([table, pd.DataFrame({"y": [table["y"].sum()]})]).to_csv(data, index=False)
     said = typed("copriv", "evaluate", model, "--data", data)
     assert said.returncode == 2
-    assert "row 301 below the header is no record: its y" in said.stderr
+    assert "row 301 below the header is not a record: its y" in said.stderr
 
 
 def test_evaluate_says_that_all_records_are_of_one_class(

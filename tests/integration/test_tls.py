@@ -220,7 +220,7 @@ def test_plain_text_meets_tls_and_the_other_way_round(
 def test_nobody_there_is_not_a_matter_of_certificates(tmp_path):
     who = identity(certs(tmp_path / "certs") / "learner")
     remote = GrpcOwner("owner-a", "127.0.0.1:1", deadline=5, identity=who)
-    with pytest.raises(UnreachableError, match="nobody listens there") as refusal:
+    with pytest.raises(UnreachableError, match="nothing listens there") as refusal:
         remote.describe()
     assert not isinstance(refusal.value, UntrustedError)
 

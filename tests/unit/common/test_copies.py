@@ -1,4 +1,4 @@
-"""Rows that stand twice in a raw table, and persons with several records, are told of."""
+"""Rows that occur twice in a raw table, and persons with several records, are told of."""
 
 from __future__ import annotations
 

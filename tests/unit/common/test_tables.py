@@ -152,7 +152,7 @@ def test_a_spreadsheet_among_tables_is_not_passed_over(tmp_path):
 @pytest.mark.parametrize("name", ["t.xlsx", "t.XLS", "t.ods"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path, name):
     (tmp_path / name).write_bytes(b"PK\3\4")
-    with pytest.raises(InputError, match="no table; save its sheet as CSV"):
+    with pytest.raises(InputError, match="not a table; save its sheet as CSV"):
         read(tmp_path)
 
 

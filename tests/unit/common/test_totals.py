@@ -42,7 +42,9 @@ def by_sex(table: pd.DataFrame) -> pd.DataFrame:
 def test_a_row_of_totals_is_refused_with_its_place(make, row):
     table = stays()
     row = row or int((table.sex == "f").sum()) + 1
-    with pytest.raises(InputError, match=rf"^t\.csv: row {row} below the header is no record: its"):
+    with pytest.raises(
+        InputError, match=rf"^t\.csv: row {row} below the header is not a record: its"
+    ):
         refuse_totals(look_at(make(table)), where="t.csv")
 
 

@@ -180,7 +180,7 @@ def test_a_corrupt_ledger_is_refused(path):
 
 def test_a_file_that_is_no_ledger_is_refused(path):
     path.write_text("these are not the records you are looking for" * 100)
-    advice = r"or a damaged one; restore the ledger from a copy, or give the path of the right file"
+    advice = r"or is damaged; restore the ledger from a copy, or give the path of the right file"
     with pytest.raises(LedgerError, match=advice):
         open_ledger(path)
 

@@ -286,7 +286,7 @@ def test_an_owner_that_has_come_is_found_by_the_next_call(owner_folder, serve_ow
     owner = GrpcOwner("north", address, deadline=LONG)
     try:
         for _ in range(5):
-            with pytest.raises(UnreachableError, match="nobody listens there"):
+            with pytest.raises(UnreachableError, match="nothing listens there"):
                 owner.describe()
         settings.write_text(tomli_w.dumps(read_toml(settings) | {"listen": address}))
         serve_owner(settings)

@@ -67,8 +67,8 @@ def test_no_grid_is_one_point(study):
         ("=1", "expected KEY=VALUE,VALUE"),
         ("privacy.epsilon=", "expected KEY=VALUE,VALUE"),
         ("privacy.epsilon=1,,2", "expected KEY=VALUE,VALUE"),
-        ("seed=1,2", "give their number, --seeds"),
-        ("privacy.epsilon=1,1", "1 stands twice"),
+        ("seed=1,2", "give their number with --seeds"),
+        ("privacy.epsilon=1,1", "1 is given twice"),
         ("privacy.epsilon=1,-1", "greater than 0"),
         ("privacy.epsylon=1", "privacy.epsylon"),
         ("model.loss=squared,hinges", "model.loss"),
@@ -97,5 +97,5 @@ def test_a_grid_that_is_too_large_says_how_many_studies_it_has(study):
 
 
 def test_a_key_that_stands_twice_is_refused():
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="is given twice"):
         parse_grid(["privacy.epsilon=1", "privacy.epsilon=2"])
