@@ -8,11 +8,7 @@ Usage: python tests/tools/attack_attachment.py [--only WORDS] [--table]
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import queue
-import sys
 import tempfile
 import threading
 import time
@@ -25,17 +21,26 @@ from typing import Any
 
 import grpc
 import numpy as np
-import pandas as pd
 import tomli_w
+from attack_learner import (
+    DEADLINE,
+    ESCAPES,
+    HORIZON,
+    LONGEST_SENTENCE,
+    PATIENCE,
+    PATIENCE_ALONE,
+    THETA_MAX,
+    Listener,
+    World,
+    tell,
+    typed,
+)
 from google.protobuf.message import Message
 
 from common import codec
 from common.config import check_settings
 from common.errors import CoprivError
-from common.features import FeatureSettings
-from common.map_fitting import fit_feature_map
 from common.pb import copriv_pb2 as pb
-from common.tables import TableSource
 from common.terms import Query, StudyTerms
 from learner.network.attachment_server import AttachmentServer
 from learner.planning.public_side import PublicSide
@@ -46,12 +51,7 @@ from learner.training.study import train
 from owner.attaching import Attachment, open_attachment
 from owner.ledger_reading import read_studies
 
-HORIZON, THETA_MAX = 12, 2.0
-DEADLINE, PATIENCE = 2.0, 4.0
-# Where nobody is honest, nobody is worth waiting for.
-PATIENCE_ALONE = 1.0
-LOOK_SECONDS, LONGEST_SECONDS, LONGEST_SENTENCE = 1.0, 30.0, 700
-ESCAPES = "\x1b[2J\x1b[31m\u202eroot\r\n\x07" + "x" * 3000
+LOOK_SECONDS, LONGEST_SECONDS = 1.0, 30.0
 ATTACH = "/copriv.v1.Learner/Attach"
 NO_MESSAGE = b"\xff\xff\xff\x01no"
 
@@ -80,21 +80,6 @@ class Outcome:
         if self.seconds > LONGEST_SECONDS:
             self.faults.append(f"{self.seconds:.1f} s")
         return self
-
-
-class World:
-    """The public side, and honest records."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(1)
-        self.tables = [
-            pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "y"])
-            for n in (300, 100, 120)
-        ]
-        self.feature_map = fit_feature_map(
-            self.tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
-        )
-        self.shards = [self.feature_map.apply(one, where="attack") for one in self.tables[1:]]
 
 
 # --- owners that lie ---------------------------------------------------------------------------
@@ -544,26 +529,8 @@ def attack_owner(world: World, name: str, *, folder: Path) -> Outcome:
 # --- all of them -------------------------------------------------------------------------------
 
 
-class Listener(logging.Handler):
-    """Log lines of ours that would disturb a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.faults: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        if record.exc_info or not line.isprintable() or len(line) > LONGEST_SENTENCE:
-            self.faults.append(f"log line: {line!r:.200} {record.exc_info}")
-
-
 def run_all(only: str) -> tuple[list[Outcome], list[str]]:
-    listener, crashed = Listener(), []
-    ours = logging.getLogger("copriv")
-    ours.handlers[:], ours.propagate = [listener], False
-    logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
-    threading.excepthook = lambda crash: crashed.append(repr(crash.exc_value)[:300])
-    world = World()
+    listener, world = Listener(), World()
     with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(max_workers=24) as pool:
         folders = (Path(parent) / str(number) for number in range(10**6))
 
@@ -584,32 +551,26 @@ def run_all(only: str) -> tuple[list[Outcome], list[str]]:
             if only in name
         ]
         outcomes = [one.result() for one in running]
-    return outcomes, listener.faults + [f"a thread ended: {one}" for one in crashed]
+    return outcomes, listener.faults
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="modes whose names have these words")
-    parser.add_argument("--table", action="store_true", help="one line for each attack")
-    options = parser.parse_args()
+    options = typed(__doc__)
     outcomes, faults = run_all(options.only)
     if options.table:
         for one in outcomes:
             head = f"{one.name:65} {one.ended:8} {one.status} {one.seconds:4.1f} s"
             print(f"{head}  {one.sentence[:150]}")
     faults += [f"{one.name}: {fault}" for one in outcomes for fault in one.faults]
-    told = {
+    counts = {
         "owners": sum(one.name.startswith("owner") for one in outcomes) // 2,
         "learners": sum(one.name.startswith("learner") for one in outcomes),
         "ended": {
             kind: sum(one.ended == kind for one in outcomes)
             for kind in ("error", "fine", "goes on", "over")
         },
-        "slowest_seconds": round(max(one.seconds for one in outcomes), 1),
-        "faults": faults,
     }
-    print(json.dumps(told, indent=1))
-    sys.exit(1 if faults else 0)
+    tell(counts, outcomes, faults)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -410,14 +410,14 @@ class World:
 
     def __init__(self) -> None:
         rng = np.random.default_rng(1)
-        tables = [
+        self.tables = [
             pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "y"])
             for n in (300, 100, 120)
         ]
         self.feature_map: FeatureMap = fit_feature_map(
-            tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
+            self.tables[0], FeatureSettings(target="y", public=TableSource()), source="public"
         )
-        self.shards = [self.feature_map.apply(table, where="attack") for table in tables[1:]]
+        self.shards = [self.feature_map.apply(table, where="attack") for table in self.tables[1:]]
 
     def study(self, mode: Mode, *, alone: bool) -> StudySettings:
         patience = PATIENCE_ALONE if alone else PATIENCE
@@ -528,28 +528,29 @@ def check_outcome(outcome: Outcome) -> None:
 
 
 class Listener(logging.Handler):
-    """Log lines of ours that would disturb a terminal."""
+    """Log lines of ours that would disturb a terminal, and threads that end by an error."""
 
     def __init__(self) -> None:
         super().__init__()
         self.faults: list[str] = []
         self.lines = 0
+        ours = logging.getLogger("copriv")
+        ours.handlers[:], ours.propagate = [self], False
+        logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
+        threading.excepthook = lambda crash: self.faults.append(
+            f"a thread ended: {crash.exc_value!r:.300}"
+        )
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
         self.lines += 1
         if record.exc_info or not line.isprintable() or len(line) > LONGEST_SENTENCE:
-            self.faults.append(f"log line: {line!r:.200}")
+            self.faults.append(f"log line: {line!r:.200} {record.exc_info}")
 
 
-def run_all(only: str) -> tuple[list[Outcome], Listener, list[str]]:
+def run_all(only: str) -> tuple[list[Outcome], Listener]:
     """Every mode beside an honest owner, and alone."""
-    listener, crashed = Listener(), []
-    ours = logging.getLogger("copriv")
-    ours.handlers[:], ours.propagate = [listener], False
-    logging.getLogger("grpc").setLevel(logging.CRITICAL + 1)
-    threading.excepthook = lambda crash: crashed.append(repr(crash.exc_value)[:200])
-    world = World()
+    listener, world = Listener(), World()
     chosen = [(mode, alone) for mode in modes() if only in mode.name for alone in (False, True)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(max_workers=24) as pool:
 
@@ -560,15 +561,27 @@ def run_all(only: str) -> tuple[list[Outcome], Listener, list[str]]:
             return attack(world, mode, alone=alone, folder=own)
 
         outcomes = list(pool.map(one, enumerate(chosen)))
-    return outcomes, listener, crashed
+    return outcomes, listener
+
+
+def typed(description: str | None) -> argparse.Namespace:
+    """The options of an attack."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", default="", help="modes whose names have these words")
+    parser.add_argument("--table", action="store_true", help="one line for each run")
+    return parser.parse_args()
+
+
+def tell(counts: dict[str, Any], outcomes: Sequence[Any], faults: list[str]) -> None:
+    """Print what became of an attack, and end with 1 where anything was wrong."""
+    slowest = round(max(one.seconds for one in outcomes), 1)
+    print(json.dumps(counts | {"slowest_seconds": slowest, "faults": faults}, indent=1))
+    sys.exit(1 if faults else 0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="modes whose names have these words")
-    parser.add_argument("--table", action="store_true", help="one line for each run")
-    options = parser.parse_args()
-    outcomes, listener, crashed = run_all(options.only)
+    options = typed(__doc__)
+    outcomes, listener = run_all(options.only)
     if options.table:
         for one in outcomes:
             where = "alone" if one.alone else "beside"
@@ -579,8 +592,7 @@ def main() -> None:
         for one in outcomes
         for fault in one.faults
     ]
-    faults += listener.faults + [f"a thread ended: {crash}" for crash in crashed]
-    told = {
+    counts = {
         "modes": len({one.mode.name for one in outcomes}),
         "runs": len(outcomes),
         "ended": {
@@ -588,11 +600,8 @@ def main() -> None:
             for kind in ("error", "left", "away", "fine")
         },
         "log_lines": listener.lines,
-        "slowest_seconds": round(max(one.seconds for one in outcomes), 1),
-        "faults": faults,
     }
-    print(json.dumps(told, indent=1))
-    sys.exit(1 if faults else 0)
+    tell(counts, outcomes, faults + listener.faults)
 
 
 if __name__ == "__main__":
