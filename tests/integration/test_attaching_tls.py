@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import tomli_w
+from identities import an_hour_too_late, self_signed, tls_of, unchecked
 
-import learner.network.certificates
 from common.channels import open_channel
 from common.config import check_settings, read_toml
 from common.errors import CoprivError, InputError, PolicyError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.tls import Identity, TlsSettings, load_identity
+from common.tls import load_identity
 from learner.network.attachment_server import AttachmentServer
 from learner.network.certificates import Party, make_certificates
 from learner.network.connections import remote_owners
@@ -62,27 +60,11 @@ def expired(out: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     certs(out)
     kept = out.with_name("kept")
     shutil.copytree(out, kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
-        real = learner.network.certificates.timedelta
-        patch.setattr(learner.network.certificates, "timedelta", lambda days: real(hours=-1))
+    with an_hour_too_late(monkeypatch):
         certs(out, renew=True, days=1)
     for name in {folder.name for folder in out.iterdir()} - {who}:
         shutil.copytree(kept / name, out / name, dirs_exist_ok=True)
     return out
-
-
-def tls_of(folder: Path) -> TlsSettings:
-    return TlsSettings(
-        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
-    )
-
-
-def unchecked(folder: Path) -> Identity:
-    """What somebody would show who does not look at the own files first."""
-    paths = tls_of(folder)
-    files = {name: getattr(paths, name).read_bytes() for name in TlsSettings.model_fields}
-    return Identity(paths=paths, **files)
 
 
 @contextmanager
@@ -264,18 +246,7 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
 
 def test_a_learner_of_another_ca_or_none_is_refused(settings_file, tmp_path):
     ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
-    forged = tmp_path / "forged"
-    forged.mkdir()
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-subj", "/CN=lab", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", forged / "key.pem", "-out", forged / "certificate.pem", "-days", "9"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (forged / "ca.pem").write_bytes((forged / "certificate.pem").read_bytes())
+    forged = self_signed(tmp_path / "forged", "lab")
     path = settings_file("owner-a", ours / "owner-a")
     for folder, fault in ((theirs / "lab", "not of our CA"), (forged, "self-signed")):
         with listening(folder, check=False) as learner:

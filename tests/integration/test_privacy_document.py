@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NO_ATTACKS = (
     "forked.py",
     "free_ports.py",
+    "identities.py",
     "ledgers.py",
     "lone_owner.py",
     "make_golden.py",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +16,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import Ended, run
+from identities import an_hour_too_late, self_signed, tls_of, unchecked
 
 import learner.network.certificates
 from common.config import read_toml
 from common.errors import InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.tls import Identity, TlsSettings, load_identity
+from common.tls import Identity, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def tls_of(folder: Path) -> TlsSettings:
-    return TlsSettings(
-        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
-    )
 
 
 def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Path:
@@ -57,25 +50,15 @@ def certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, **options: Any) -> Pa
 def expired(out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Certificates of the folder's own CA that ran out an hour ago."""
     certs(out)
-    with monkeypatch.context() as patch:
-        patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
-        real = learner.network.certificates.timedelta
-        patch.setattr(learner.network.certificates, "timedelta", lambda days: real(hours=-1))
+    with an_hour_too_late(monkeypatch) as patch:
         patch.setattr(learner.network.certificates, "_still_good", lambda *_: None)
         return certs(out, days=1)
 
 
 def identity(folder: Path, *, check: bool = True) -> Identity:
-    paths = tls_of(folder)
     if check:
-        return load_identity(paths, base=Path("/"), side="client")
-    # What a learner would show that does not look at its own files first.
-    return Identity(
-        paths=paths,
-        ca=paths.ca.read_bytes(),
-        certificate=paths.certificate.read_bytes(),
-        key=paths.key.read_bytes(),
-    )
+        return load_identity(tls_of(folder), base=Path("/"), side="client")
+    return unchecked(folder)
 
 
 @pytest.fixture
@@ -146,18 +129,7 @@ def test_an_owner_of_another_ca_is_refused(serve_tls, tmp_path):
 
 def test_a_self_signed_owner_is_refused(serve_tls, tmp_path):
     folder = certs(tmp_path / "certs")
-    forged = tmp_path / "forged"
-    forged.mkdir()
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-subj", "/CN=owner-a", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", forged / "key.pem", "-out", forged / "certificate.pem", "-days", "9"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (forged / "ca.pem").write_bytes((forged / "certificate.pem").read_bytes())
+    forged = self_signed(tmp_path / "forged", "owner-a")
     sentence = told(serve_tls(forged), identity(folder / "learner"))
     assert "its certificate is self-signed" in sentence
     assert "files that were made for this study" in sentence

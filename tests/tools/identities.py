@@ -1,0 +1,52 @@
+"""Certificates for tests of TLS: whose file is not looked at, expired ones, self-signed ones."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import learner.network.certificates
+from common.tls import Identity, TlsSettings
+
+
+def tls_of(folder: Path) -> TlsSettings:
+    return TlsSettings(
+        ca=folder / "ca.pem", certificate=folder / "certificate.pem", key=folder / "key.pem"
+    )
+
+
+def unchecked(folder: Path) -> Identity:
+    """What somebody would show who does not look at the own files first."""
+    paths = tls_of(folder)
+    files = {name: getattr(paths, name).read_bytes() for name in TlsSettings.model_fields}
+    return Identity(paths=paths, **files)
+
+
+@contextmanager
+def an_hour_too_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Certificates that are made here ran out an hour ago, if they are made for a day."""
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.network.certificates, "CLOCK_SKEW", timedelta(days=2, hours=1))
+        patch.setattr(learner.network.certificates, "timedelta", lambda days: timedelta(hours=-1))
+        yield patch
+
+
+def self_signed(folder: Path, name: str) -> Path:
+    """The files of somebody whom no CA knows."""
+    folder.mkdir()
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", folder / "key.pem", "-out", folder / "certificate.pem", "-days", "9"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (folder / "ca.pem").write_bytes((folder / "certificate.pem").read_bytes())
+    return folder
