@@ -219,7 +219,7 @@ def _split(table: pd.DataFrame) -> Sequence[pd.DataFrame]:
 
 
 def _parts(table: pd.DataFrame, count: int) -> Sequence[pd.DataFrame]:
-    """So many consecutive parts of equal length, up to one row."""
+    """This many consecutive parts of equal length, up to one row."""
     return [table.iloc[rows] for rows in np.array_split(np.arange(len(table)), count)]
 
 

@@ -2,7 +2,7 @@ r"""Several questions in flight at once, on paper: python benchmarks/in_flight.p
 
 One question at a time over a line of 50 ms takes T times 50 ms, whatever the owners. copriv asks
 the next owners ahead as long as that changes no equation: until an owner comes again that has not
-answered. Its *schedule* is drawn here for so many owners, and what it takes is added up.
+answered. Its *schedule* is drawn here for this many owners, and what it takes is added up.
 
 More could be in flight if equations (5)-(7) were changed: the answer to tick k is applied after
 tick k + d was asked, so that d + 1 questions are in flight, whoever they are. What that does is
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 def in_flight(run: Run, delay: int, rule: Rule, *, share: float = 1.0) -> Matrix:
-    """The results of all seeds with answers that come so many ticks later, shape (R, p).
+    """The results of all seeds with answers that come this many ticks later, shape (R, p).
 
     Args:
       run: Ticks, noise and owners.
@@ -113,7 +113,7 @@ def in_flight(run: Run, delay: int, rule: Rule, *, share: float = 1.0) -> Matrix
 
 
 def study(num_owners: int, *overrides: str) -> tuple[Run, World, int]:
-    """The hospitals' records in the hands of so many owners, as the study would run."""
+    """The hospitals' records in the hands of this many owners, as the study would run."""
     made = Hospitals.of(*overrides)
     settings, shards, decision = made.settings, made.shards, made.decision
     if num_owners != len(shards):

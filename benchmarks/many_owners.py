@@ -39,7 +39,7 @@ INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHO
 
 
 class Learner:
-    """A study of so many owners, each of which answers the same."""
+    """A study of this many owners, each of which answers the same."""
 
     def __init__(self, num_owners: int) -> None:
         self._algorithm = Asynchronous(
@@ -95,7 +95,7 @@ class Simulated:
 
 
 def simulated(count: int) -> Simulated:
-    """``copriv simulate`` with so many hospitals, each a process."""
+    """``copriv simulate`` with this many hospitals, each a process."""
     with tempfile.TemporaryDirectory(prefix="copriv-hospitals-") as made:
         folder = Path(made)
         study, out = _study(folder, count), folder / "run"

@@ -50,7 +50,7 @@ class DrawnWhenAsked(DrawnAhead):
 
 
 def wide_map(features: int) -> FeatureMap:
-    """A map of so many numeric columns."""
+    """A map of this many numeric columns."""
     rule = {"kind": "number", "fill": 0.0, "low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}
     return FeatureMap(
         source="benchmark",

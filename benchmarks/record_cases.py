@@ -160,7 +160,7 @@ def papers_loans(data: Path, title: str, **features: Any) -> Case:
 
 
 def papers_cards(data: Path, size: int) -> Case:
-    """Three card companies of so many rows each, as ``examples/creditcard.toml`` cuts them."""
+    """Three card companies of this many rows each, as ``examples/creditcard.toml`` cuts them."""
     table = shuffled(pd.read_parquet(data / SOURCES["cards"]))
     return case_of(
         f"cards, n_i = {size:,}",

@@ -27,7 +27,7 @@ TICKS = 300
 
 
 async def _later(source: asyncio.StreamReader, target: asyncio.StreamWriter, wait: float) -> None:
-    """Pass on what arrives, each piece so many seconds later."""
+    """Pass on what arrives, each piece this many seconds later."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(ConnectionError):
         while piece := await source.read(READ_BYTES):
@@ -36,7 +36,7 @@ async def _later(source: asyncio.StreamReader, target: asyncio.StreamWriter, wai
 
 
 async def _line(port: int, seconds: float, bound: list[int], ready: threading.Event) -> None:
-    """Serve a port that leads to another one, there and back in so many seconds."""
+    """Serve a port that leads to another one, there and back in this many seconds."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)

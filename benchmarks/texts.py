@@ -54,7 +54,7 @@ public records alone, moments and asynchronous to the way that the line is about
 better; the second the same without public records alone, that is to what there was before of ways
 that learn from owners; the third of the way to the better row of the trusted centre, so that 1
 would be as good as trust. The last columns count cells where the way is worse than the best of the
-first by more than so much."""
+first by more than this much."""
 
 PAPERS = """\
 ## The papers' algorithms, on real records

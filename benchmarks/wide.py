@@ -71,7 +71,7 @@ epsilon = 10
 
 
 def start_seconds(num_columns: int) -> float:
-    """Seconds until an owner of a table of so many columns serves."""
+    """Seconds until an owner of a table of this many columns serves."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         tick.make_shard(folder, num_columns)

@@ -29,7 +29,7 @@ MOST_SPELLINGS = 20
 MOST_DRIFT = 1.5
 LEAST_SPREAD = 0.05
 ALL_ALIKE = 1e-9
-# So many times the public middle value, or so many times less, hints at another unit.
+# This many times the public middle value, or this many times less, hints at another unit.
 HINTS_AT_A_UNIT = 1.5
 # The same of how far values differ, which units that begin at another zero show as well.
 HINTS_BY_WIDTH = 3.0

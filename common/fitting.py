@@ -49,11 +49,11 @@ Bound = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 Kind = Literal["number", "date", "category"]
 CategoryOrder = Literal["target", "name"]
 
-# So many of a column's values must read as numbers (or dates) for the column to be one.
+# This many of a column's values must read as numbers (or dates) for the column to be one.
 READABLE_SHARE = 0.95
 # A text column with more distinct values is free text, unless its settings say otherwise.
 MOST_CATEGORIES = 1000
-# A category's mean target counts as if so many average records were added to it.
+# A category's mean target counts as if this many average records were added to it.
 PRIOR_RECORDS = 20.0
 # A class of more values than this is better written as a column of its own.
 MOST_POSITIVE = 1000

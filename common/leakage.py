@@ -13,17 +13,17 @@ from common.looking import FEWEST_RECORDS, REPEATED, Column, within_reach
 
 __all__ = ["LEAK", "explained_together", "explained_variance", "goodman_kruskal", "identifies"]
 
-# A column that explains so much of the target's variance is the target, or comes after it.
+# A column that explains this much of the target's variance is the target, or comes after it.
 LEAK = 0.95
-# Numbers are cut into so many groups of equal size at most.
+# Numbers are cut into this many groups of equal size at most.
 MOST_GROUPS = 50
 # On either side of a threshold: fewer records lie there by chance.
 FEWEST_BESIDE = 5
 CLASSES = 2
-# Columns that explain so much only together are parts of the target, or its begin and end; more of
-# them than a few are a good model.
+# Columns that explain this much only together are parts of the target, or its beginning and end;
+# more than a few of them are a good model.
 TOGETHER, MOST_TOGETHER = 0.9, 4
-# Of so many columns a target is no sum, and of so many records any share is known well.
+# Of this many columns a target is no sum, and of this many records any share is known well.
 MOST_COLUMNS, ENOUGH_RECORDS = 100, 20_000
 # A direction that varies less is rounding.
 ROUNDING = 1e-9

@@ -45,15 +45,15 @@ REPEATED = 10
 # Numbers that are names lie so far from each other on average.
 APART = 5
 LARGEST_WHOLE = 2.0**53
-# A column of fewer different numbers has no gap that says anything, and a gap is wider than so many
-# of the typical ones.
+# A column of fewer different numbers has no gap that says anything, and a gap is wider than this
+# many of the typical ones.
 DIFFERENT, TYPICAL_GAPS = 3, 3.0
 # 0, -1, and any number of sevens, eights or nines, as -9, 99 and 999.9; and the ends of integers.
 _SENTINEL = re.compile(
     r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
 )
 _PADDED = re.compile(r"0[0-9]+", re.ASCII)
-# Values beyond so many deviations of the middle are far out.
+# Values beyond this many deviations of the middle are outliers.
 FAR_OUT = 12.0
 # Not where a number of something is meant, which counts: number_of_calls, no_calls.
 _NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+[^a-z0-9]*$))"

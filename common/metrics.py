@@ -19,7 +19,7 @@ __all__ = ["SECONDS", "serve_metrics"]
 
 # Upper ends of the histograms' buckets for the time of one query.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
-# Nobody is asked who it is here: when so many connections are open, a new one ends the oldest.
+# Nobody is asked who it is here: when this many connections are open, a new one ends the oldest.
 OPEN_CONNECTIONS = 16
 # How long one may be silent before its request has come.
 ASKING_SECONDS = 10.0

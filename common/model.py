@@ -33,7 +33,7 @@ __all__ = ["Model", "model_from_json", "read_model"]
 
 FORMAT = "copriv-model/1"
 MODEL_FILE = "model.json"
-# So many values, and so much of each, are named in a sentence.
+# This many values, and this much of each, are named in a sentence.
 NAMED_VALUES, NAMED_CHARACTERS = 6, 40
 
 _Numbers = Annotated[

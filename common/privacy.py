@@ -44,7 +44,7 @@ SMALLEST_BOUND = 1e-100
 SHORT_BITS = 40
 # More digits than terms that crossed the wire, and shares of them, have.
 _AMOUNT = re.compile(r"[0-9]{1,200}(/[0-9]{1,200})?", re.ASCII)
-# People read 1/3 and 100/3, but no longer fraction, and so many digits of a decimal.
+# People read 1/3 and 100/3, but no longer fraction, and this many digits of a decimal.
 LONGEST_FRACTION = 6
 SHOWN_DIGITS = 6
 THOUSAND, MILLION = 1e3, 1e6

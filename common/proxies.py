@@ -100,7 +100,7 @@ def _matches(host: str, entry: str) -> bool:
 
 
 def open_connection(host: str, port: int, timeout: float) -> socket.socket:
-    """A TCP connection, or a tunnel of the proxy's, each step within so many seconds.
+    """A TCP connection, or a tunnel of the proxy's, each step within this many seconds.
 
     Raises:
       ProxyRefusedError: The proxy is not there, or does not connect us.

@@ -49,7 +49,7 @@ Extent = Callable[[str], ColumnExtent | None]
 # All that str.split takes for whitespace.
 _WHITESPACE = tuple(chr(code).encode() for code in range(0x3001) if chr(code).isspace())
 _LONG_TEXT = category_key("x" * (LONGEST_TEXT + 1))
-# Ranges reach so much further: whole numbers beyond 2^53 are rounded before we compare them, and
+# Ranges reach this much further: whole numbers beyond 2^53 are rounded before we compare them, and
 # not every database reads the last digits of a number.
 _WIDER, _LEAST = 1e-9, 1e-300
 # More values of a condition are not looked for one by one.

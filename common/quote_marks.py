@@ -17,7 +17,7 @@ UNDECODED = "\ufffd"
 
 # Fewer lines of a text may have as many separators as a row has.
 FEWEST_LINES = 3
-# So many of the lines do, as rows.
+# This many of the lines do, as rows.
 NEARLY_ALL = 0.9
 
 

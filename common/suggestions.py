@@ -21,7 +21,7 @@ __all__ = [
     "spelt_alike",
 ]
 
-# Of the letters of two names so many are in both, in one order; fewer is chance (nope, income).
+# Of the letters of two names this many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8
 # What is missing is named so far: the name may be a stranger's, and of any length.

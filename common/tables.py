@@ -35,7 +35,7 @@ __all__ = [
     "stream_selected",
 ]
 
-# So much of a table, by estimate, is read at once where all of it must be seen.
+# This much of a table, by estimate, is read at once where all of it must be seen.
 BYTES_AT_ONCE = 2**30
 
 

@@ -24,7 +24,7 @@ __all__ = ["count_values", "counts_in_words", "fit_target"]
 
 # A longer value is a text and no name of a class.
 LONGEST_PUBLIC_VALUE = 100
-# So many values are named in a sentence.
+# This many values are named in a sentence.
 NAMED_VALUES = 6
 
 

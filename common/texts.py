@@ -75,7 +75,7 @@ def first_few(texts: Sequence[str], most: int) -> str:
 
 
 def named(names: Sequence[str], most: int = 5) -> str:
-    """Names of columns on one line, each printable and short; those beyond so many are counted.
+    """Names of columns on one line, each printable and short; those beyond this many are counted.
 
     >>> named(["age", "a" * 1000, "sex"], most=2)[:10], named(["age", "sex"], most=1)
     ('age, aaaaa', 'age and 1 more')
@@ -84,7 +84,7 @@ def named(names: Sequence[str], most: int = 5) -> str:
 
 
 def number_words(value: float, digits: int = 3) -> str:
-    """A number for people: so many digits, and from there on whole numbers, thousands apart.
+    """A number for people: this many digits, and from there on whole numbers, thousands apart.
 
     >>> number_words(8.0453), number_words(21345.6), number_words(0.00123), number_words(999.96)
     ('8.05', '21,346', '0.00123', '1,000')

@@ -14,7 +14,7 @@ __all__ = ["refuse_totals"]
 
 # Cells are rounded, and some rows may occur twice, so their sum is not quite the one written.
 ROUNDED = 1e-3
-# A cell that is empty where at most so many are says that the row is no record.
+# A cell that is empty where at most this many are says that the row is no record.
 MOST_EMPTY = 0.5
 
 

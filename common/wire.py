@@ -69,7 +69,7 @@ _MILLISECONDS = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
 def size_options(largest: int = LARGEST_MESSAGE) -> Options:
-    """Accept messages of at most so many bytes, and send any that the other side accepts."""
+    """Accept messages of at most this many bytes, and send any that the other side accepts."""
     return [
         ("grpc.max_receive_message_length", largest),
         ("grpc.max_send_message_length", LARGEST_MESSAGE),

@@ -35,7 +35,7 @@ FAR_OUTSIDE = 1e6
 THETA_MAX = 0.01
 # The second feature is small, so that nearly the whole change shows in the first coordinate.
 SECOND_BOUND = 0.01
-# Without its clip a gradient would be so many times larger.
+# Without its clip a gradient would be this many times larger.
 CLIPPED_BY = 20.0
 
 
@@ -148,7 +148,7 @@ class Neighbour:
         return pd.DataFrame({"x0": x0, "x1": x1, "y": y})
 
     def terms(self, *, responses: int, epsilon: Fraction) -> StudyTerms:
-        """A study of so many responses of so much epsilon each."""
+        """A study of this many responses of this much epsilon each."""
         slope = abs(float(self.case.loss.slopes(np.zeros(1), np.ones(1))[0]))
         clip = slope * (1.0 + SECOND_BOUND) / CLIPPED_BY
         terms = StudyTerms(

@@ -41,7 +41,7 @@ TOTAL_CALLS = 1024
 RETRY_SECONDS = 1.0
 # An answer that takes no longer is given by the event loop itself: handing it to a thread and
 # back takes as long as most answers do. After some longer ones in a row, not only a disk that was
-# busy for once, or one much longer, a thread gives the next ones: for so many times as long as
+# busy for once, or one much longer, a thread gives the next ones: for this many times as long as
 # those kept all other callers waiting.
 SHORT_SECONDS, MUCH_LONGER_SECONDS = 0.003, 0.03
 LONG_IN_A_ROW = 3

@@ -31,7 +31,7 @@ __all__ = ["SLOPES", "Kernel", "kernel"]
 # (features, targets, theta, the loss's parameter or 0, clip or infinity) -> sum of gradients.
 Kernel = Callable[[np.ndarray, Vector, Vector, float, float], Vector]
 
-# What is read next is asked for so many bytes ahead: where records are used twice, the processor
+# What is read next is asked for this many bytes ahead: where records are used twice, the processor
 # alone does not see that they come one after the other.
 AHEAD_BYTES = 2**15
 LINE_BYTES = 64

@@ -147,7 +147,7 @@ def checked_budget(option: str, typed: str) -> Fraction:
 
 
 def checked_lifetime(typed: str, per_study: str) -> Fraction:
-    """The budget of all studies, of which one may spend so much.
+    """The budget of all studies, of which one may spend this much.
 
     Raises:
       InputError: It is none, or one study may spend more than all together.

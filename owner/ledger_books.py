@@ -191,7 +191,7 @@ class Books:
         return self.changes + sum(more) + _taken_back(meta)
 
     def with_taken_back(self, count: int) -> dict[str, str]:
-        """The meta data once so many more responses were taken back."""
+        """The meta data once this many more responses were taken back."""
         # One more: what is taken back is a change itself, and so is a log that is not needed.
         return self.meta | {TAKEN_BACK: str(_taken_back(self.meta) + count + 1)}
 

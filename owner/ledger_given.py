@@ -39,7 +39,7 @@ MARK_BYTES = 64
 LENGTH, GENERATION, COUNT = struct.Struct(">I"), struct.Struct(">Q"), struct.Struct(">IQ")
 HEAD_BYTES = LENGTH.size + CHECKSUM_BYTES
 BEGIN_BYTES = CHECKSUM_BYTES + COUNT.size
-# A file that grows is synced twice as slowly, so it is made longer by so much at a time.
+# A file that grows is synced twice as slowly, so it is made longer by this much at a time.
 STEP_BYTES, LARGEST_BYTES = 2**18, 2**22
 
 
@@ -171,11 +171,11 @@ class GivenLog:
         self._reserved = 0
 
     def has_room(self, count: int, size: int) -> bool:
-        """Whether so many more responses of so many bytes have room, and two changes."""
+        """Whether this many more responses of this many bytes have room, and two changes."""
         return self._end_after(count, size) + HEAD_BYTES + BEGIN_BYTES <= LARGEST_BYTES
 
     def begin(self, account: bytes, count: int, size: int, *, generation: int) -> None:
-        """So many responses of so many bytes are to be charged, and will be noted here.
+        """This many responses of this many bytes are to be charged, and will be noted here.
 
         Args:
           account: The checksum of the account that will be written with these charges.

@@ -119,7 +119,7 @@ class SettlingLedger(HeldLedger):
             self._log.reach(self._books.generation_after(books, meta))
 
     def _make_room(self, count: int = 0, size: int = 0) -> None:
-        """Have the log begin anew where it has no room for so many responses, or a change."""
+        """Have the log begin anew where it has no room for this many responses, or a change."""
         if not self._log.has_room(count, size):
             self._settle_all()
             self._log.restart()

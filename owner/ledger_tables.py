@@ -216,7 +216,7 @@ def charge_record(digest: str, milliseconds: int) -> bytes:
 
 
 def ahead_records(record: bytes, count: int) -> bytes:
-    """So many charges at the time of a record, ahead of their queries."""
+    """This many charges at the time of a record, ahead of their queries."""
     return (AHEAD + record[len(AHEAD) :]) * count
 
 

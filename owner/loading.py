@@ -40,9 +40,9 @@ __all__ = [
     "stays_far",
 ]
 
-# Values of the rows below are looked for in so many of them.
+# Values of the rows below are looked for in this many of them.
 ROWS_BELOW = 10_000
-# Names 0, 1, 2, ... that a program gave are no record; fewer than so many might be.
+# Names 0, 1, 2, ... that a program gave are no record; fewer than this many might be.
 FEWEST_IN_ORDER = 3
 
 

@@ -52,7 +52,7 @@ class NoiseSource(Protocol):
         """The noise of ``count`` responses in grid units, shape (count, p), never given twice."""
 
     def epsilon(self, *, responses: int) -> Fraction:
-        """What so many responses spend together; never less than they do."""
+        """What this many responses spend together; never less than they do."""
 
 
 class SecureNoise:
@@ -87,7 +87,7 @@ class SecureNoise:
         return draws.reshape(count, self._plan.dimension)
 
     def epsilon(self, *, responses: int) -> Fraction:
-        """What so many responses spend together, by OpenDP's privacy map."""
+        """What this many responses spend together, by OpenDP's privacy map."""
         measurement = self._measurement(self._plan.dimension)
         spent = measurement.map(self._plan.sensitivity_units)  # type: ignore[no-untyped-call]
         return Fraction(spent) * responses
@@ -104,7 +104,7 @@ class SecureNoise:
 
 
 def _drawn(measurement: Measurement, size: int) -> Units:
-    """So many draws; the library holds up no other thread meanwhile."""
+    """This many draws; the library holds up no other thread meanwhile."""
     return np.array(measurement([0] * size), dtype=np.int64)
 
 
@@ -120,7 +120,7 @@ class SeededNoise:
         return np.stack([seeded_noise(self._plan, rng=self._rng) for _ in range(count)])
 
     def epsilon(self, *, responses: int) -> Fraction:
-        """What so many responses would spend if the noise were secure."""
+        """What this many responses would spend if the noise were secure."""
         return self._plan.epsilon_per_response * responses
 
 
@@ -172,7 +172,7 @@ class DrawnAhead:
             self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
 
     def epsilon(self, *, responses: int) -> Fraction:
-        """What so many responses spend together."""
+        """What this many responses spend together."""
         return self._source.epsilon(responses=responses)
 
     def stop(self) -> None:
@@ -234,7 +234,7 @@ def _helpers(threads: int) -> ThreadPoolExecutor:
 
 
 def secure_noise(plan: NoisePlan, *, threads: int = 1) -> DrawnAhead:
-    """Noise from the operating system's entropy, drawn ahead by so many threads."""
+    """Noise from the operating system's entropy, drawn ahead by this many threads."""
     vectors = min(max(2, min(AHEAD_VECTORS, AHEAD_BYTES // (8 * plan.dimension))), plan.responses)
     block = max(1, min(vectors // 2, BLOCK_DRAWS // plan.dimension))
     return DrawnAhead(SecureNoise(plan, threads=threads), vectors=vectors, block=block)

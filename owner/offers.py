@@ -60,7 +60,7 @@ class Offers:
 
     Args:
       settings: The owner's table ``[listening]``.
-      pause: Waits so many seconds.
+      pause: Waits this many seconds.
       now: The time of the day, UTC.
     """
 

@@ -65,7 +65,7 @@ class Policy(Settings):
       epsilon_per_study: The most it spends on one study.
       epsilon_lifetime: The most its records ever spend, over all studies and learners.
       losses: The losses it answers for.
-      min_num_records: It answers only for a shard of at least so many records.
+      min_num_records: It answers only for a shard of at least this many records.
       kappa: In how many shards one of its records may be, or how many rows one of its persons has,
         in all shards together; a study of fewer is refused, and it spends epsilon/kappa.
       learners: The learners it serves, by the name in their certificate; empty for any.
@@ -175,7 +175,7 @@ class LedgerSettings(Settings):
       path: The file of its budget.
       block: How many responses are charged at once, 1 to 64. With 1 each response is on the disk
         with its charge before it leaves. With more the next ones leave without a write; if the
-        owner is killed, the rest of the block is spent and lost, at most so many responses.
+        owner is killed, the rest of the block is spent and lost, at most this many responses.
     """
 
     EXAMPLES = MappingProxyType({"block": 64})

@@ -18,7 +18,7 @@ __all__ = ["Port", "on_loop"]
 
 T = TypeVar("T")
 
-# After the grace that callers get, so many seconds for what does not end by itself.
+# After the grace that callers get, this many seconds for what does not end by itself.
 CUT_OFF_SECONDS = 5.0
 
 
@@ -76,7 +76,7 @@ class Port:
         self._started = True
 
     def stop(self, grace: float | None) -> None:
-        """Take no new call, and let those under way finish for so many seconds.
+        """Take no new call, and let those under way finish for this many seconds.
 
         What does not end when it is cut off does not keep us.
         """

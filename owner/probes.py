@@ -19,7 +19,7 @@ from owner.ports import on_loop
 __all__ = ["Probes"]
 
 Status = health_pb2.HealthCheckResponse
-# Nobody is asked who it is here, so little is kept: when so many calls are open, a new one ends
+# Nobody is asked who it is here, so little is kept: when this many calls are open, a new one ends
 # the oldest.
 OPEN_PROBES = 16
 # How long a probe may take to say what it asks.

@@ -26,7 +26,7 @@ FAILURES_PER_SECOND = 0.1
 
 
 class SlowLog:
-    """Log lines that others can cause: so many a second, and how many were left out.
+    """Log lines that others can cause: this many a second, and how many were left out.
 
     Args:
       level: The level of the lines.

@@ -134,7 +134,7 @@ def create_server(
     identity: Identity | None = None,
     reflected: bool = False,
 ) -> Port:
-    """A server for an owner's calls of at most so many bytes each, not yet started.
+    """A server for an owner's calls of at most this many bytes each, not yet started.
 
     With an identity whoever shows no certificate of the CA gets nothing.
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 Receive = Callable[[int, NDArray[np.floating], Vector], None]
 
 KEPT_SHARDS = 4
-# A feature map works on so many records at once: what it needs beside them stays in the cache.
+# A feature map works on this many records at once: what it needs beside them stays in the cache.
 ROWS_AT_ONCE = 2**14
 
 

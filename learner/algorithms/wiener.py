@@ -26,12 +26,12 @@ DOUBLINGS = 40
 # The odds of each, 2 to minus this, and how much each value counts against them.
 ODDS, COUNTED = 1.5, 0.75
 SMALLEST_VARIANCE, SMALLEST = 1e-12, 1e-300
-# A row of a matrix may vary by more than the others: by so many powers of 4, whose odds are 2 to
-# minus this for each doubling. Rows are looked at so many times, each given the others.
+# A row of a matrix may vary by more than the others: by powers of 4, whose odds are 2 to
+# minus this for each doubling. Rows are looked at this many times, each given the others.
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
-# A value by itself may vary by more than the others: by so many powers of 4, with the same odds.
+# A value by itself may vary by more than the others: by powers of 4, with the same odds.
 OWN_POWERS = 12
-# To know how much values vary, so many of them are enough.
+# To know how much values vary, this many of them are enough.
 ENOUGH = 4096
 # Numbers in memory at a time: 16 MB.
 CELLS = 2_000_000

@@ -80,7 +80,7 @@ class Candidate:
         )
 
     def with_epsilon(self, factors: Sequence[float], more: Sequence[float] = ()) -> Candidate:
-        """Every budget times its factor, plus so much more."""
+        """Every budget times its factor, plus this much more."""
         added = more or (0.0,) * len(factors)
         entries = []
         for entry, factor, extra in zip(self.settings.owners, factors, added, strict=True):

@@ -142,7 +142,7 @@ def owner_toml(
     studies: int,
     clock_seed: int | None,
 ) -> str:
-    """The settings file of an owner that agrees to exactly this study, so many times."""
+    """The settings file of an owner that agrees to exactly this study, this many times."""
     attach: dict[str, float] = {"clock_rate": entry.clock_rate}
     return tomli_w.dumps(
         {

@@ -83,7 +83,7 @@ class Stream(Protocol):
         """The answer to the query, as it arrived.
 
         Raises:
-          TimeoutError: There is none after so many seconds, or the stream is over.
+          TimeoutError: There is none after this many seconds, or the stream is over.
           StreamEndedError: The owner ended the stream.
           grpc.RpcError: The owner's status.
         """

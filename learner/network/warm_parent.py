@@ -45,7 +45,7 @@ class StartedOwner:
         return self.wait(0)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """The exit status when it has ended; None if it has not after so many seconds."""
+        """The exit status when it has ended; None if it has not after this many seconds."""
         with self._waiting:
             if self._ended is None:
                 alive = self.pid and not select.select([self._status], [], [], seconds)[0]
@@ -62,7 +62,7 @@ class StartedOwner:
             os.kill(self.pid, number)
 
     def stop(self, seconds: float) -> None:
-        """Wait for its end, and end it after so many seconds."""
+        """Wait for its end, and end it after this many seconds."""
         if self.wait(seconds) is None:
             self.send_signal(signal.SIGKILL)
             self.wait()

@@ -18,8 +18,8 @@ __all__ = ["edge_sentence", "roomy_box"]
 # feature.
 BOXES = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 ROOM = 2.0
-# Coefficients beyond so many units are not believed: classes that few public records separate have
-# no best model at all.
+# Coefficients beyond this many units are not believed: classes that few public records separate
+# have no best model at all.
 BELIEVED = 5.0
 NAMED = 3
 

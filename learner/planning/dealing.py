@@ -17,7 +17,7 @@ __all__ = ["Shift", "deal", "in_words", "shifts"]
 # Public rows are another kind of records where the largest difference of two shares is so much more
 # than where they are dealt.
 SHIFTED = 0.2
-# So many columns are named in a sentence.
+# This many columns are named in a sentence.
 NAMED = 5
 
 
@@ -36,7 +36,7 @@ class Shift:
 
 
 def deal(num_rows: int, count: int) -> NDArray[np.intp]:
-    """The places of so many rows that are dealt evenly, in order; equal arguments deal equally.
+    """The places of this many rows that are dealt evenly, in order; equal arguments deal equally.
 
     The table is cut into as many stretches, and one row of each is drawn: what the table is sorted
     by is as among the others, and a table whose rows take turns is not met in step.

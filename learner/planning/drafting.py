@@ -259,7 +259,7 @@ def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
 
 
 def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:
-    """So many owners of equal size."""
+    """This many owners of equal size."""
     return [
         Part(f"owner-{i}", places)
         for i, places in enumerate(np.array_split(available, count), start=1)

@@ -28,13 +28,13 @@ __all__ = [
 
 # A column with values for fewer records is left out.
 FEWEST_PRESENT = 0.05
-# A column that explains so much of the target is asked about.
+# A column that explains this much of the target is asked about.
 DOUBTED = 0.5
-# Of wrong guesses at the owner, a column that names it saves so many.
+# Of wrong guesses at the owner, a column that names it saves this many.
 NAMING = 0.95
-# So many spellings of one category are named.
+# This many spellings of one category are named.
 NAMED = 3
-# So many columns of one sentence, and reasons of one, are named.
+# This many columns of one sentence, and reasons of one, are named.
 NAMED_COLUMNS, REASONS = 12, 3
 KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
 EMPTY = "if these say that there is none, leave their cells empty"

@@ -17,7 +17,7 @@ from learner.planning.drafting import Target
 
 __all__ = ["far_out_notes", "unknown_notes", "unread_notes"]
 
-# From here on the categories of so many records, which no public one has, teach nothing.
+# From here on the categories of this many records, which no public one has, teach nothing.
 UNKNOWN = 0.1
 
 

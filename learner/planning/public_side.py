@@ -31,7 +31,7 @@ from learner.simulated.problem import Problem
 __all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
 
 # Records for each feature below which the public model is mostly chance: what it loses beyond the
-# best one on other records is then as much as the best one loses, or more. So many are plenty.
+# best one on other records is then as much as the best one loses, or more. This many are plenty.
 FEWEST_FOR_EACH, PLENTY_FOR_EACH = 2, 10
 
 

@@ -47,7 +47,7 @@ __all__ = [
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SHARES = (0.7, 0.5, 0.3, 0.15, 0.05, 0.02)
 ROUNDS = (1, 2, 3)
-# Runs in each world for all candidates, and for so many of the best; fewer of many coordinates.
+# Runs in each world for all candidates, and for this many of the best; fewer of many coordinates.
 COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
@@ -317,7 +317,7 @@ class _Search:
     def _in_all(
         self, answers: _Answers, clip: float | None, thetas: Matrix, runs: int
     ) -> NDArray[np.float64]:
-        """The answers of all worlds' owners in so many runs of each, one world after the other."""
+        """The answers of all worlds' owners in this many runs of each, world after world."""
         if thetas.ndim == 1:
             same = np.stack([answers(place, clip, thetas) for place in range(len(self.worlds))])
             return np.repeat(same, runs, axis=0)

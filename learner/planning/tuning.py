@@ -51,7 +51,7 @@ CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
 # All comparisons together take a second or two: more ticks are simulated by fewer and longer steps.
 TICKS = 1000
 # Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
-# many times the runs, down from so many ticks.
+# many times the runs, down from this many ticks.
 COARSE, MIDDLE, FINE = 1, 2, 4
 MORE_RUNS, FEW_TICKS = 8, 300
 CHOICE_SEED = 0

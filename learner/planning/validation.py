@@ -52,14 +52,14 @@ SUFFIX = ":validation"
 # Below this quantile of the public losses no bound is looked for: it would cut most of them.
 LOWEST_QUANTILE = 0.9
 CANDIDATES = 60
-# The public records are compared in so many parts.
+# The public records are compared in this many parts.
 PARTS = 5
 # Bins of the calibration table; the margin 0 is always between two of them.
 BINS = 8
 # The noise's half-width beside the mean loss: a twentieth, with room for owners whose records are
 # told better than the public ones.
 PRECISION = 0.04
-# Without public records a loss counts as at most so many times that of predicting 0, which is the
+# Without public records a loss counts as at most this many times that of predicting 0, which is the
 # squared distance of two opposite targets.
 WORST = 4.0
 # Smaller bounds than this part of the worst loss would bound rounding. And a model that is sure of

@@ -38,7 +38,7 @@ __all__ = ["SEED", "Lab", "Laboratory"]
 
 MEAN_RUNS = 60
 FEWEST_STAYS = 300
-# The papers' n_i; of hospitals the papers say only that they have at least so many.
+# The papers' n_i; of hospitals the papers say only that they have at least this many.
 PAPER_RECORDS: dict[Data, int] = {"loans": 250_000, "hospitals": 10_000, "cards": 30_000}
 # The papers' epsilons.
 SMALLEST_EPSILON, LARGEST_EPSILON, GRID = 1.0, 100.0, 5
@@ -77,7 +77,7 @@ class Lab:
         return PublicSide(feature_map=self.feature_map, records=self.public)
 
     def settings(self, epsilon: Sequence[float]) -> StudySettings:
-        """The paper's study of so many owners."""
+        """The paper's study of this many owners."""
         name = "synchronous-2" if self.figure.synchronous else "asynchronous"
         return check_settings(
             StudySettings,
@@ -192,7 +192,7 @@ class Lab:
         return float(world.evaluation.relative_fitness(start)[0])
 
     def budgets(self, number: int) -> list[float]:
-        """So many epsilons over the papers' range, times the scale."""
+        """This many epsilons over the papers' range, times the scale."""
         low, high = self.scale * SMALLEST_EPSILON, self.scale * LARGEST_EPSILON
         return [float(epsilon) for epsilon in np.geomspace(low, high, number)]
 

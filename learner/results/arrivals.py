@@ -13,7 +13,7 @@ __all__ = ["Arrivals"]
 
 log = logging.getLogger("copriv.learner")
 
-# Owners that answer within so many seconds are not named.
+# Owners that answer within this many seconds are not named.
 WARN_AFTER = 1.0
 NAMED = 6
 

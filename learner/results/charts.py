@@ -20,7 +20,7 @@ WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # More points than pixels show nothing more.
 MOST_POINTS = 200
 SMALLEST, LARGEST = 1e-16, 1e300
-# So many numbers stand below an axis, and so wide is each.
+# This many numbers stand below an axis, each this wide.
 FEW_POINTS, ROOM = 5, 36
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000

@@ -120,7 +120,7 @@ def _split(graph: Graph, text: str, delimiter: str, count: int) -> list[str]:
 
 
 def _parts(graph: Graph, split: str, count: int) -> list[str]:
-    """Parts of shape (n, 1, k), as so many columns of shape (n, 1)."""
+    """Parts of shape (n, 1, k), as this many columns of shape (n, 1)."""
     shape = graph.op("Shape", split, start=0, end=2)
     wanted = graph.op("Concat", shape, graph.constant([count]), axis=0)
     empty = graph.op("Expand", graph.constant(""), wanted)

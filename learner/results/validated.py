@@ -133,7 +133,7 @@ class _Part:
         within: tuple[float, float],
         spread: Callable[[float], float],
     ) -> Measured:
-        """A number that is linear in the answers: so many coordinates added, each with noise.
+        """A number that is linear in the answers: this many coordinates added, each with noise.
 
         Args:
           value: Reads it.

@@ -17,7 +17,7 @@ from learner.simulated.world import World
 
 __all__ = ["block_gradients"]
 
-# Matrices of so many numbers in all are brought together for one product; to copy more takes
+# Matrices of this many numbers in all are brought together for one product; to copy more takes
 # longer than a product for each.
 GATHERED = 2**16
 

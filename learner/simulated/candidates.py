@@ -165,7 +165,7 @@ def _common_noise(
 def _differences(
     shape: tuple[int, ...], count: int, *, rng: np.random.Generator
 ) -> Iterator[NDArray[np.float64]]:
-    """So many draws of Laplace noise of scale 1, as if each were drawn when it is asked for."""
+    """This many draws of Laplace noise of scale 1, as if each were drawn when it is asked for."""
     at_once = max(1, DRAWN_AHEAD // int(np.prod(shape)))
     for first in range(0, count, at_once):
         pairs = rng.standard_exponential((min(at_once, count - first), 2, *shape))

@@ -11,7 +11,7 @@ from common.arrays import Labels, Matrix, Vector
 
 __all__ = ["Components", "components", "covariance_within"]
 
-# What all groups differ by counts as so many directions that a group differs in.
+# What all groups differ by counts as this many directions that a group differs in.
 PRIOR = 4.0
 
 

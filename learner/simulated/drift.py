@@ -41,11 +41,11 @@ __all__ = ["Drift", "drift_of", "drifts_of_residuals"]
 
 # Parts of the table, and the fewest that show anything; each has two records a feature at least.
 MOST_PARTS, FEWEST_PARTS, RECORDS_PER_FEATURE = 30, 6, 2
-# The grid: lengths from half a part to so many tables, and what parts differ by, in the variance
+# The grid: lengths from half a part to this many tables, and what parts differ by, in the variance
 # of a single record, from a tenth of the chance of the whole table.
 LENGTHS, SHORTEST, LONGEST = 12, 0.5, 30.0
 LEVELS, LOWEST, HIGHEST = 16, 0.1, 1.0
-# A priori there is no drift this often, and directions differ by so many powers of ten.
+# A priori there is no drift this often, and directions differ by this many powers of ten.
 STEADY, DECADES = 0.5, 1.0
 # Directions in which records vary by less than this share of the most do not count.
 NEGLIGIBLE = 1e-9
@@ -226,7 +226,7 @@ def drifts_of_residuals(scores: Matrix, features: Matrix, whitening: Matrix) -> 
 
 
 def _means(values: Matrix, parts: int) -> Matrix:
-    """The mean of each of so many consecutive parts, shape (parts, d)."""
+    """The mean of each of this many consecutive parts, shape (parts, d)."""
     starts = np.arange(parts) * len(values) // parts
     sizes = np.diff(np.append(starts, len(values)))
     means: Matrix = np.add.reduceat(values, starts, axis=0) / sizes[:, None]
@@ -263,7 +263,7 @@ def _modes(part: float, left: Matrix) -> _Modes:
 
 
 def _faded(lengths: Vector) -> Vector:
-    """What is left in the mean over so many lengths of what was there at their start."""
+    """What is left in the mean over this many lengths of what was there at their start."""
     return np.asarray(-np.expm1(-lengths) / lengths)
 
 

@@ -144,7 +144,7 @@ class Evaluation:
         return psi
 
     def _sampled_excess(self, thetas: Matrix, size: int) -> Vector:
-        """About f(theta) - f(theta*), from so many records, shape (m,)."""
+        """About f(theta) - f(theta*), from this many records, shape (m,)."""
         loss, best, g = self.problem.loss, self.theta_optimal, self.problem.regulariser
         x, y = self.records.features, self.records.targets
         slopes = loss.slopes(x @ best, y)

@@ -38,7 +38,7 @@ GradientFunction = Callable[[Slots, Matrix], Matrix]
 NoiseFunction = Callable[[Slots], Matrix]
 """slots (B,) -> the noise of one response each, shape (R, p), in gradient units."""
 
-# Up to so many owners it is faster to ask all of them and keep one answer than to gather.
+# Up to this many owners it is faster to ask all of them and keep one answer than to gather.
 FEW_OWNERS = 12
 # Margins held at once by record_gradients: 4 MB.
 LARGEST_BLOCK = 500_000

@@ -27,7 +27,7 @@ __all__ = ["ALWAYS", "MISSED", "Attendance", "Schedule", "Split", "draw_presence
 Split = Literal["horizon", "schedule"]
 
 MISSED = -1
-# Beyond so many times the expected number of ticks something is wrong with the settings.
+# Beyond this many times the expected number of ticks something is wrong with the settings.
 LONGEST_WAIT = 200
 
 

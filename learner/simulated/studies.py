@@ -57,7 +57,7 @@ __all__ = [
 # limit by this factor, and in no case by more ticks than the most.
 TICKS, MOST_TICKS = 3_000, 10_000
 CLEAR = 8.0
-# Asking records takes the longer the more owners answer at the same tick: so many tick sequences.
+# Asking records takes the longer the more owners answer at the same tick: this many tick sequences.
 SEQUENCES = 12
 
 
@@ -147,7 +147,7 @@ def shortened(proposal: Proposal, *, largest_stable: float = np.inf) -> Proposal
 def run_in_worlds(
     proposal: Proposal, worlds: Sequence[World], *, runs: int, rng: np.random.Generator
 ) -> Sequence[Matrix]:
-    """The results of so many runs in each world, each of shape (R, p)."""
+    """The results of this many runs in each world, each of shape (R, p)."""
     algorithm = proposal.algorithm
     if not isinstance(algorithm, Asynchronous):
         return [run_study(proposal, world, runs=runs, rng=rng) for world in worlds]
@@ -211,7 +211,7 @@ def _take_turns(
     keep: Callable[[int, Matrix], None],
     rng: np.random.Generator,
 ) -> Matrix:
-    """So many runs in each world, those of a world next to each other."""
+    """This many runs in each world, those of a world next to each other."""
     groups, count = proposal.groups, len(worlds)
     asks_records = worlds[0].moments is None or proposal.clip is not None
     if asks_records and len({len(own) for world in worlds for own in world.shards}) == 1:

@@ -26,7 +26,7 @@ __all__ = ["Mixture", "World", "middle", "runs_worth"]
 
 # Records for each feature at which half of an owner's own Gram matrix is its group's.
 OWN_GRAM = 6.0
-# Up to so many coordinates runs are as many as asked for.
+# Up to this many coordinates runs are as many as asked for.
 FEW_COORDINATES = 64
 
 
@@ -312,7 +312,7 @@ def middle(psi: Matrix) -> float:
 
 
 def runs_worth(most: int, num_features: int) -> int:
-    """How many runs say as much as so many of few coordinates.
+    """How many runs say as much as this many of few coordinates.
 
     What a run comes to is a sum over coordinates, each with noise of its own: the more there are,
     the less runs differ, and each takes longer.

@@ -30,7 +30,7 @@ MOST_NAMES = 100_000
 LONGEST_NAME = 1_000
 # Another version of the program may round the sensitivity up a little more or less.
 NOISE_TOLERANCE = 1e-6
-# A draw of Laplace noise is longer than so many scales with a probability of exp(-128).
+# A draw of Laplace noise is longer than this many scales with a probability of exp(-128).
 LONGEST_DRAW_SCALES = 128.0
 _DIGEST = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
 

@@ -253,7 +253,7 @@ def _shards(counts: Sequence[int], features: Matrix, targets: Vector) -> list[Re
 
 
 def _seconds(repeated: Repeated, seeds: Sequence[int]) -> float:
-    """About how long so many seeds take, from a few ticks of them."""
+    """About how long this many seeds take, from a few ticks of them."""
     times = []
     for ticks in (1, 1 + TRIED):
         began = time.perf_counter()

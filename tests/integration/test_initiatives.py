@@ -146,7 +146,7 @@ def go(
     requests: AttachmentServer | None = None,
     die_at: int | None = None,
 ) -> tuple[list[Applied], Outcome | None]:
-    """Train; ``die_at`` crashes the learner after so many communications."""
+    """Train; ``die_at`` crashes the learner after this many communications."""
     rows: list[Applied] = []
 
     def applied(row: Applied) -> None:

@@ -61,7 +61,7 @@ def run_folder(folder: Path, summary: Summary, model: Model) -> Path:
 
 @pytest.fixture(scope="session")
 def evaluated(summary_table: dict[str, Any]) -> Callable[[int], Summary]:
-    """A simulated run of so many owners."""
+    """A simulated run of this many owners."""
 
     def make(count: int) -> Summary:
         rng = np.random.default_rng(count)

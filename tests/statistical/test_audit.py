@@ -25,7 +25,7 @@ SQUARED, CLIPPED = AuditCase(Squared(), False), AuditCase(Squared(), True)
 GRADIENTS, CURVATURES = (case for case in CASES if case.release is NEWTON)
 LONG_GRADIENTS = pytest.param(GRADIENTS, marks=pytest.mark.long)
 TRIALS = 2500
-# So much for each response, and a true mechanism's bound lies below 60 % of it once in millions
+# This much for each response, and a true mechanism's bound lies below 60 % of it once in millions
 # of runs; a promise of 1 would need twice the trials.
 LARGE_EPSILON = Fraction(5, 2)
 # A true mechanism is accused once in a hundred thousand runs.

@@ -71,7 +71,7 @@ class Mode:
     lie: Lie
     ends: str
     initiative: str = "learner"
-    # Honest until so many answers were given.
+    # Honest until this many answers were given.
     honest_answers: int = HONEST_ANSWERS
     # What it sends takes a thousandth of its size on the line.
     compressed: bool = False

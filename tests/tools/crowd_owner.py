@@ -245,7 +245,7 @@ def measure(options: argparse.Namespace, folder: Path, *, tls: bool) -> dict[str
 
 
 def at_once(owner: CrowdedOwner, studies: int) -> int:
-    """How many of so many studies finish that are asked on streams at the same time."""
+    """How many of this many studies finish that are asked on streams at the same time."""
     finished: list[str] = []
     together = threading.Barrier(studies)
 

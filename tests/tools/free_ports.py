@@ -24,7 +24,7 @@ def free_address() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports that nobody has."""
+    """This many different ports that nobody has."""
     ports = random.SystemRandom().sample(range(LOWEST, _highest()), 100 + count)
     free = [port for port in ports if _is_free(port)]
     return free[:count]

@@ -148,7 +148,7 @@ def toml_of(table: Any) -> str:
 def table_cases(
     file: str, folder: Path, commands: Sequence[Sequence[str]], *, most: int
 ) -> Iterator[Case]:
-    """Every value of a file of JSON or TOML, changed in every way; so many of them."""
+    """Every value of a file of JSON or TOML, changed in every way; this many of them."""
     content, is_toml = (folder / file).read_text(), file.endswith(".toml")
     table = tomllib.loads(content) if is_toml else json.loads(content)
     write = toml_of if is_toml else json.dumps
@@ -480,7 +480,7 @@ def judge(case: Case, folder: Path, found: Found) -> None:
 
 
 def all_cases(world: Path, choices: random.Random, most: int) -> Iterator[Case]:
-    """All cases; of each file's values so many."""
+    """All cases; of each file's values this many."""
     report = ("copriv", "report", "run")
     uses = [
         ("copriv", "evaluate", "run", "--data", "b.csv"),

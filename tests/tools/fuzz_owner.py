@@ -341,7 +341,7 @@ def streams(owner: FuzzedOwner, *, count: int, rng: random.Random) -> int:
 
 
 def fuzz(folder: Path, *, messages: int, seed: int) -> dict[str, Any]:
-    """Send so many malformed messages, and tell what came of them."""
+    """Send this many malformed messages, and tell what came of them."""
     rng = random.Random(seed)
     began = time.monotonic()
     told: dict[str, Any] = {"statuses": Counter(), "messages": 0}

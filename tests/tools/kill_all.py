@@ -1,6 +1,6 @@
 """Kill three owners and their learner at random moments, while owners are asked ahead.
 
-Studies follow one another until there were so many kills. Whoever was killed is started again at
+Studies follow one another until there were this many kills. Whoever was killed is started again at
 once: owners on their ports, the learner with --resume. Each study must end by itself, charge nobody
 for more than was promised, and hold what was charged; what a kill costs is counted.
 

@@ -1,6 +1,6 @@
 """Kill an owner again and again while two learners train with it, and count what it gave.
 
-With --block the owner charges so many responses at once; each kill may then cost one block.
+With --block the owner charges this many responses at once; each kill may then cost one block.
 
 Usage: python tests/tools/kill_owner.py --kills 220 [--seed 1] [--block 64]
 """
@@ -232,7 +232,7 @@ def kill(folder: Path, *, kills: int, seed: int, block: int = 1) -> dict[str, An
 
 
 def killed(lives: Lives, feature_map: str, folder: Path, *, kills: int) -> dict[str, Any]:
-    """What came of so many kills."""
+    """What came of this many kills."""
     runs: list[Run] = []
     responses = RESPONSES if lives.block == 1 else BLOCKS * lives.block
     steps = [step for step in STEPS if lives.block == 1 or step not in NOTES]

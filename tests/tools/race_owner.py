@@ -279,7 +279,7 @@ def judge(seen: Seen, ledger: Path) -> dict[str, Any]:
 def race(
     folder: Path, *, seconds: float, threads: int, lives: int, block: int, seed: int
 ) -> dict[str, Any]:
-    """Ask for so long, over so many of the owner's lives."""
+    """Ask for so long, over this many of the owner's lives."""
     settings, maps = write_settings(folder, block)
     owner, seen = Lives(settings), Seen()
     choices = random.Random(seed)

@@ -261,7 +261,7 @@ def all_cases(every: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--every", type=int, default=1, help="Only one case in so many.")
+    parser.add_argument("--every", type=int, default=1, help="Only one case in this many.")
     parser.add_argument("--lives", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.lives:

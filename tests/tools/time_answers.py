@@ -29,9 +29,9 @@ from owner.shards import Shard
 NUM_FEATURES = 10
 SHARES = (0.0, 0.5, 1.0)
 BOX = 1e100
-# What seems too slow is asked so many times as often.
+# What seems too slow is asked this many times as often.
 PATIENCE = 10
-# So many responses are worth compiled code; one is not.
+# This many responses are worth compiled code; one is not.
 MANY = 10**6
 # What the model has for the feature, and for all others.
 MODELS = {

@@ -11,7 +11,7 @@ from common import codec
 from common.pb import copriv_pb2 as pb
 
 NAMES = b"\x1a\x00" * 2_500_000
-# Begins a description of so many bytes.
+# Begins a description of this many bytes.
 DESCRIBES = b"\x22\xc0\x96\xb1\x02"
 
 

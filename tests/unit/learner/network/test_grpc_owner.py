@@ -66,7 +66,7 @@ def answer_to(stream: ThreadStream, query: bytes) -> bytes:
 
 
 def gives_up(stream: ThreadStream, *, within: float) -> bool:
-    """Whether the next query ends in a TimeoutError within so many seconds."""
+    """Whether the next query ends in a TimeoutError within this many seconds."""
     ended: list[bool] = []
 
     def ask() -> None:

@@ -17,7 +17,7 @@ FEATURES = 10
 def make_groups(
     rarer: int, *, num_records: int, box: float, seed: int = 0, loss: str = "logistic"
 ) -> PublicGroups:
-    """Records of classes that one feature tells with some certainty, so many of the rarer one."""
+    """Records of classes that one feature tells with some certainty, this many of the rarer one."""
     rng = np.random.default_rng(seed)
     features = np.c_[rng.standard_normal((num_records, FEATURES - 1)), np.ones(num_records)]
     score = 3.0 * features[:, 0] + rng.logistic(size=num_records)

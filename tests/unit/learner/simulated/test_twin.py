@@ -171,7 +171,7 @@ def test_a_forecast_repeats_with_its_seed():
 
 
 def test_the_public_model_is_forecast_as_it_is_for_real_owners():
-    """It is a model of so many records of one table as the owners': off by chance alone."""
+    """It is a model of this many records of one table as the owners': off by chance alone."""
     public, real = [], []
     for seed in range(15):
         drawn = PublicGroups(problem=PROBLEM, records=make_records(300, 50 + seed), labels=None)
