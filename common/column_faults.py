@@ -257,5 +257,5 @@ def _the_rest(keys: Sequence[tuple[str, str]]) -> Iterator[str]:
     ]
     yield (
         f"{counted(len(named), 'more column')} {'does' if len(named) == 1 else 'do'} not fit: "
-        f"{first_few(named, MOST_NAMED)}; mend the others first, then type the same again"
+        f"{first_few(named, MOST_NAMED)}; mend the others first, then type the same command again"
     )

@@ -59,8 +59,8 @@ READING = ("query", "separator", "decimal", "encoding")
 OBJECTS_MADE = 50_000
 # How letters are printed that a terminal does not have.
 ESCAPED = "backslashreplace"
-ANEW = "type the same again to start anew"
-SAME = "type the same again to go on"
+ANEW = "type the same command again to start over"
+SAME = "type the same command again to go on"
 STOPPED = f"stopped; {ANEW}"
 TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
@@ -107,7 +107,7 @@ def as_listed(*options: Callable[[Function], Function]) -> Callable[[Function], 
 def reading_options(command: Function) -> Function:
     """How a table that is typed is read; :func:`typed_reading` takes these options."""
     return as_listed(
-        click.option("--query", metavar="SELECT", help="What to read of a database."),
+        click.option("--query", metavar="SELECT", help="What to read from a database."),
         click.option(
             "--separator",
             metavar="CHARACTER",

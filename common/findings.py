@@ -85,6 +85,6 @@ def show(found: Sequence[Finding]) -> None:
     if failed:
         raise InputError(
             f"not everything here is as it should be ({', '.join(failed)}); fix what the table "
-            "says and type the same again; nothing was spent or written"
+            "says and type the same command again; nothing was spent or written"
         )
     out.print("nothing fails here; nothing was spent or written", highlight=False)

@@ -45,7 +45,7 @@ def swallowed_notes(table: pd.DataFrame, *, separator: str, width: int) -> list[
         more = f", and cells of {len(counts) - 1:,} more rows hold some" * (len(counts) > 1)
         notes.append(
             f"{printable(name, LONGEST_NAME)}: the cell of row {place + 1:,} below the header "
-            f"holds {count:,} lines that look like rows, which are no records then{more}; a "
+            f"holds {count:,} lines that look like rows, which are then not records{more}; a "
             "quotation mark that opens it is closed too late: remove it"
         )
     return notes

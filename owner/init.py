@@ -87,7 +87,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
             notes.append(f"{column.shown}: {_date(column)}")
         if column.unread:
             notes.append(
-                f"{column.shown}: cells that are no {column.kind}s and count as empty: "
+                f"{column.shown}: cells that are not {column.kind}s and count as empty: "
                 f"{column.unread:,}"
             )
         if column.infinite_words:

@@ -213,7 +213,7 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     if sent.exists():
         raise InputError(
             f"{sent}: is there already, from an earlier join; send that one, or remove it to join "
-            "anew"
+            "again"
         )
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(

@@ -136,7 +136,9 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
             after = path.stat()
             moved = (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size)
             if still and (moved or not _is_still(path)):
-                raise LedgerError(f"{path}: was written to while it was read; type the same again")
+                raise LedgerError(
+                    f"{path}: was written to while it was read; type the same command again"
+                )
 
 
 def _is_still(path: Path) -> bool:

@@ -81,12 +81,12 @@ class Simulating:
         """How to begin again, as a sentence ends.
 
         >>> Simulating(None).again()
-        'a simulation does not go on: type the same again to start anew'
+        'a simulation does not go on: type the same command again to start over'
         """
         what = "a simulation does not go on:"
         if self.out is None or not self.out.is_dir() or not any(self.out.iterdir()):
             return f"{what} {ANEW}"
-        return f"{what} to start anew remove {self.out}, or give another folder with --out"
+        return f"{what} to start over, remove {self.out}, or give another folder with --out"
 
     def after_absence(self) -> str:
         """What to do when nobody answers."""

@@ -34,7 +34,7 @@ out_option = out_file("The file to write.", required=True)
 def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
     """Write TABLE with a column prediction, by the model of RUN (a run folder or a model file).
 
-    Predictions are in the target's own units; of classes the column is 1 where the target is
+    Predictions are in the target's own units; for classes the column is 1 where the target is
     expected to be the positive value, which the command names, beside a column probability or
     score. The name of the file says whether it is CSV or Parquet.
 

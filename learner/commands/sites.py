@@ -144,7 +144,7 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
 @click.option("--abandon", is_flag=True, help="End a run that has not finished, for good.")
 @click.option("--insecure", is_flag=True, help="As for train.")
 def close(run: Path, *, abandon: bool, insecure: bool) -> None:
-    """Give owners that were away when RUN ended their unused epsilon back.
+    """Give the unused epsilon back to owners that were away when RUN ended.
 
     Owners that have closed already are not asked. Exit status 4: one is still away; the same
     command closes it later. An owner's own officer can do it too (copriv-owner ledger close).

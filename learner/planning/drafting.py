@@ -101,7 +101,7 @@ def choose_target(
         if column.unread_number:
             cure = "write numbers plainly, such as -1234, or " + cure
         elif column.odd_one:
-            cure = f"leave cells empty that are no numbers, such as {column.odd_one!r}, or {cure}"
+            cure = f"empty the cells that are not numbers, such as {column.odd_one!r}, or {cure}"
         raise InputError(
             f"--target {column.shown}: expected numbers or two values, it has "
             f"{counts_in_words(counts)}; {cure}"

@@ -91,7 +91,7 @@ def _unread_note(column: Column, public: pd.Series) -> str:
     known = [key for place in odd if (key := keys[place]) is not None]
     example = f", such as {printable(known[0], LONGEST_NAME)!r}" if known else ""
     return (
-        f"{column.shown}: cells that are no {column.kind}s and count as empty: "
+        f"{column.shown}: cells that are not {column.kind}s and count as empty: "
         f"{column.unread:,}{example}"
     )
 

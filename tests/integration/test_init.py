@@ -463,7 +463,7 @@ def test_an_owner_is_told_which_numbers_and_dates_are_not_read(folder, typed):
     assert "crp: most of its values are numbers or dates, but others such as 'not done' are" in (
         said.stdout
     )
-    assert "sum: cells that are no numbers and count as empty: 2\n" in said.stdout
+    assert "sum: cells that are not numbers and count as empty: 2\n" in said.stdout
     form = "its numbers have a form that is not read"
     assert f"weight: {form} (50 kg), so they are names; if they are amounts" in said.stdout
     assert f"cost: {form} (1 000 \u20ac), so they are names; not shown to learners" in said.stdout

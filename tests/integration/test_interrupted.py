@@ -65,7 +65,7 @@ def test_a_command_that_is_stopped_early_ends_with_130(typed, monkeypatch, tmp_p
     monkeypatch.setattr("learner.cli.load_study", stop)
     said = typed("copriv", "simulate", tmp_path / "s.toml")
     assert said.returncode == 130
-    assert said.stderr.strip() == "copriv: stopped; type the same again to start anew"
+    assert said.stderr.strip() == "copriv: stopped; type the same command again to start over"
 
 
 class Stopped:
@@ -98,4 +98,4 @@ def test_ctrl_c_while_what_was_typed_is_read_is_status_130(typed, monkeypatch):
     monkeypatch.setattr(click.Context, "__init__", interrupted)
     said = typed("copriv", "settings", "seed")
     assert said.returncode == 130
-    assert said.stderr.strip() == "copriv: stopped; type the same again to start anew"
+    assert said.stderr.strip() == "copriv: stopped; type the same command again to start over"

@@ -107,7 +107,7 @@ def test_training_that_is_stopped_before_it_began_leaves_nothing(
         said = typed("copriv", "train", study, "--out", run)
     assert (said.returncode, last_line(said)) == (
         130,
-        "copriv: stopped; type the same again to start anew",
+        "copriv: stopped; type the same command again to start over",
     )
     assert not run.exists()
     assert typed("copriv", "train", study, "--out", run).returncode == 0
@@ -118,9 +118,9 @@ def test_resuming_that_is_stopped_before_anything_is_read_goes_on(tmp_path, type
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("learner.commands.study.run_training", stop)
         said = typed("copriv", "train", "--resume", tmp_path)
-        assert last_line(said) == "copriv: stopped; type the same again to go on"
+        assert last_line(said) == "copriv: stopped; type the same command again to go on"
         said = typed("copriv", "train", "--resume", tmp_path / "nothing")
-        assert last_line(said) == "copriv: stopped; type the same again to start anew"
+        assert last_line(said) == "copriv: stopped; type the same command again to start over"
 
 
 def test_a_training_says_who_it_waits_for_at_the_start(study, owners, typed):
@@ -202,7 +202,7 @@ def test_a_query_without_an_end_is_stopped(name, status, side, typed, tmp_path):
     )
     assert (said.returncode, said.stderr) == (
         status,
-        "copriv: stopped; type the same again to start anew\n",
+        "copriv: stopped; type the same command again to start over\n",
     )
     assert not (tmp_path / "made").exists()
 
@@ -220,7 +220,7 @@ def test_training_that_is_stopped_at_its_end_is_resumed_by_what_the_sentence_say
         assert command == ["copriv", "train", "--resume", str(run), "--insecure"]
         # The same holds of what is advised where that is stopped, too.
         again = typed(*command)
-        assert last_line(again) == "copriv: stopped; type the same again to go on"
+        assert last_line(again) == "copriv: stopped; type the same command again to go on"
     finished = typed(*command)
     assert finished.returncode == 0, finished.stderr
     assert (run / "summary.json").is_file()
@@ -264,17 +264,18 @@ def test_a_simulation_that_is_stopped_says_what_to_do_with_its_folder(
         said = typed(*asked, "--out", run)
         assert (said.returncode, last_line(said)) == (
             130,
-            "copriv: stopped; a simulation does not go on: to start anew remove "
+            "copriv: stopped; a simulation does not go on: to start over, remove "
             f"{run}, or give another folder with --out",
         )
         said = typed(*asked)
         assert last_line(said) == (
-            "copriv: stopped; a simulation does not go on: type the same again to start anew"
+            "copriv: stopped; a simulation does not go on: "
+            "type the same command again to start over"
         )
     with monkeypatch.context() as patch:
         patch.setattr("learner.commands.study.write_settings", stop)
         said = typed(*asked, "--out", tmp_path / "gone")
-    assert last_line(said).endswith(": type the same again to start anew")
+    assert last_line(said).endswith(": type the same command again to start over")
     assert not (tmp_path / "gone").exists()
     for out in ((), ("--out", tmp_path / "other"), ("--out", tmp_path / "gone")):
         assert typed(*asked, *out).returncode == 0
@@ -300,7 +301,7 @@ def test_what_computes_points_goes_on_where_it_was_stopped(
         patch.setattr(leave, stop)
         said = typed(*asked, "--out", "kept")
         assert last_line(said) == (
-            "copriv: stopped; type the same again to go on, and what was computed is kept"
+            "copriv: stopped; type the same command again to go on, and what was computed is kept"
         )
         unnamed = typed(*asked)
     (folder,) = (tmp_path / "runs").iterdir()
@@ -347,7 +348,7 @@ def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_aga
     with monkeypatch.context() as patch:
         patch.setattr("learner.commands.init.annotated", stop)
         said = typed(*asked, "--out", out)
-    assert last_line(said) == "copriv: stopped; type the same again to start anew"
+    assert last_line(said) == "copriv: stopped; type the same command again to start over"
     assert not out.exists()
     assert typed(*asked, "--out", out).returncode == 0
     assert (out / "study.toml").is_file()

@@ -18,4 +18,4 @@ def test_a_column_is_told_of_once_whatever_it_holds():
 
 def test_one_cell_is_told_of_alone():
     (note,) = swallowed_notes(pd.DataFrame({"a": [SWALLOWED, "x"]}), separator=",", width=2)
-    assert "which are no records then; a quotation mark" in note
+    assert "which are then not records; a quotation mark" in note

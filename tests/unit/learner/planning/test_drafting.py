@@ -304,10 +304,10 @@ def test_texts_among_numbers_are_told_to_become_gaps_with_an_example_that_is_pub
     notes = unread_notes(look, table.iloc[200:350], ("a", "b", "c", "day"), found)
     names = "clean them, or give the column with --categorical if its values are names"
     assert notes == [
-        "target y: cells that are no numbers and count as empty: 4, such as 'n/a?'; clean them",
-        f"a: cells that are no numbers and count as empty: 4, such as 'n/a?'; {names}",
-        f"b: cells that are no numbers and count as empty: 2; {names}",
-        f"day: cells that are no dates and count as empty: 1; {names}",
+        "target y: cells that are not numbers and count as empty: 4, such as 'n/a?'; clean them",
+        f"a: cells that are not numbers and count as empty: 4, such as 'n/a?'; {names}",
+        f"b: cells that are not numbers and count as empty: 2; {names}",
+        f"day: cells that are not dates and count as empty: 1; {names}",
     ]
     assert "4, such as 'secret'" in unread_notes(look, table.iloc[:6], ("a",), found)[1]
     table.loc[3, "a"] = "x" * 999
@@ -494,9 +494,7 @@ def test_a_number_of_persons_with_several_records_is_no_input(name):
 
 def test_a_target_of_numbers_names_the_words_among_them():
     cells = [*map(str, range(90)), *["unknown"] * 10]
-    with pytest.raises(
-        InputError, match="leave cells empty that are no numbers, such as 'unknown'"
-    ):
+    with pytest.raises(InputError, match="empty the cells that are not numbers, such as 'unknown'"):
         target_of(cells)
 
 
