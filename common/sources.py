@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -71,9 +70,9 @@ class Source:
         for title, _, table, _ in self.parts:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
-            counted = Counter(theirs)
-            _refuse_twice([name for name in theirs if counted[name] > 1], title)
-            missing = [name for name in names if name not in counted]
+            _refuse_twice(repeated(theirs), title)
+            there = set(theirs)
+            missing = [name for name in names if name not in there]
             if missing:
                 raise InputError(
                     f"{title}: no column {missing[0]!r}, which {self.parts[0].title} has; all "

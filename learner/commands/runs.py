@@ -320,7 +320,7 @@ def sweep(
     Args:
       study: STUDY.toml.
       grid: Values of settings by dotted keys, such as ``{"privacy.epsilon": [1, 10]}``; the key
-        ``owners`` is a number, this many of the study's owners take part.
+        ``owners`` says how many of the study's owners take part.
       seeds: Runs at each point, at the seeds 1, 2, 3, ...
       out: The folder; None for runs/NAME-sweep-DATE-TIME.
       overrides: As for :func:`simulate`.

@@ -87,8 +87,8 @@ def points_of(
     """The study at every point of a grid, each checked as a study of its own.
 
     Args:
-      grid: The grid; the key ``owners`` is a number, this many of the study's owners take part, the
-        first of its file.
+      grid: The grid; the key ``owners`` says how many of the study's owners take part, the first of
+        its file.
       study: STUDY.toml.
       seeds: How many seeds there are for each point.
       overrides: Changes as ``--set`` takes them.

@@ -50,8 +50,8 @@ WIDE, CLOSE = 1.8 ** np.arange(-1.0, 2.0), 1.35 ** np.arange(-1.0, 2.0)
 CLOSE_STEPS: Vector = 3.0 ** np.linspace(-0.75, 0.75, 7)
 # All comparisons together take a second or two: more ticks are simulated by fewer and longer steps.
 TICKS = 1000
-# Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to so
-# many times the runs, down from this many ticks.
+# Runs in each world for many, fewer and the last candidates. Short horizons are quick: up to
+# this many times the runs, down from this many ticks.
 COARSE, MIDDLE, FINE = 1, 2, 4
 MORE_RUNS, FEW_TICKS = 8, 300
 CHOICE_SEED = 0
