@@ -35,6 +35,14 @@ def test_of_two_values_the_one_that_says_yes_is_class_plus_one_however_frequent(
         np.testing.assert_array_equal(target.values, [1.0 if c == yes else -1.0 for c in cells])
 
 
+@pytest.mark.parametrize(
+    ("gaps", "said"), [(1, "1 record has none and is left out"), (2, "2 records have none and are")]
+)
+def test_targets_that_are_missing_are_counted(gaps, said):
+    _, remarks = target_of(["yes", "no"] * 5 + [None] * gaps)
+    assert any(said in remark for remark in remarks)
+
+
 def test_of_two_other_values_the_rarer_is_class_plus_one():
     assert target_of(["home"] * 7 + ["died"] * 3)[0].positive == ("died",)
     assert target_of([1] * 7 + [2] * 3)[0].positive == ("2",)
