@@ -66,7 +66,7 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
         constant=given.constant or 0.0,
         parameters=asdict(ground.public.loss(settings.model)),
         asks_everyone=is_scheduled(settings),
-        start=_start(settings, ground),
+        start=_start(settings, ground, shrinks=at_once),
         validation=str(settings.privacy.validation),
     )
     if at_once:
@@ -75,8 +75,8 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
     return fixed
 
 
-def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
-    """The public model where models begin there; None for 0."""
+def _start(settings: StudySettings, ground: Ground, *, shrinks: bool) -> tuple[float, ...] | None:
+    """The public model where models begin there, less chance if asked; None for 0."""
     if settings.algorithm.start == "zero" and kind_of(settings).release is not NEWTON:
         return None
     records = ground.public.records
@@ -88,7 +88,8 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
     if not ground.can_forecast:
         problem = problem_of(settings, ground.public.loss(settings.model))
         return tuple(problem.optimum(records).tolist())
-    return tuple(ground.groups.theta_optimal.tolist())
+    start = ground.groups.start if shrinks else ground.groups.theta_optimal
+    return tuple(start.tolist())
 
 
 def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:

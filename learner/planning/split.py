@@ -102,7 +102,7 @@ def around_public(public: PublicGroups, clip: float | None) -> Around:
       public: The public records and their model.
       clip: The L1 norm that gradients are scaled down to; None for no clipping.
     """
-    problem, records, theta = public.problem, public.records, public.theta_optimal
+    problem, records, theta = public.problem, public.records, public.start
     x, n = records.features, len(records)
     each = problem.curvatures(theta, records, clip)
     curvature = (x * each[:, None]).T @ x / n
@@ -339,7 +339,7 @@ class _Search:
 
     def _curvatures(self, place: int, clip: float | None, thetas: Matrix) -> NDArray[np.float64]:
         """Their curvature; of squared loss that of the first round, whatever the clip then cuts."""
-        world, theta = self._united[place], self.public.theta_optimal
+        world, theta = self._united[place], self.public.start
         if thetas.ndim > 1 and not self.public.problem.loss.is_quadratic:
             found = world.curvatures(thetas, clip)
         else:

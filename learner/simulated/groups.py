@@ -85,6 +85,16 @@ class PublicGroups:
         """The best model of all public records, shape (p,)."""
         return self.problem.optimum(self.records)
 
+    @property
+    def start(self) -> Vector:
+        """The model that Newton's steps and moments begin at: that of these records, less chance.
+
+        Ticks begin at their model itself. They go a way that is fixed before owners are asked,
+        while what owners tell and known noise decide how far a step goes; shrunk, too, the worlds
+        in which they are compared would have ticks better than they are.
+        """
+        return self.redraws.less_chance
+
     @cached_property
     def gradients(self) -> Matrix:
         """Each record's gradient at the optimum of all, shape (n, p)."""

@@ -15,8 +15,8 @@ from learner.planning import deciding, design
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision, Expected, NotedAround
 from learner.planning.plan import Plan
-from learner.planning.proposal import NoiseError
-from learner.planning.public_side import PublicSide
+from learner.planning.proposal import NoiseError, problem_of
+from learner.planning.public_side import PublicSide, public_groups
 from learner.planning.settings import StudySettings
 from learner.planning.ways import WAYS, as_way, way_of, ways_of
 from learner.results.run_folder import new_run_folder
@@ -222,6 +222,17 @@ def test_how_far_owners_are_believed_to_be_is_decided_for_the_study_as_it_will_r
     promised = seen["proposal"].algorithm.rounds if way == "newton" else 1
     assert seen["proposal"].unit_scales * promised == pytest.approx(decision.scales)
     assert len(seen["worlds"]) > 1
+
+
+@pytest.mark.parametrize("way", ["newton", "moments", "ticks"])
+def test_steps_begin_at_the_public_model_less_its_chance_and_ticks_at_the_model_itself(public, way):
+    few = replace(public, records=public.records.at(np.arange(12)), labels=None, known={})
+    settings = settings_of(algorithm=WAYS[way])
+    decision = decide_quietly(settings, few, num_records=SIZES, seed=1)
+    groups = public_groups(few, problem_of(settings, few.loss(settings.model)))
+    assert np.abs(groups.start).sum() < np.abs(groups.theta_optimal).sum()
+    begins_at = groups.theta_optimal if way == "ticks" else groups.start
+    assert decision.start == tuple(begins_at)
 
 
 @pytest.mark.parametrize("way", ["newton", "moments"])

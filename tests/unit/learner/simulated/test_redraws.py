@@ -1,5 +1,7 @@
 """The public records as they could also have been, and the models that go with them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,9 +64,11 @@ def test_what_is_chance_in_a_model_is_not_in_the_models_of_redrawn_records():
 
 def test_half_of_a_coordinate_as_large_as_its_chance_twice_over_is_kept():
     redraws = redraws_of(size=3.0, seed=1)
-    scores, model = redraws._coordinates
-    variance = np.mean(scores**2, axis=0) / (60 - P)
-    model[:] = np.sqrt(2.0 * variance)
+    known = redraws._coordinates
+    scores, variance = known.scores, known.variances / (60 - P)
+    model = np.sqrt(2.0 * variance)
+    redraws = replace(redraws, theta=known.basis @ model)
+    vars(redraws)["_coordinates"] = known
     moved = []
     for seed in range(DRAWS):
         weights = redraws.weights(rng=np.random.default_rng(seed))
@@ -77,7 +81,8 @@ def test_a_model_of_classes_is_kept_as_far_as_it_is_beyond_chance():
     def away(size):
         """How far redrawn gradients move the model along itself, as a share of it."""
         redraws = redraws_of(size=size, seed=3, n=300, loss="logistic")
-        scores, model = redraws._coordinates
+        scores = redraws._coordinates.scores
+        model = redraws._coordinates.of(redraws.theta)
         draws = (redraws.weights(rng=np.random.default_rng(seed)) for seed in range(DRAWS))
         return -np.mean([weights @ scores @ model / 300 for weights in draws]) / (model @ model)
 
@@ -91,6 +96,40 @@ def test_a_loss_with_kinks_has_the_bootstrap_alone():
     drawn = np.random.default_rng(5).standard_exponential(60)
     alone = np.maximum(1.0 + np.sqrt(60 / (60 - P)) * (drawn - 1.0), 1e-9)
     np.testing.assert_array_equal(weights, alone / alone.mean())
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("size", "share"), [(0.0, 0.75), (0.1, 0.98), (3.0, 1.02)])
+def test_a_model_less_its_chance_is_nearer_to_the_truth_in_the_mean(loss, size, share):
+    errors = np.zeros(2)
+    for seed in range(80):
+        redraws = redraws_of(size=size, seed=seed, n=200, loss=loss)
+        truth = size * np.array([1, -1, 1, 1])
+        errors += [np.sum((m - truth) ** 2) for m in (redraws.less_chance, redraws.theta)]
+    assert errors[0] / errors[1] < share
+
+
+def test_what_has_no_coordinates_to_learn_from_stays_as_it_is():
+    kinks = redraws_of(size=0.0, seed=2, loss="hinge")
+    np.testing.assert_array_equal(kinks.less_chance, kinks.theta)
+    redraws = redraws_of(size=0.0, seed=2)
+    two = Records(features=redraws.records.features[:, :2], targets=redraws.records.targets)
+    few = Redraws(problem=redraws.problem, records=two, theta=redraws.problem.optimum(two))
+    np.testing.assert_array_equal(few.less_chance, few.theta)
+
+
+def test_what_lies_far_outside_of_the_box_stays_at_its_edge():
+    redraws = redraws_of(size=0.3, seed=4)
+    # One coordinate is at an edge of a box that its model of no box is far beyond.
+    far = redraws.records.targets + redraws.records.features @ np.array([9.0, 0, 0, 0])
+    records = Records(features=redraws.records.features, targets=far)
+    problem = replace(redraws.problem, theta_max=0.5)
+    theta = problem.optimum(records)
+    less = Redraws(problem=problem, records=records, theta=theta).less_chance
+    assert theta[0] == less[0] == 0.5
+    assert np.abs(less).max() <= 0.5
+    shrunk = np.abs(less[1:]) < np.abs(theta[1:])
+    assert shrunk.all()
 
 
 def test_equal_generators_redraw_equally():
