@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,6 @@ from rich.console import Console
 
 from common.arrays import Matrix, Vector
 from common.errors import InputError
-from common.files import make_folder
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
@@ -30,7 +28,13 @@ from learner.planning.roles import own_index
 from learner.planning.settings import check_data_typed
 from learner.results.progress import progress
 from learner.results.run_folder import create_run_folder, write_json, write_settings, write_table
-from learner.results.sweep_page import incomparable, sweep_summary, sweep_table, write_sweep_page
+from learner.results.sweep_page import (
+    incomparable,
+    makes_no_difference,
+    sweep_summary,
+    sweep_table,
+    write_sweep_page,
+)
 from learner.simulated.evaluation import union
 from learner.simulated.sweeps import Failure, Sweep, holds_results, run_sweep
 from learner.training.points import (
@@ -48,16 +52,7 @@ from learner.training.points import (
 __all__ = ["run_study_sweep"]
 
 MOST_SHOWN = 5
-# Columns of what a run came to; the others say which one it was.
-_RESULTS = (
-    "way",
-    "horizon",
-    "relative_fitness",
-    "relative_fitness_public",
-    "relative_fitness_alone",
-    "gains",
-    "num_owners",
-)
+SETTINGS, GRID = "study.toml", "grid.json"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,9 +156,11 @@ def run_study_sweep(
     )
     grounds = _grounds(points, base=base)
     was_there = out is not None and out.is_dir()
+    goes_on = out is not None and (out / GRID).is_file()
     folder = _folder(out, points, grid, base=base)
     how = How(folder=folder, jobs=jobs, cluster=cluster, console=console)
-    with kept_in(folder, out), _gone_without_results(folder, was_there=was_there):
+    gone = nullcontext() if goes_on else _gone_without_results(folder, was_there=was_there)
+    with kept_in(folder, out), gone:
         rows = _computed(points, grounds, seeds, how)
         _leave(folder, rows, points[0].settings.name, list(grid), console)
     return folder
@@ -171,17 +168,20 @@ def run_study_sweep(
 
 @contextmanager
 def _gone_without_results(folder: Path, *, was_there: bool) -> Iterator[None]:
-    """A sweep of which nothing could be computed leaves no folder, or the empty one that was there.
+    """A new sweep of which nothing could be computed leaves nothing, nor a folder that it made.
 
-    What was computed before, or is worth going on with, stays.
+    What it did not write stays, and so does the folder then.
     """
+    points = folder / "points"
     try:
         yield
     except InputError:
-        if not holds_results(folder / "points"):
-            shutil.rmtree(folder, ignore_errors=True)
-            if was_there:
-                make_folder(folder)
+        if not holds_results(points):
+            for path in (folder / SETTINGS, folder / GRID, *points.glob("point-*.json")):
+                path.unlink(missing_ok=True)
+            for made in (points,) if was_there else (points, folder):
+                with suppress(OSError):
+                    made.rmdir()
         raise
 
 
@@ -253,9 +253,9 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
     texts = [point.settings.model_dump_json() for point in points]
     options = {key: list(values) for key, values in grid.items()}
     mine = json.loads(json.dumps({"grid": options, "points": joblib.hash(texts)}, default=str))
-    if out is not None and (out / "grid.json").is_file():
+    if out is not None and (out / GRID).is_file():
         try:
-            is_mine = json.loads((out / "grid.json").read_text(encoding="utf-8")) == mine
+            is_mine = json.loads((out / GRID).read_text(encoding="utf-8")) == mine
         except (ValueError, RecursionError, OSError):
             is_mine = False
         if not is_mine:
@@ -265,8 +265,8 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
             )
         return out
     folder = create_run_folder(out, name=f"{points[0].settings.name}-sweep")
-    write_settings(folder / "study.toml", points[0].settings, base=base)
-    write_json(folder / "grid.json", mine)
+    write_settings(folder / SETTINGS, points[0].settings, base=base)
+    write_json(folder / GRID, mine)
     return folder
 
 
@@ -359,21 +359,6 @@ def _rows(
         if rows[key].dtype == object:  # numbers beside words: words are what all can be
             rows[key] = rows[key].astype(str)
     return rows
-
-
-def makes_no_difference(rows: pd.DataFrame, key: str) -> bool:
-    """Whether every run came to the same at each value of a key, bit for bit.
-
-    >>> rows = pd.DataFrame({"point": [0, 0, 1, 1], "key": [1, 1, 2, 2], "seed": [1, 2, 1, 2]})
-    >>> rows["relative_fitness"] = [0.5, 0.25, 0.5, 0.25]
-    >>> makes_no_difference(rows, "key"), makes_no_difference(rows.assign(seed=0), "key")
-    (True, False)
-    """
-    if rows[key].nunique() < 2:
-        return False
-    others = [name for name in rows if name not in {key, "point", *_RESULTS}]
-    found = rows.groupby(others, dropna=False)["relative_fitness"].nunique(dropna=False)
-    return bool((found == 1).all())
 
 
 def _cell(value: object) -> object:

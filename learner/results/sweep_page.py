@@ -16,7 +16,14 @@ from common.texts import counted
 from learner.results.charts import Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, write_page
 
-__all__ = ["incomparable", "interval", "sweep_summary", "sweep_table", "write_sweep_page"]
+__all__ = [
+    "incomparable",
+    "interval",
+    "makes_no_difference",
+    "sweep_summary",
+    "sweep_table",
+    "write_sweep_page",
+]
 
 FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
@@ -27,6 +34,16 @@ WORDS = (
 )
 # Sections of a study whose keys change the best model, which relative fitness is relative to.
 OF_THE_BEST = ("data", "features", "model", "owners")
+# Columns of what a run came to; the others say which one it was.
+_RESULTS = (
+    "way",
+    "horizon",
+    "relative_fitness",
+    "relative_fitness_public",
+    "relative_fitness_alone",
+    "gains",
+    "num_owners",
+)
 
 
 def half_interval(values: Vector) -> float:
@@ -82,6 +99,21 @@ def sweep_summary(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(points)
+
+
+def makes_no_difference(rows: pd.DataFrame, key: str) -> bool:
+    """Whether every run came to the same at each value of a key, bit for bit.
+
+    >>> rows = pd.DataFrame({"point": [0, 0, 1, 1], "key": [1, 1, 2, 2], "seed": [1, 2, 1, 2]})
+    >>> rows["relative_fitness"] = [0.5, 0.25, 0.5, 0.25]
+    >>> makes_no_difference(rows, "key"), makes_no_difference(rows.assign(seed=0), "key")
+    (True, False)
+    """
+    if rows[key].nunique() < 2:
+        return False
+    others = [name for name in rows if name not in {key, "point", *_RESULTS}]
+    found = rows.groupby(others, dropna=False)["relative_fitness"].nunique(dropna=False)
+    return bool((found == 1).all())
 
 
 def incomparable(keys: Sequence[str]) -> list[str]:

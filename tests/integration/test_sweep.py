@@ -14,6 +14,8 @@ from forked import Forked, run
 
 import learner
 from common.config import load_settings
+from common.errors import InputError
+from learner.commands.sweep import _gone_without_results
 from learner.planning.settings import StudySettings
 from learner.simulated.sweeps import _checksum
 from learner.training.repeated import NOISE_SEEDS
@@ -227,6 +229,25 @@ def test_where_nothing_can_be_computed_what_was_there_stays(study, tmp_path, typ
     bad = ("--grid", "privacy.epsilon=10", "--seeds", "3", "--cluster", "nonsense://x")
     assert typed("copriv", "sweep", path, "--out", out, *bad).returncode == 2
     assert sorted(file.name for file in (out / "points").iterdir()) == kept
+
+
+def test_a_sweep_that_comes_to_nothing_takes_away_only_what_it_wrote(study, tmp_path, typed):
+    path, out = study(), tmp_path / "out"
+    sweep(path, out, "--grid", "privacy.epsilon=10", "--seeds", 2)
+    for result in (out / "points").iterdir():
+        result.unlink()
+    (out / "notes.txt").write_text("mine")
+    before = sorted(out.iterdir())
+    bad = ("--grid", "privacy.epsilon=10", "--seeds", "2", "--cluster", "nonsense://x")
+    assert typed("copriv", "sweep", path, "--out", out, *bad).returncode == 2
+    assert sorted(out.iterdir()) == before
+    new = tmp_path / "new"
+    (new / "points").mkdir(parents=True)
+    for name in ("study.toml", "grid.json", "points/point-00000.json", "notes.txt"):
+        (new / name).write_text("{}")
+    with pytest.raises(InputError), _gone_without_results(new, was_there=False):
+        raise InputError("nothing could be computed")
+    assert [file.name for file in new.rglob("*")] == ["notes.txt"]
 
 
 def test_a_table_that_is_typed_is_read_at_some_point_or_refused(study, tmp_path, typed):
