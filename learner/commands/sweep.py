@@ -36,7 +36,7 @@ from learner.results.sweep_page import (
     write_sweep_page,
 )
 from learner.simulated.evaluation import union
-from learner.simulated.sweeps import Failure, Sweep, holds_results, run_sweep
+from learner.simulated.sweeps import Failure, Sweep, holds_results, processes, run_sweep
 from learner.training.points import (
     Deciding,
     Repeating,
@@ -114,7 +114,7 @@ class How:
         """On what the estimated time is spent."""
         if self.cluster is not None:
             return "of one core's work"
-        count = joblib.effective_n_jobs(self.jobs)
+        count = processes(self.jobs)
         return f"on {count} process{'es' if count > 1 else ''}"
 
 
@@ -315,7 +315,7 @@ def _print_time(decisions: Mapping[int, Mapping[str, Any]], seeds: int, how: How
     """About how long all seeds take, from what a few ticks of each point took."""
     work = sum(its["seconds"] * len(blocks_of(seeds, its["horizon"])) for its in decisions.values())
     if how.cluster is None:
-        work /= joblib.effective_n_jobs(how.jobs)
+        work /= processes(how.jobs)
     minutes = f"{work / 60:,.0f} minutes" if work > 120 else f"{max(work, 1):.0f} s"
     how.console.print(f"all seeds take about {minutes} {how.workers}", highlight=False)
 

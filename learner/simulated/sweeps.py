@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import queue
 import threading
 import traceback
@@ -25,12 +26,14 @@ from common.errors import CoprivError, InputError
 from common.files import make_folder, open_regular, write_or_refuse
 from common.texts import printable
 
-__all__ = ["Failure", "Sweep", "holds_results", "run_sweep"]
+__all__ = ["Failure", "Sweep", "holds_results", "processes", "run_sweep"]
 
 # To reach a scheduler, and once more for what it says first.
 CONNECT_SECONDS = 10
 # More than the result of any point takes on the disk.
 LARGEST_RESULT = 64 * 2**20
+# Joblib's own limit of processes.
+LIMIT = "LOKY_MAX_CPU_COUNT"
 
 Result = Mapping[str, Any]
 Work = Callable[..., Result]
@@ -83,8 +86,11 @@ def run_sweep(
       on_done: Called with how many points are done.
 
     Raises:
-      InputError: The cluster cannot be reached, or the folder cannot be written.
+      InputError: The cluster cannot be reached, the folder cannot be written, or the environment
+        has no number where it limits processes.
     """
+    if cluster is None:
+        processes(jobs)
     prints = {name: fingerprint(*arguments) for name, arguments in points.items()}
     done: dict[str, Result] = {}
     failures: dict[str, Failure] = {}
@@ -103,6 +109,24 @@ def run_sweep(
         on_done(len(done) + len(failures))
     ordered = {name: done[name] for name in points if name in done}
     return Sweep(results=ordered, failures=failures)
+
+
+def processes(jobs: int) -> int:
+    """How many processes compute: ``jobs``, or one on each core for -1.
+
+    Raises:
+      InputError: The environment has no number where joblib takes its limit from.
+    """
+    try:
+        joblib.cpu_count()
+    except ValueError:
+        limit = printable(os.environ.get(LIMIT, ""), 40)
+        raise InputError(
+            f"the environment has {LIMIT}={limit!r}: expected a whole number, the most processes "
+            "that may compute; correct or unset it"
+        ) from None
+    count: int = joblib.effective_n_jobs(jobs)
+    return count
 
 
 def _compute(

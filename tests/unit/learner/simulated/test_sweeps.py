@@ -85,3 +85,11 @@ def test_a_kept_result_that_the_work_cannot_have_returned_is_computed_anew(tmp_p
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
         run_sweep(work, {"p": (1, str(tmp_path / "log"))}, cluster="nonsense://nowhere:1")
+
+
+@pytest.mark.parametrize("limit", ["abc", "", "2.5"])
+def test_a_limit_of_processes_that_is_no_number_is_one_sentence(tmp_path, monkeypatch, limit):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", limit)
+    with pytest.raises(InputError, match=f"LOKY_MAX_CPU_COUNT='{limit}': expected a whole number"):
+        run_sweep(work, {"p": (1, str(tmp_path / "log"))}, folder=tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == []
