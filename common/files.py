@@ -7,6 +7,8 @@ import errno
 import fcntl
 import logging
 import os
+import re
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -49,6 +51,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
         machine stops.
       * With a ``mode`` the content is never readable by more than it says, not even at first.
       * Of processes that write it at once the last one's content stays, whole.
+      * What a writer leaves that is killed is removed by the next one of the same file.
 
     Args:
       path: The file; another one of this name is replaced, a device or a pipe never.
@@ -61,10 +64,8 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     # A folder says so itself. Under root a file in the place of /dev/null would be everybody's.
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise _irregular(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    handle = os.open(draft, flags, 0o666 if mode is None else mode)
+    _remove_left_drafts(path)
+    draft, handle = _new_draft(path, 0o666 if mode is None else mode)
     try:
         with os.fdopen(handle, "wb") as file:
             if mode is not None:
@@ -72,10 +73,67 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(handle)
-        os.replace(draft, path)
+            # Before it is closed, and its lock with it: nobody takes it for left behind.
+            os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _new_draft(path: Path, mode: int) -> tuple[Path, int]:
+    """A new file beside another one, under a name of its own, locked while its writer lives."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    while True:
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(draft, flags, mode)
+            if _is_kept(draft, handle):
+                return draft, handle
+            os.close(handle)
+
+
+def _is_kept(draft: Path, handle: int) -> bool:
+    """Lock a new draft; False if another writer took it for left behind before that."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: nobody removes drafts there
+        return True
+    return draft.exists()
+
+
+def _remove_left_drafts(path: Path) -> None:
+    """Remove the drafts of a file that nobody writes any more: their writers hold no lock."""
+    pattern = rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part"
+    with contextlib.suppress(OSError):  # of a folder that cannot be listed
+        for name in os.listdir(path.parent):
+            if re.fullmatch(pattern, name) and not path.with_name(name).is_symlink():
+                _remove_if_left(path.with_name(name))
+
+
+def _remove_if_left(draft: Path) -> None:
+    with contextlib.suppress(OSError):
+        handle = lock_file(draft, make=False)
+        try:
+            # No other file comes to have this name.
+            draft.unlink()
+        finally:
+            os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The names in a folder outlast a power cut, where it may be read and its file system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EINVAL):
+            raise
 
 
 def write_or_refuse(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
+import signal
 import stat
 import subprocess
 import sys
@@ -77,13 +80,82 @@ def test_a_pipe_stays_where_a_file_is_to_be_written(link, tmp_path):
     assert path.is_symlink() == link
 
 
-def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path):
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from common.files import write_whole
+os.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
+write_whole(Path(sys.argv[1]), "half")
+"""
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else_is(tmp_path):
+    path, others = tmp_path / "told.json", {".told.json.part", ".told.json.1.part", "told.json.bak"}
+    others |= {
+        ".told.json.0123456g.part",
+        ".told.jsonx.01234567.part",
+        ".untold.json.01234567.part",
+    }
+    for name in others:
+        (tmp_path / name).write_text("another's")
+    (tmp_path / ".told.json.01234567.part").symlink_to(tmp_path / "told.json.bak")
+    others |= {".told.json.01234567.part"}
+    writer = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert writer.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == len(others) + 1
+    write_whole(path, "whole")
+    assert {entry.name for entry in tmp_path.iterdir()} == others | {"told.json"}
+
+
+def test_a_draft_that_is_being_written_is_not_removed(tmp_path, monkeypatch):
+    path, replace = tmp_path / "told.json", os.replace
+
+    def after_another(draft, place):
+        monkeypatch.setattr(os, "replace", replace)
+        write_whole(path, "another's")
+        replace(draft, place)
+
+    monkeypatch.setattr(os, "replace", after_another)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
+
+
+def test_a_draft_that_is_taken_for_left_behind_is_written_anew(tmp_path, monkeypatch):
+    path, lock = tmp_path / "told.json", fcntl.flock
+
+    def after_another(handle, operation):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        write_whole(path, "another's")
+        lock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_another)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
+
+
+def test_a_file_and_then_its_name_are_on_the_disk(tmp_path, monkeypatch):
+    path, synced, sync = tmp_path / "told.json", [], os.fsync
+
+    def noted(handle):
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.exists()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_whole(path, "told")
+    assert synced == [(False, False), (True, True)]
+
+
+def test_a_secret_is_its_owners_alone_whatever_lay_there(tmp_path, monkeypatch):
     path = tmp_path / "key.pem"
     path.write_text("old")
     path.chmod(0o644)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
-    (tmp_path / f".key.pem.{os.getpid()}.part").symlink_to(elsewhere)
+    (tmp_path / ".key.pem.01234567.part").symlink_to(elsewhere)
+    names = iter(["01234567", "89abcdef"])
+    monkeypatch.setattr(secrets, "token_hex", lambda size: next(names))
     before = os.umask(0)
     try:
         write_whole(path, b"secret", mode=0o600)
