@@ -23,8 +23,23 @@ def ask_health(address: str, *, seconds: float) -> None:
         try:
             reply = stub.Check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=seconds)
         except grpc.RpcError as error:
+            if _asks_for_tls(address, error.code(), seconds):
+                raise UnreachableError(
+                    f"{address}: it serves with TLS there, and is asked in plain text; give the "
+                    "address that OWNER.toml names as health, which speaks no TLS"
+                ) from None
             raise UnreachableError(
                 f"{address}: no answer ({error.code().name}); start the owner, or check its address"
             ) from None
     if reply.status != health_pb2.HealthCheckResponse.SERVING:
         raise UnreachableError(f"{address}: it does not serve; read its log")
+
+
+def _asks_for_tls(address: str, code: grpc.StatusCode, seconds: float) -> bool:
+    """Whether there was no answer because the port speaks TLS only."""
+    from common.diagnosis import why_unreachable  # noqa: PLC0415 (a probe of who serves needs none)
+
+    return (
+        code is grpc.StatusCode.UNAVAILABLE
+        and why_unreachable(address, None, far="owner", timeout=seconds).certificates
+    )

@@ -26,6 +26,7 @@ from common.pb import copriv_pb2_grpc as pb_grpc
 from common.tls import Identity, load_identity
 from learner.network.certificates import Party, make_certificates
 from learner.network.grpc_owner import GrpcOwner
+from owner.health import ask_health
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
@@ -187,6 +188,12 @@ def test_plain_text_meets_tls_and_the_other_way_round(
     assert "it asks for TLS and a certificate" in told(serve_tls(folder / "owner-a"), None)
     plain = serve_owner(owner_folder("owner-b"))
     assert "it does not speak TLS" in told(plain, identity(folder / "learner"))
+
+
+def test_a_probe_of_the_port_with_tls_is_told_which_port_has_none(serve_tls, tmp_path):
+    running = serve_tls(certs(tmp_path / "certs") / "owner-a")
+    with pytest.raises(UnreachableError, match=r"serves with TLS.* OWNER.toml names as health"):
+        ask_health(f"127.0.0.1:{running.port}", seconds=5)
 
 
 def test_nobody_there_is_not_a_matter_of_certificates(tmp_path):
