@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -45,12 +45,10 @@ def check_study(
     """
     feature_map = prepare_public_side(settings, base=base).feature_map
     found = _look(settings, feature_map, base=base, insecure=insecure, console=console)
-    names = list(found)
-    console.print(_table(names, list(found.values())))
-    for name in names:
-        for finding in found[name]:
-            if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
-                console.print(_sentence(name, finding), highlight=False, soft_wrap=True)
+    console.print(_table(list(found), list(found.values())))
+    for finding, names in _sites_of(found).items():
+        if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
+            console.print(_sentence(names, finding), highlight=False, soft_wrap=True)
     failed = [
         finding for site in found.values() for finding in site if finding.state is State.FAILS
     ]
@@ -137,7 +135,16 @@ def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:
     return table
 
 
-def _sentence(name: str, finding: Finding) -> Text:
+def _sites_of(found: Mapping[str, Sequence[Finding]]) -> dict[Finding, list[str]]:
+    """Each finding once, and the names of the sites that share it."""
+    sites: dict[Finding, list[str]] = {}
+    for name, site in found.items():
+        for finding in site:
+            sites.setdefault(finding, []).append(name)
+    return sites
+
+
+def _sentence(names: Sequence[str], finding: Finding) -> Text:
     """One finding for people."""
     verb = {State.PASSES: "passes:", State.FAILS: "FAILS:", State.UNCHECKED: "is not checked:"}
-    return Text(f"{name}: {finding.rule} {verb[finding.state]} {finding.words}")
+    return Text(f"{', '.join(names)}: {finding.rule} {verb[finding.state]} {finding.words}")

@@ -132,9 +132,15 @@ def test_sound_sites_pass_and_nothing_is_spent(check, site):
     said = check(site.sound["owner-a"], "--all")
     assert said.status == 0, said
     assert "nothing fails; nothing was spent" in said.out
-    for words in ("of our CA, 89 days left", "within 1 s of ours", "1 asked, 3 left", "it has all"):
-        assert said.out.count(words) == 2, words
-    assert said.out.count("records is not checked: units, categories and gaps") == 2
+    # What both share is one sentence.
+    for words in (
+        *("certificate passes: of our CA, 89 days left", "clock passes: within 1 s of ours"),
+        *("budget passes: 1 asked, 3 left", "columns passes: it has all"),
+        "records is not checked: units, categories and gaps",
+    ):
+        assert said.out.count(f"owner-a, owner-b: {words}") == said.out.count(words) == 1, words
+    for name in NAMES:
+        assert said.out.count(f"{name}: reached passes: at 127.0.0.1:{site.sound[name]}") == 1
     for name in NAMES:
         assert read_studies(site.folder / name / "ledger.sqlite")[1] == []
 
@@ -144,7 +150,7 @@ def test_an_officers_declaration_is_told_and_nothing_else(check, site):
     folder.mkdir()
     digest = FeatureMap.from_json(site.map.read_text()).digest
     running = site.serve("declared", "owner-a", site.certs / "owner-a")
-    assert "owner-a: records is not checked" in check(running.port, "--all").out
+    assert "owner-a, owner-b: records is not checked" in check(running.port, "--all").out
     # The officer declares while the owner serves.
     (folder / "owner-a.declared").write_text(digest + "\n")
     said = check(running.port, "--all")
@@ -156,7 +162,7 @@ def test_an_officers_declaration_is_told_and_nothing_else(check, site):
     os.mkfifo(folder / "owner-a.declared")
     said = check(running.port, "--all")
     assert said.status == 0
-    assert "owner-a: records is not checked" in said.out
+    assert "owner-a, owner-b: records is not checked" in said.out
 
 
 def test_a_wrong_ca_is_found(check, site):
@@ -206,7 +212,10 @@ def test_a_missing_column_is_found(check, site):
 def test_a_budget_too_small_is_found(check, site):
     said = check(site.sound["owner-a"], privacy={"epsilon": "2.5"})
     assert said.status == 2
-    assert "owner-a: budget FAILS: the study asks for epsilon 2.5, it spends at most 2" in said.out
+    assert (
+        "owner-a, owner-b: budget FAILS: the study asks for epsilon 2.5, it spends at most 2"
+        in said.out
+    )
     policy = {"policy": {"epsilon_per_study": "2", "epsilon_lifetime": "1/3"}}
     port = site.serve("poor", "owner-a", site.certs / "owner-a", **policy).port
     said = check(port)
@@ -233,10 +242,10 @@ def test_another_version_is_found(check, site, monkeypatch, version):
     monkeypatch.setattr("owner.answering.PROGRAM_VERSION", version)
     said = check(site.sound["owner-a"])
     told = f"it runs version {version}" if version else "a version too old to say which"
-    for name in NAMES:
-        assert f"{name}: version FAILS: it runs" in said.out
-        assert told in said.out
+    assert "owner-a, owner-b: version FAILS: it runs" in said.out
+    assert told in said.out
     assert said.status == 2
+    assert "2 rules fail at 2 of 2 sites" in said.err
 
 
 @pytest.mark.parametrize(("hours", "way"), [(1, "ahead of"), (-1, "behind")])
@@ -247,7 +256,7 @@ def test_a_clock_off_by_an_hour_is_found(check, site, monkeypatch, hours, way):
     monkeypatch.setattr("owner.answering.time", shifted)
     said = check(site.sound["owner-a"])
     assert said.status == 2
-    assert f"owner-a: clock FAILS: its clock is 60 minutes {way} ours" in said.out
+    assert f"owner-a, owner-b: clock FAILS: its clock is 60 minutes {way} ours" in said.out
 
 
 def test_a_closed_port_is_found(check):
