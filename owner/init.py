@@ -21,6 +21,7 @@ from common.number_marks import mark_notes
 from common.privacy import epsilon_in_words
 from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
+from common.texts import counted
 from common.totals import refuse_totals
 from owner.loading import check_header, load_records
 from owner.policy import OwnerSettings
@@ -117,7 +118,7 @@ def _far_out(column: Column) -> str:
     if not column.far_out.size:
         return column.code_for_missing
     cut = "studies cut those beyond their public bounds"
-    return f"outliers: {column.far_out.size:,}; {column.code_for_missing or cut}"
+    return f"{counted(column.far_out.size, 'outlier')}; {column.code_for_missing or cut}"
 
 
 def _date(column: Column) -> str:

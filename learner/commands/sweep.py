@@ -375,7 +375,7 @@ def _leave(
     summary = sweep_summary(rows, keys)
     console.print(sweep_table(summary, keys))
     same = [key for key in keys if makes_no_difference(rows, key)]
-    notes = [f"{key} changes nothing here: runs are the same at each of its values" for key in same]
+    notes = [f"each value of {key} gives the same runs" for key in same]
     notes += incomparable([key for key in keys if key not in same])
     for note in notes:
         console.print(f"note: {note}", highlight=False)

@@ -12,7 +12,7 @@ from common.columns import category_keys, parse_months, parse_numbers
 from common.features import FeatureMap
 from common.looking import Column, Look
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, printable
+from common.texts import LONGEST_NAME, counted, printable
 from learner.planning.drafting import Target
 
 __all__ = ["far_out_notes", "unknown_notes", "unread_notes"]
@@ -103,6 +103,7 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
         return ""
     cut = int(np.count_nonzero(are_cut(far, low, high)))
     bounds = f"the public bounds ({low:g} to {high:g})"
-    of_them = f"{cut:,} of them are cut at {bounds}" if cut else f"none is cut: {bounds} hold them"
+    some = f"{cut:,} of them " if cut < far.size else ""
+    become = f"{some}cut at {bounds}" if cut else f"within {bounds}"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""
-    return f"{what}{column.shown}: outliers: {far.size:,}; {of_them}{code}"
+    return f"{what}{column.shown}: {counted(far.size, 'outlier')}, {become}{code}"

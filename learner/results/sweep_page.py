@@ -119,13 +119,13 @@ def makes_no_difference(rows: pd.DataFrame, key: str) -> bool:
 def incomparable(keys: Sequence[str]) -> list[str]:
     """What to know of a grid whose points are not judged by the same best model, if it is one.
 
-    >>> incomparable(["privacy.epsilon"]), incomparable(["features.components"])[0][:27]
-    ([], 'features.components changes')
+    >>> incomparable(["privacy.epsilon"]), incomparable(["features.components"])[0][:37]
+    ([], 'each value of features.components has')
     """
     changing = [key for key in keys if key.split(".")[0] in OF_THE_BEST]
     return [
-        f"{key} changes the best model that relative fitness is measured against: compare a row "
-        "with its own public model and alone, not with those of other values"
+        f"each value of {key} has a best model of its own, which relative fitness is measured "
+        "against: compare a row with its own public model and alone, not with those of other values"
         for key in changing
     ]
 

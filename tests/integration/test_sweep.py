@@ -286,9 +286,10 @@ def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_p
     assert said.returncode == 0, said.stderr
     notes = [line for line in said.stdout.splitlines() if line.startswith("note:")]
     assert notes == [
-        "note: network.in_flight changes nothing here: runs are the same at each of its values",
-        "note: features.coverage changes the best model that relative fitness is measured against: "
-        "compare a row with its own public model and alone, not with those of other values",
+        "note: each value of network.in_flight gives the same runs",
+        "note: each value of features.coverage has a best model of its own, which relative fitness "
+        "is measured against: compare a row with its own public model and alone, not with those of "
+        "other values",
     ]
     assert all(note[6:] in (out / "sweep.html").read_text() for note in notes)
     warnings = [line for line in said.stderr.splitlines() if "warning: " in line]

@@ -210,18 +210,21 @@ def notes_about(**columns: object) -> str:
 def test_numbers_far_out_are_said_to_be_cut_only_where_they_are():
     ages = np.random.default_rng(1).integers(18, 80, 400)
     told = notes_about(age=np.where(np.arange(400) % 12 == 0, -999, ages), one=ages * 1.0)
-    assert "age: outliers: 34; none is cut: the public bounds (-999 to 79) hold them" in told
+    assert "age: 34 outliers, within the public bounds (-999 to 79)" in told
     assert "-999 stands 34 times: a code for missing?" in told
     assert "one: " not in told
     told = notes_about(age=np.where(np.arange(400) == 7, 10**6, ages))
-    assert "age: outliers: 1; 1 of them are cut at the public bounds (18 to 79)" in told
+    assert "age: 1 outlier, cut at the public bounds (18 to 79)" in told
     assert "a code for missing" not in told
+    far = np.where(np.arange(400) % 12 == 0, -999, ages)
+    told = notes_about(age=np.where(np.arange(400) == 7, 10**6, far))
+    assert "age: 35 outliers, 1 of them cut at the public bounds (-999 to 79)" in told
 
 
 def test_a_target_code_at_its_bound_is_not_said_to_be_cut():
     y = np.random.default_rng(2).normal(size=400)
     told = notes_about(y=np.where(np.arange(400) % 20 == 0, 9999, y), x=y[::-1])
-    assert "target y: outliers: 20; none is cut" in told
+    assert "target y: 20 outliers, within the public bounds" in told
     assert "9999 stands 20 times" in told
     # What is named can be typed: Huber loss alone is refused.
     assert 'loss = "huber" with delta = "auto" minds far targets less' in told
