@@ -19,7 +19,7 @@ from common.domain import Domain
 from common.errors import BudgetSpentError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
 from common.losses import loss_of
-from common.privacy import exact_sum, in_short, plan_noise
+from common.privacy import NoisePlan, exact_sum, in_short, plan_noise
 from common.releases import NEWTON, curvature_scale, gradient_bound, release_of
 from common.tables import TableSource, read_table
 from common.terms import Records, StudyTerms
@@ -60,6 +60,7 @@ class DryRun:
       typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
       measured: Whether it was measured on public records, or taken from the map's bounds.
       seen: How the owner's columns fit the map.
+      refusal: Why the owner would refuse the study; then nothing is known of its noise.
       trial: Where the study's numbers are from.
     """
 
@@ -75,6 +76,7 @@ class DryRun:
     typical_answer: float = math.nan
     measured: bool = False
     seen: tuple[ColumnSeen, ...] = ()
+    refusal: RefusedError | None = None
     trial: TrialStudy = field(default_factory=TrialStudy)
 
     def lines(self, settings: OwnerSettings) -> list[str]:
@@ -113,12 +115,12 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
     )
     yield from _block_in_words(settings.ledger.block)
     terms, feature_map = found.terms, found.feature_map
-    if terms is None or feature_map is None:
+    if feature_map is None:
         yield "no feature map is set, so nothing can be said of the noise; give --features FILE"
         return
-    p, m = feature_map.num_features, terms.responses
+    features = counted(feature_map.num_features, "feature")
     yield (
-        f"feature map {feature_map.digest[:16]}: {counted(p, 'feature')}, fitted on "
+        f"feature map {feature_map.digest[:16]}: {features}, fitted on "
         f"{counted(feature_map.num_public_records, f'{feature_map.source_kind} record')} of "
         f"{printable(feature_map.source)}"
     )
@@ -128,7 +130,15 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
             f"{'has' if found.unreadable_targets == 1 else 'have'} no readable "
             f"{printable(feature_map.target_name)}; each gets the map's public value"
         )
-    release = release_of(terms)
+    if terms is not None:
+        yield from _promise_in_words(found, terms, feature_map, settings)
+
+
+def _promise_in_words(
+    found: DryRun, terms: StudyTerms, feature_map: FeatureMap, settings: OwnerSettings
+) -> Iterator[str]:
+    """What the study would be promised, and the noise of that."""
+    release, m = release_of(terms), terms.responses
     yield (
         f"a study of {counted(m, 'response')} with {release.described(terms)}, "
         f"theta_max {terms.theta_max:g}, kappa {terms.kappa} "
@@ -200,7 +210,7 @@ def dry_run(
 
     Raises:
       InputError: The settings, the records, the map or the ledger cannot be used.
-      RefusedError: The owner would refuse the study.
+      PolicyError: The map needs a column that learners may not use.
     """
     pinned = load_feature_map(base / settings.features) if settings.features else None
     loaded = load_records(settings, base=base, pinned=pinned)
@@ -220,24 +230,41 @@ def dry_run(
     raw = loaded.raw
     loaded.table.shard(feature_map)
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
-    terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)
+    found |= {
+        "feature_map": feature_map,
+        "unreadable_targets": loaded.table.count_unreadable_targets(feature_map),
+        "seen": look_at_columns(raw, feature_map),
+    }
     try:
-        plan = plan_noise(terms, feature_map.domain, num_records=len(raw))
-    except ValueError as error:
-        raise RefusedError(str(error)) from None
+        terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)
+        plan = _planned(terms, feature_map, num_records=len(raw))
+    except RefusedError as refusal:
+        return DryRun(**found, refusal=refusal)
     records = _public_records(public, feature_map)
     return DryRun(
         **found,
-        feature_map=feature_map,
-        unreadable_targets=loaded.table.count_unreadable_targets(feature_map),
-        terms=terms,
-        epsilon_confirmed=SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
-        noise_scale=plan.noise_scale,
+        **_promised(terms, plan),
         typical_answer=typical_answer(feature_map, terms, records=records),
         measured=records is not None,
-        seen=look_at_columns(raw, feature_map),
         trial=trial,
     )
+
+
+def _promised(terms: StudyTerms, plan: NoisePlan) -> dict[str, Any]:
+    """What the owner would agree to, and the noise of that."""
+    return {
+        "terms": terms,
+        "epsilon_confirmed": SecureNoise(plan).epsilon(responses=terms.responses) * terms.kappa,
+        "noise_scale": plan.noise_scale,
+    }
+
+
+def _planned(terms: StudyTerms, feature_map: FeatureMap, *, num_records: int) -> NoisePlan:
+    """The noise of a study; what no noise fits is refused."""
+    try:
+        return plan_noise(terms, feature_map.domain, num_records=num_records)
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
 
 
 def _left(policy: Policy, studies: Sequence[StudyEntry]) -> Fraction:

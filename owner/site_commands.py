@@ -296,6 +296,7 @@ def show_site(
 
     Raises:
       InputError: A certificate or a column does not fit, or there is no map to look under.
+      RefusedError: The owner would refuse the study; what was found is printed all the same.
     """
     # Here, because they would make --help slow.
     from common.errors import InputError  # noqa: PLC0415
@@ -307,6 +308,8 @@ def show_site(
         _show_columns(found.seen)
     for line in (*site_lines(settings, base=base), *found.lines(settings)):
         click.echo(line)
+    if found.refusal is not None:
+        raise found.refusal
     if declares:
         if found.feature_map is None:
             raise InputError("--declare: there is no feature map to look under; give --features")

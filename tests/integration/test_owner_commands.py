@@ -276,8 +276,18 @@ def test_check_says_what_to_do_where_the_budget_is_spent(owner_folder, make_term
     running = start_owner(settings, listen=None, insecure_noise_seed=None)
     running.owner.enroll(make_terms(epsilon=Fraction(1)), learner="anonymous")
     running.drain(grace=0.1)
-    said = refused(owner_command("check", settings), 3)
+    done = owner_command("check", settings)
+    said = refused(done, 3)
     assert "0 of the lifetime budget is left; give a smaller --epsilon, or raise policy." in said
+    # What is known without a budget is shown: the columns, the ledger, the map.
+    for words in (
+        "drift",
+        "column-0",
+        "1 study, 0 of the lifetime epsilon 1 is left",
+        "4 features",
+    ):
+        assert words in done.stdout, words
+    assert "would be promised" not in done.stdout
 
 
 def test_check_finds_a_ledger_of_other_records(owner_folder, table_maker):
