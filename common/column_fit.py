@@ -22,7 +22,7 @@ from common.fitting import ColumnRule, TargetRule
 from common.suggestions import same_words
 from common.target_fitting import count_values
 
-__all__ = ["ClassesSeen", "ColumnSeen", "are_cut", "look_at_columns"]
+__all__ = ["ClassesSeen", "ColumnSeen", "are_cut", "count_empty_rows", "look_at_columns"]
 
 # Fewer values say nothing of a spread.
 FEWEST_FOR_SPREAD = 20
@@ -108,6 +108,15 @@ def look_at_columns(
     if not has_target:
         return seen
     return (*seen, _seen_target(feature_map.target, table[feature_map.target.name]))
+
+
+def count_empty_rows(table: pd.DataFrame, feature_map: FeatureMap) -> int:
+    """How many records have no readable value in any column of the map, nor a target."""
+    target = feature_map.target
+    rows = table[np.isnan(target.raw(table[target.name]))]
+    for rule in feature_map.columns:
+        rows = rows[np.isnan(rule.raw(rows[rule.name]))]
+    return len(rows)
 
 
 def are_cut(values: Vector, low: float, high: float) -> Flags:

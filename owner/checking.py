@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from common.column_fit import ColumnSeen, look_at_columns
+from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.domain import Domain
 from common.errors import BudgetSpentError, PolicyError, RefusedError
 from common.features import FeatureMap, load_feature_map
@@ -60,6 +60,7 @@ class DryRun:
       typical_answer: L1 norm of a typical public gradient at theta = 0, or of typical moments.
       measured: Whether it was measured on public records, or taken from the map's bounds.
       seen: How the owner's columns fit the map.
+      empty_rows: Records without a value in any column of the map.
       refusal: Why the owner would refuse the study; then nothing is known of its noise.
       trial: Where the study's numbers are from.
     """
@@ -76,6 +77,7 @@ class DryRun:
     typical_answer: float = math.nan
     measured: bool = False
     seen: tuple[ColumnSeen, ...] = ()
+    empty_rows: int = 0
     refusal: RefusedError | None = None
     trial: TrialStudy = field(default_factory=TrialStudy)
 
@@ -234,6 +236,7 @@ def dry_run(
         "feature_map": feature_map,
         "unreadable_targets": loaded.table.count_unreadable_targets(feature_map),
         "seen": look_at_columns(raw, feature_map),
+        "empty_rows": count_empty_rows(raw, feature_map),
     }
     try:
         terms = _agreed(settings, feature_map, trial, found, allow_private_bounds)

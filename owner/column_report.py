@@ -12,9 +12,9 @@ from common.column_faults import faults_of, one_of
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
-from common.texts import LONGEST_NAME, printable
+from common.texts import LONGEST_NAME, counted, printable
 
-__all__ = ["class_shares", "columns_table", "notes_below", "refuse_faults"]
+__all__ = ["columns_table", "notes_below", "records_in_words", "refuse_faults"]
 
 NOTHING = "-"
 LEGEND = (
@@ -75,13 +75,23 @@ def columns_table(seen: Sequence[ColumnSeen]) -> Table:
     return table
 
 
-def notes_below(seen: Sequence[ColumnSeen]) -> Iterator[str]:
-    """What stands below the table: what its columns are, and the shares of classes."""
+def notes_below(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]:
+    """What stands below the table: what its columns are, and what no column of it shows."""
     yield LEGEND
-    yield from class_shares(seen)
+    yield from records_in_words(seen, empty_rows=empty_rows)
 
 
-def class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:
+def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]:
+    """The shares of classes, and rows that count and hold nothing."""
+    yield from _class_shares(seen)
+    if empty_rows:
+        yield (
+            f"{counted(empty_rows, 'row is', 'rows are')} empty in every column of the feature "
+            "map, and counted in n_i all the same; leave out of the table what is no record"
+        )
+
+
+def _class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:
     """How many records are of a target's class, which shows whether labels are swapped.
 
     No map holds the public share, so only the officer can say whether it may be so.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from common.column_fit import look_at_columns
+from common.column_fit import count_empty_rows, look_at_columns
 from common.config import load_settings
 from common.errors import CoprivError, InputError
 from common.features import FeatureMap, load_feature_map
@@ -26,7 +26,7 @@ from common.tables import open_source
 from common.texts import counted
 from common.tls import refuse_plain_text
 from owner.access import Access
-from owner.column_report import class_shares, refuse_faults
+from owner.column_report import records_in_words, refuse_faults
 from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE, is_held
 from owner.ledger_reading import read_fingerprint, verify_ledger
@@ -182,7 +182,8 @@ def _fit(settings: OwnerSettings, base: Path, pinned: FeatureMap | None, allowed
     seen = look_at_columns(loaded.raw, pinned)
     doubts = refuse_faults(seen, accepted=allowed.accepted)
     fit = "but look at this" if doubts else "and every column fits the feature map"
-    return "\n".join([f"{records}, {fit}", *class_shares(seen), *doubts])
+    told = records_in_words(seen, empty_rows=count_empty_rows(loaded.raw, pinned))
+    return "\n".join([f"{records}, {fit}", *told, *doubts])
 
 
 def _check_ledger(path: Path, fingerprint: str) -> None:

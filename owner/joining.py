@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from common.column_fit import ColumnSeen, look_at_columns
+from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings
 from common.date_marks import date_notes
 from common.errors import InputError
@@ -136,8 +136,8 @@ def _listen(address: str) -> str:
     return f"[::]:{port}" if is_new else f"0.0.0.0:{port}"
 
 
-def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...]]:
-    """The number of records, and how the columns fit; nothing is written.
+def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen, ...]]:
+    """The number of records, that of empty ones, and how the columns fit; nothing is written.
 
     Raises:
       InputError: The table cannot be read, a column is missing, or what was typed does nothing.
@@ -170,7 +170,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, tuple[ColumnSeen, ...
         spellings={name: dict(spelt) for name, spelt in joining.spellings.items()},
     )
     study = translated(raw, words, where=str(joining.data))
-    return len(raw), look_at_columns(study, invited.feature_map)
+    empty = count_empty_rows(study, invited.feature_map)
+    return len(raw), empty, look_at_columns(study, invited.feature_map)
 
 
 def marks(invited: Invited, joining: Joining) -> list[str]:

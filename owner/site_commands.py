@@ -239,8 +239,8 @@ def _join(invited: Invited, joining: Joining, *, accepted: Collection[str], decl
 
     for line in asked_in_words(invited):
         click.echo(line)
-    count, seen = look(invited, joining)
-    _show_columns(seen)
+    count, empty_rows, seen = look(invited, joining)
+    _show_columns(seen, empty_rows)
     for line in marks(invited, joining):
         click.echo(f"note: {printable(line)}")
     _warn_of(refuse_faults(seen, accepted=accepted))
@@ -305,7 +305,7 @@ def show_site(
     from owner.site_check import site_lines  # noqa: PLC0415
 
     if found.seen:
-        _show_columns(found.seen)
+        _show_columns(found.seen, found.empty_rows)
     for line in (*site_lines(settings, base=base), *found.lines(settings)):
         click.echo(line)
     if found.refusal is not None:
@@ -321,12 +321,12 @@ def show_site(
     _warn_of(refuse_faults(found.seen, accepted=accepted))
 
 
-def _show_columns(seen: Sequence[ColumnSeen]) -> None:
+def _show_columns(seen: Sequence[ColumnSeen], empty_rows: int) -> None:
     """Print how each column fits, for the officer alone."""
     from owner.column_report import columns_table, notes_below  # noqa: PLC0415
 
     console(width=100).print(columns_table(seen))
-    for note in notes_below(seen):
+    for note in notes_below(seen, empty_rows=empty_rows):
         click.echo(note)
 
 

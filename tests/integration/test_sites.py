@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 import shlex
@@ -244,6 +245,20 @@ def test_a_table_that_does_not_fit_joins_nothing(study, table_maker):
     assert checked.returncode == 0, checked.stderr
     assert "certificate of owner-a, 364 days left" in checked.stdout
     assert "200 records" in checked.stdout
+
+
+def test_rows_that_hold_nothing_are_told_to_their_officer(study, table_maker):
+    table = table_maker(200, seed=1)
+    table.iloc[:2] = math.nan
+    table.to_parquet(study.folder / "own.parquet")
+    joined = study.join(data="own.parquet")
+    assert study.admit("--yes").returncode == 0
+    settings = study.folder / "owner-a" / "owner.toml"
+    checked, seen = (study.typed("copriv-owner", way, settings) for way in ("check", "doctor"))
+    for said in (joined, checked, seen):
+        assert said.returncode == 0, said.stderr
+        assert "200 records" in said.stdout
+        assert "2 rows are empty in every column of the feature map" in said.stdout
 
 
 def test_a_table_joins_as_it_is_typed_to_be_read(study, table_maker):

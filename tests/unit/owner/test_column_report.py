@@ -19,7 +19,7 @@ from common.column_faults import (
     faults_of,
     warn_of_misfits,
 )
-from common.column_fit import look_at_columns
+from common.column_fit import count_empty_rows, look_at_columns
 from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, FeatureSettings
 from common.map_fitting import fit_feature_map
@@ -264,7 +264,23 @@ def shown(table: pd.DataFrame, feature_map: FeatureMap) -> tuple[dict[str, list[
     seen = look_at_columns(table, feature_map)
     made = columns_table(seen)
     rows = zip(*([str(cell) for cell in column.cells] for column in made.columns), strict=True)
-    return {name: cells for name, *cells in rows}, list(notes_below(seen))
+    return {name: cells for name, *cells in rows}, list(
+        notes_below(seen, empty_rows=count_empty_rows(table, feature_map))
+    )
+
+
+@pytest.mark.parametrize(("empty", "words"), [(1, "1 row is"), (3, "3 rows are")])
+def test_rows_that_count_and_hold_nothing_are_named(study_map, empty, words):
+    table = people(1).astype({"sex": object, "ward": object})
+    _, notes = shown(table, study_map)
+    assert notes == [LEGEND]
+    table.iloc[:empty] = None
+    # A single value makes a record, and what cannot be read is none.
+    table.loc[empty, table.columns != "age"] = None
+    table["cost"] = table["cost"].astype(object)
+    table.loc[0, "cost"] = "unknown"
+    _, (_, told) = shown(table, study_map)
+    assert told.startswith(f"{words} empty in every column of the feature map, and counted in n_i")
 
 
 def test_swapped_labels_of_a_class_are_seen_by_its_share():
