@@ -17,6 +17,8 @@ __all__ = ["Line", "Mark", "curve", "strip", "timeline"]
 
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
+# Names of curves: the place of the first, and how far they stand apart.
+HIGHEST_NAME, NAME_HEIGHT = 34, 14
 # More points than pixels show nothing more.
 MOST_POINTS = 200
 SMALLEST, LARGEST = 1e-16, 1e300
@@ -72,7 +74,9 @@ def curve(
     shown = [_thinned(line) for line in lines if line.x.size]
     if not shown:
         return ""
-    height = 240
+    named = [line for line in shown if line.name]
+    # All names have room beside the curves.
+    height = max(240, HIGHEST_NAME + NAME_HEIGHT * len(named) + BOTTOM)
     positive = np.concatenate([line.y[line.y > 0] for line in shown])
     floor = max(SMALLEST, float(positive.min()) if positive.size else SMALLEST)
     xs = np.concatenate([line.x for line in shown])
@@ -86,13 +90,13 @@ def curve(
     parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts += [_drawn(line, to_x, lambda y: to_y(max(y, floor))) for line in shown]
-    named = [line for line in shown if line.name]
     ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(named)]
     # In the colour of its line: where lines lie close a name may stand nearer to another one.
     # A band is too pale for words.
     colors = ["" if line.color == "var(--band)" else line.color for line in named]
     parts += [
-        _text(WIDTH - RIGHT, y, named[k].name, "end", color=colors[k]) for y, k in _apart(ends_at)
+        _text(WIDTH - RIGHT, y, named[k].name, "end", color=colors[k])
+        for y, k in _apart(ends_at, height - BOTTOM - 4.0)
     ]
     parts.append(_text(LEFT, 12, y_label, "start"))
     parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
@@ -234,17 +238,22 @@ def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
     return drawn + tips
 
 
-def _apart(labels: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Numbered labels from above to below, none on another.
+def _apart(labels: Sequence[tuple[float, int]], lowest: float) -> list[tuple[float, int]]:
+    """Numbered labels from above to below, none on another, nor below the lowest place.
 
-    >>> _apart([(50.0, 0), (52.0, 1), (10.0, 2)])
-    [(34.0, 2), (50.0, 0), (64.0, 1)]
+    >>> _apart([(50.0, 0), (52.0, 1), (10.0, 2)], 100.0)
+    [(34, 2), (50.0, 0), (64.0, 1)]
+    >>> _apart([(95.0, 0), (99.0, 1), (97.0, 2)], 100.0)
+    [(72.0, 0), (86.0, 2), (100.0, 1)]
     """
-    placed: list[tuple[float, int]] = []
-    for y, number in sorted(labels):
-        least = placed[-1][0] + 14.0 if placed else 34.0
-        placed.append((max(y, least), number))
-    return placed
+    ordered = sorted(labels)
+    places: list[float] = []
+    for y, _ in ordered:
+        places.append(max(y, places[-1] + NAME_HEIGHT if places else HIGHEST_NAME))
+    for k in reversed(range(len(places))):
+        places[k] = min(places[k], lowest)
+        lowest = places[k] - NAME_HEIGHT
+    return [(y, number) for y, (_, number) in zip(places, ordered, strict=True)]
 
 
 def _marked(mark: Mark, to_x: Scale, height: int) -> str:

@@ -72,3 +72,18 @@ def test_a_name_has_the_colour_of_its_line_and_the_axis_both_of_its_ends(log_x):
     colors = re.findall(r'style="fill:var\(--(\w+)\)">(\w+)</text>', drawn)
     assert sorted(colors) == [("blue", "two"), ("green", "three")]
     assert {"2.5", "7.5"} <= set(re.findall(r">([\d.]+)</text>", drawn))
+
+
+@pytest.mark.parametrize("count", [2, 6, 30])
+@pytest.mark.parametrize("end", [1e-4, 0.01])
+def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end):
+    lines = [
+        Line(name=f"curve {k}", x=np.array([1.0, 9.0]), y=np.array([1.0, end * (1 + k / 1e6)]))
+        for k in range(count)
+    ]
+    drawn = curve("t", lines, x_label="k", y_label="fitness")
+    [height] = map(float, re.findall(r'viewBox="0 0 440 ([0-9.]+)"', drawn))
+    places = sorted(map(float, re.findall(r'y="([0-9.]+)"[^>]*>curve \d+</text>', drawn)))
+    assert len(places) == count
+    assert min(np.diff(places)) >= 14
+    assert 20 < places[0] < places[-1] < height - 44
