@@ -2,8 +2,8 @@ r"""A model with its whole pipeline as one SQL query: it adds the prediction to 
 
 Plain SQL of common table expressions and CASE, so that SQLite, PostgreSQL, DuckDB and others run
 it. Columns of numbers must be numbers there, dates DATE or text YYYY-MM-DD, categories text or
-numbers; NULL is a missing value. Each stage is a table of the next: raw, filled and clamped,
-standardised, features, scaled down, margin.
+numbers; NULL is a missing value. What SQL cannot do is named in docs/model.md. Each stage is a
+table of the next: raw, filled and clamped, standardised, features, scaled down, margin.
 """
 
 from __future__ import annotations

@@ -129,6 +129,24 @@ def test_a_query_predicts_the_same(make_model, strange_table, loss, settings):
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("form", ["onnx", "sql"])
+def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model, form):
+    """As docs/model.md says of both."""
+    model = make_model()
+    names = ["New York", "New\nYork", "New\r\nYork", "\nNew York", "nowhere"]
+    table = pd.DataFrame({"amount": 1.0, "is new": 0.0, "code": "7", "grade": names})
+    table["when"] = "2011-12-15"
+    read = model.predictions(table, where="table")["prediction"]
+    assert len(set(read[:4])) == 1
+    if form == "onnx":
+        found = run_onnx(onnx_bytes(model), table, model)["prediction"]
+    else:
+        with sqlite3.connect(":memory:") as database:
+            table.to_sql("records", database, index=False)
+            found = pd.read_sql_query(sql_query(model), database)["prediction"]
+    np.testing.assert_allclose(found, [read[0], *[read[4]] * 4], rtol=0, atol=1e-6)
+
+
 def test_a_long_sum_is_not_nested_deeper_than_a_database_allows():
     from learner.results.export_sql import _sum  # noqa: PLC0415
 
