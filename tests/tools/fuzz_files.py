@@ -1,8 +1,9 @@
 """Give commands files that a stranger changed, and see whether each ends in one printable sentence.
 
-A run folder, settings, an invitation and a request are changed in one place at a time: another
-value, another type, text that steers a terminal or a page, a pipe or a link in a file's place,
-tables that are a few bytes on the disk and endless in memory, a journal whose tables are queries.
+A run folder, the points that a forecast and a sweep keep, settings, an invitation and a request are
+changed in one place at a time: another value, another type, text that steers a terminal or a page,
+a pipe or a link in a file's place, tables that are a few bytes on the disk and endless in memory, a
+journal whose tables are queries.
 Each command runs in a process of its own with limited memory and time.
 
 It exits 1 if one ended with a traceback, by a signal, too late, or with another status than 0, 2, 3
@@ -41,11 +42,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
+from learner.simulated.sweeps import _checksum
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {"copriv": "learner.cli", "copriv-owner": "owner.cli"}
 PRELOADED = ("learner.results.report_page", "learner.results.card", "learner.commands.closing")
 PRELOADED += ("learner.commands.estimators", "learner.results.export_onnx", "owner.home_commands")
 PRELOADED += ("learner.commands.study", "learner.network.connections", "owner.server")
+PRELOADED += ("learner.commands.forecast", "learner.commands.sweep")
+FORECAST = ("copriv", "forecast", "study.toml", "--quick", "--jobs", "1", "--out", "forecast")
+SWEEP = ("copriv", "sweep", "study.toml", "--grid", "privacy.epsilon=1,10", "--seeds", "3")
+SWEEP += ("--jobs", "1", "--out", "sweep")
 SECONDS, MEGABYTES = 30, 1500
 MARKUP = "<script>alert(1)</script>"
 STEERS = "\x1b[2J\u202e\r\n\x07"
@@ -77,6 +84,7 @@ VALUES: dict[str, Any] = {
     "a list of lists": [[[[]]]],
     "two million": [1] * 2_000,
 }
+PAGES = ("report.html", "MODEL_CARD.md", "comparison.html", "forecast.html", "sweep.html")
 # In a file of TOML alone: a number whose digits Python does not write down.
 HEX = "0x" + "f" * 5000
 
@@ -145,13 +153,20 @@ def toml_of(table: Any) -> str:
     return tomli_w.dumps(without(table))
 
 
+def json_of(table: Any) -> str:
+    """JSON; a point that was computed gets the checksum of what it holds now."""
+    if isinstance(table, dict) and "result" in table:
+        table = table | {"checksum": _checksum(table["result"])}
+    return json.dumps(table)
+
+
 def table_cases(
     file: str, folder: Path, commands: Sequence[Sequence[str]], *, most: int
 ) -> Iterator[Case]:
     """Every value of a file of JSON or TOML, changed in every way; this many of them."""
     content, is_toml = (folder / file).read_text(), file.endswith(".toml")
     table = tomllib.loads(content) if is_toml else json.loads(content)
-    write = toml_of if is_toml else json.dumps
+    write = toml_of if is_toml else json_of
     changes: dict[str, Callable[[], str]] = {}
     for path in leaves(table):
         where = ".".join(map(str, path))
@@ -370,7 +385,9 @@ def small_study(folder: Path, **more: Any) -> Path:
 
 
 def prepare(folder: Path) -> Path:
-    """What all cases begin with: a study, its run, one that waits, an owner, an invitation."""
+    """What all cases begin with: a study, its run, one that waits, its forecast and sweep, an
+    owner, an invitation.
+    """
     world = folder / "world"
     world.mkdir()
     run(("copriv", "simulate", small_study(world), "--out", "run", "--yes"), world)
@@ -401,6 +418,8 @@ def prepare(folder: Path) -> Path:
         db.commit()
     run(("copriv-owner", "join", "a.invitation", "--data", "a.csv", "--out", "joined"), world)
     (world / "a.request").rename(world / "back.request")
+    run(FORECAST, world)
+    run(SWEEP, world)
     return world
 
 
@@ -469,7 +488,7 @@ def judge(case: Case, folder: Path, found: Found) -> None:
         faults.append("it moves the cursor")
     if not is_ours and any(len(line) > 4_000 for line in said.splitlines()):
         faults.append(f"a line of {max(map(len, said.splitlines())):,} characters")
-    for name in ("report.html", "MODEL_CARD.md", "comparison.html"):
+    for name in PAGES:
         for path in folder.rglob(name):
             if path.is_file() and not path.is_symlink() and path.stat().st_size < 2**26:
                 faults += [f"{name} holds markup"] * (MARKUP in path.read_text(errors="replace"))
@@ -502,6 +521,16 @@ def all_cases(world: Path, choices: random.Random, most: int) -> Iterator[Case]:
     join = ("copriv-owner", "join", "a.invitation", "--data", "a.csv", "--out", "again")
     yield from trace_cases(report)
     yield from journal_cases(later)
+    kept = {
+        "forecast/points/study.json": FORECAST,
+        "sweep/grid.json": SWEEP,
+        "sweep/points/point-00000.json": SWEEP,
+        "sweep/points/point-00000-seeds-000001-000003.json": SWEEP,
+    }
+    for file, command in kept.items():
+        yield from kind_cases(file, [command])
+        yield from byte_cases(file, world, [command], choices, 20)
+        yield from table_cases(file, world, [command], most=most)
     for file, commands in (
         ("run/summary.json", [report]),
         ("run/trace.parquet", [report]),
