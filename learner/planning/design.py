@@ -13,6 +13,7 @@ from common.releases import NEWTON, curvature_scale
 from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.clocks import LEAST_TICKS, slots_of
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
+from learner.planning.around import around_drifting
 from learner.planning.decision import Decision, NotedAround
 from learner.planning.ground import Ground
 from learner.planning.plan import Plan, clocks_of, is_scheduled, kind_of
@@ -20,14 +21,7 @@ from learner.planning.proposal import attendance_of, outline, problem_of, unit_s
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
-from learner.planning.split import (
-    ROUNDS,
-    SHARES,
-    Split,
-    around_drifting,
-    choose_odds,
-    choose_split,
-)
+from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_split
 from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal

@@ -166,7 +166,7 @@ class AlgorithmSettings(Settings):
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
       rounds: How often newton asks each owner, 1 to 20 times, each for an equal part of its
-        epsilon; "auto" takes two or three, by the public records, and may take one where public
+        epsilon; "auto" takes two to four, by the public records, and may take one where public
         records of its own group stand for every owner. One is a little better where owners are
         surely like the public records; else nothing mends a step that is too long.
       correction: Remark 4 for owners that answer more or less often: "none", by the known

@@ -4,7 +4,9 @@ As for the ticks (:mod:`learner.planning.tuning`), studies of many clips C and s
 the worlds of :mod:`learner.simulated.surrogates`, where public records play the owners and differ
 as they will, under the noise that each would add; the smallest mean relative fitness wins. A small
 clip needs little noise and shows a little of each record; a small share leaves most of epsilon to
-the gradient, and takes the curvature from the public records.
+the gradient, and takes the curvature from the public records. How many rounds it takes to come near
+is decided less by the worlds, which curve as the few public records do, than by what they may have
+missed (:meth:`_Search.left`).
 
 After that, how hard it is to believe that owners are farther away than chance makes them
 (:attr:`learner.algorithms.shrinkage.Around.odds`) is compared world by world, for moments around
@@ -23,12 +25,12 @@ from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
 from common.domain import Domain
-from common.gradient_bounds import largest_target
 from common.moments import packed_length
 from common.releases import curvature_scale
 from learner.algorithms.newton import NewtonStep
-from learner.algorithms.shrinkage import Around, whitening
+from learner.algorithms.shrinkage import Around
 from learner.algorithms.wiener import ODDS
+from learner.planning.around import around_drifting, largest_gradient
 from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
@@ -36,17 +38,14 @@ from learner.simulated.world import World, middle, runs_worth
 
 __all__ = [
     "Split",
-    "around_drifting",
-    "around_public",
     "choose_odds",
     "choose_split",
-    "largest_gradient",
 ]
 
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SHARES = (0.7, 0.5, 0.3, 0.15, 0.05, 0.02)
-ROUNDS = (1, 2, 3)
+ROUNDS = (1, 2, 3, 4)
 # Runs in each world for all candidates, and for this many of the best; fewer of many coordinates.
 COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
@@ -55,10 +54,6 @@ SPLIT_SEED = 0
 # Odds that are tried, level within this of the best one. Relative fitness below the least is all
 # alike: no odds are worth having for it.
 TRIED_ODDS, LEVEL_ODDS, LEAST = (0.5, ODDS, 3.0, 5.0), 1.02, 1e-6
-# Where public records change along their table, the entries of the owners' curvature are taken to
-# differ from theirs by a tenth at least.
-DRIFTING_SPREAD = 0.01
-
 _Place = tuple[int, int]
 _Answers = Callable[[int, float | None, Matrix], NDArray[np.float64]]
 
@@ -76,67 +71,6 @@ class Split:
     clip: float | None
     share: float
     rounds: int = 1
-
-
-def around_drifting(public: PublicGroups, clip: float | None, *, doubts: bool) -> Around:
-    """The same as :func:`around_public`, and where records drift the curvature does as well.
-
-    Args:
-      public: The public records in groups.
-      clip: The clip.
-      doubts: Whether what noise hides of the curvature is to make steps shorter, since another
-        follows.
-    """
-    around = around_public(public, clip)
-    if not public.drifts:
-        return around
-    spread = max(around.curvature_spread, DRIFTING_SPREAD)
-    doubt = spread if doubts else 0.0
-    return replace(around, curvature_spread=spread, drifts=True, doubt=doubt)
-
-
-def around_public(public: PublicGroups, clip: float | None) -> Around:
-    """What the public records say of the loss around their model, under a clip.
-
-    Args:
-      public: The public records and their model.
-      clip: The L1 norm that gradients are scaled down to; None for no clipping.
-    """
-    problem, records, theta = public.problem, public.records, public.start
-    x, n = records.features, len(records)
-    each = problem.curvatures(theta, records, clip)
-    curvature = (x * each[:, None]).T @ x / n
-    clipped = problem.slopes(theta, records, clip) @ x / n
-    whole = problem.slopes(theta, records, None) @ x / n
-    ridge = problem.regulariser.strong_convexity * np.eye(theta.size)
-    own = whole + problem.regulariser.gradient(theta)
-    is_at_edge = problem.at_edge(theta)
-    root = public.whitening @ public.scores.T / np.sqrt(n * max(n - theta.size, 1))
-    basis = whitening(curvature + ridge)
-    d = basis.shape[1]
-    squares = each * np.sum((x @ basis) ** 2, axis=1)
-    return Around(
-        theta=theta,
-        curvature=curvature,
-        offset=clipped - whole - problem.regulariser.gradient(theta),
-        pull=np.where(is_at_edge, own, 0.0) if is_at_edge.any() else None,
-        # tr(H Cov theta_0) over the directions there are, and the mean variance of B'HB.
-        spread=float(np.sum(root * ((curvature + ridge) @ root))) / d,
-        curvature_spread=max(float(np.mean(squares**2)) - d, 0.0) / (d * d * n),
-    )
-
-
-def largest_gradient(public: PublicGroups, domain: Domain) -> float:
-    r"""The largest L1 norm of an admissible record's gradient at the public model.
-
-    .. math:: |\theta_0^\top x| \le \min(\sum_j |\theta_{0j}|\beta_j, \|\theta_0\|_\infty B)
-
-    so it is at most what the whole box allows
-    (:func:`common.gradient_bounds.domain_gradient_bound`).
-    """
-    loss, theta, B = public.problem.loss, np.abs(public.theta_optimal), domain.feature_l1_bound
-    margin = min(float(theta @ domain.feature_bound), float(theta.max()) * B)
-    return loss.slope_bound(margin, largest_target(loss, domain)) * B
 
 
 def choose_split(
@@ -170,7 +104,10 @@ def choose_split(
         )
         ranked = sorted(coarse, key=coarse.__getitem__)[:BEST]
         splits = [grid.split(each, count) for each in ranked]
-        found += [(search.mean(split, slice(0, search.fine)), split) for split in splits]
+        found += [
+            (search.mean(split, slice(0, search.fine)) + search.left(split), split)
+            for split in splits
+        ]
     best = min(mean for mean, _ in found)
     # More rounds are more answers of every owner: they must be worth it.
     fewest = min(split.rounds for mean, split in found if mean <= LEVEL * best)
@@ -283,6 +220,28 @@ class _Search:
             for world, its in zip(self.worlds, models, strict=True)
         ]
         return middle(np.stack(found))
+
+    def left(self, split: Split) -> float:
+        r"""What is left of the way if the owners' loss curves as differently as chance allows.
+
+        .. math:: \psi_0 \min(1, d v)^R
+
+        with v the variance by chance of the public curvature's entries where it is I, shape (d, d),
+        so that a step by it leaves dv of the squared way, and R rounds. Squared loss curves alike
+        everywhere, and what noise hides of that the worlds show. Any other is as curved as at one
+        model nowhere else: each round mends a share of it.
+        """
+        if self.public.problem.loss.is_quadratic:
+            return 0.0
+        around = self._around(split.clip)
+        unknown = self.public.whitening.shape[1] * around.curvature_spread
+        return self._whole_way * float(min(unknown, 1.0)) ** split.rounds
+
+    @cached_property
+    def _whole_way(self) -> float:
+        """The relative fitness of the model that steps begin at."""
+        start = self.public.start[None]
+        return middle(np.stack([w.evaluation.relative_fitness(start) for w in self.worlds]))
 
     def _models(self, split: Split, runs: slice) -> Matrix:
         """What runs come to, those of one world after those of the other, shape (W R, p)."""

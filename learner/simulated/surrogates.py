@@ -303,13 +303,15 @@ def _world_of(
             differences=differences,
         )
     judging = min(JUDGING_RECORDS, JUDGING_FACTOR * size)
+    united = mixture.records_together(weights, judging, rng=rng)
     return World(
         problem=public.problem,
         weights=weights,
         shards=shards,
         moments=None,
-        judging=[public.drawn(mixture.together(weights), judging, rng=rng)],
+        judging=[united],
         learning=[mixture.records_of(owner, judging // 2, rng=rng) for owner in owners],
         mixture=mixture,
         differences=differences,
+        united=united,
     )

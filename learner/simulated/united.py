@@ -25,6 +25,9 @@ SHORTEST = 1e-300
 class United:
     """The union of a world's owners.
 
+    What it answers leads to the best model of the records that it is judged on: where they are
+    drawn to be as one, these answer themselves.
+
     Args:
       world: The world.
     """
@@ -42,29 +45,25 @@ class United:
 
     def _curvature(self, theta: Vector, clip: float | None) -> Matrix:
         """Mean curvature of the union at a model, under a clip, without g, shape (p, p)."""
-        if self.world.mixture is not None:
-            records = [self.world.mixture.public.records]
-            shares = [self.world.mixture.together(self.world.weights)]
+        world, total = self.world, np.zeros((theta.size, theta.size))
+        if self._corrects:
+            assert world.mixture is not None  # noqa: S101 (what corrects has one)
+            parts = [(world.mixture.public.records, world.mixture.together(world.weights))]
         else:
-            records = list(self.world.shards)
-            shares = [
-                np.full(len(shard), share / len(shard))
-                for shard, share in zip(self.world.shards, self.world.weights, strict=True)
-            ]
-        total = np.zeros((theta.size, theta.size))
-        for shard, share in zip(records, shares, strict=True):
-            each = share * self.world.problem.curvatures(theta, shard, clip)
-            total += (shard.features * each[:, None]).T @ shard.features
+            parts = [(own, np.full(len(own), part / len(own))) for own, part in self._answering]
+        for records, shares in parts:
+            each = shares * world.problem.curvatures(theta, records, clip)
+            total += (records.features * each[:, None]).T @ records.features
         return total
 
     def gradients(self, thetas: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
         """Exact mean gradient of the union at one model or at many, without g's, (p,) or (R, p).
 
-        Where public records play the owners, it is that of their whole distribution to first order
-        around the public model.
+        Where public records play owners that have moments, a clipped one is that of their whole
+        distribution to first order around the public model.
         """
         asks_moments = self.world.moments is not None and clip is None
-        lacking: Vector = self.world.weights @ self.world.lacking(clip, asks_moments=asks_moments)
+        lacking = self._lacking(clip, asks_moments=asks_moments)
         if self.world.moments is not None and clip is None:
             gram = np.tensordot(self.world.weights, self.world.moments.gram, axes=1)
             return 2.0 * (thetas @ gram - self.world.weights @ self.world.moments.cross) + lacking
@@ -76,7 +75,7 @@ class United:
             kept = slopes if largest is None else np.clip(slopes, -largest, largest)
             means.append((shares * kept) @ x + lacking)
         mean = np.stack(means)
-        if self.world.mixture is not None:
+        if self._corrects:
             away = np.atleast_2d(thetas) - self._anchor
             mean += away @ self._bent(clip)
         return mean[0] if thetas.ndim == 1 else mean
@@ -107,11 +106,34 @@ class United:
     @cached_property
     def _rows(self) -> tuple[Matrix, Vector, Vector, Vector]:
         """Features, targets, shares and L1 norms of all records that answer."""
-        sizes = np.array([len(shard) for shard in self.world.shards])
-        x = np.concatenate([shard.features for shard in self.world.shards])
-        y = np.concatenate([shard.targets for shard in self.world.shards])
+        x = np.concatenate([own.features for own, _ in self._answering])
+        y = np.concatenate([own.targets for own, _ in self._answering])
+        shares = [np.full(len(own), part / len(own)) for own, part in self._answering]
         lengths = np.maximum(np.abs(x).sum(axis=1), SHORTEST)
-        return x, y, np.repeat(self.world.weights / sizes, sizes), lengths
+        return x, y, np.concatenate(shares), lengths
+
+    @cached_property
+    def _answering(self) -> list[tuple[Records, float]]:
+        """Records that answer, and what part of all each of them is."""
+        if self.world.united is not None:
+            return [(self.world.united, 1.0)]
+        return list(zip(self.world.shards, self.world.weights.tolist(), strict=True))
+
+    @property
+    def _corrects(self) -> bool:
+        """Whether records that answer stand for others, which are judged."""
+        return self.world.mixture is not None and self.world.united is None
+
+    def _lacking(self, clip: float | None, *, asks_moments: bool) -> Vector:
+        """What the mean answer lacks at the public model, shape (p,)."""
+        world = self.world
+        if world.united is None:
+            lacking: Vector = world.weights @ world.lacking(clip, asks_moments=asks_moments)
+        elif world.differences is None:
+            lacking = np.zeros(world.united.features.shape[1])
+        else:
+            lacking = world.weights @ world.differences
+        return lacking
 
 
 def newton_steps(

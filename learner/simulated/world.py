@@ -28,6 +28,7 @@ __all__ = ["Mixture", "World", "middle", "runs_worth"]
 OWN_GRAM = 6.0
 # Up to this many coordinates runs are as many as asked for.
 FEW_COORDINATES = 64
+UNITED_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +47,8 @@ class World:
         optimum; None where the shards are everything.
       differences: What each owner's mean gradient is off by beside that, shape (N, p); None for
         nothing.
+      united: Records that play the owners as one; None where their moments or their own records
+        do.
     """
 
     problem: Problem
@@ -56,6 +59,7 @@ class World:
     learning: Sequence[Records] | None
     mixture: Mixture | None = None
     differences: Matrix | None = None
+    united: Records | None = None
 
     @classmethod
     def of(cls, shards: Sequence[Records], problem: Problem) -> World:
@@ -97,14 +101,21 @@ class World:
         moments = self.moments
         if moments is not None:
             moments = ShardMoments(gram=moments.gram[kept], cross=moments.cross[kept])
+        shares = weights / weights.sum()
+        mixture = None if self.mixture is None else self.mixture.only(kept)
+        united = self.united
+        if mixture is not None and united is not None:
+            rng = np.random.default_rng(UNITED_SEED)
+            united = mixture.records_together(shares, len(united), rng=rng)
         return replace(
             self,
-            weights=weights / weights.sum(),
+            weights=shares,
             shards=[self.shards[owner] for owner in kept],
             moments=moments,
             learning=None if self.learning is None else [self.learning[owner] for owner in kept],
-            mixture=None if self.mixture is None else self.mixture.only(kept),
+            mixture=mixture,
             differences=None if self.differences is None else self.differences[kept],
+            united=united,
         )
 
     def group_gradients(self, groups: Groups, clip: float | None) -> GradientFunction:
@@ -294,6 +305,10 @@ class Mixture:
         records = self.public.drawn(self.weights_of(owner), size, rng=rng)
         shift = records.features @ self.shifts[owner]
         return Records(features=records.features, targets=records.targets + shift)
+
+    def records_together(self, shares: Vector, size: int, *, rng: np.random.Generator) -> Records:
+        """The same of all owners as one, who have these shares of the records."""
+        return self.public.drawn(self.together(shares), size, rng=rng)
 
     def _shifted(self, owner: int) -> Records:
         """All public records with this owner's targets."""

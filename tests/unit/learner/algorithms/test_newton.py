@@ -12,7 +12,7 @@ from learner.algorithms.box_least_squares import box_least_squares
 from learner.algorithms.clocks import Tick
 from learner.algorithms.newton import NewtonStep, Round
 from learner.algorithms.shrinkage import Around
-from learner.planning.split import around_public
+from learner.planning.around import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 

@@ -14,7 +14,7 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.newton import NewtonStep, Round
 from learner.algorithms.shrinkage import Around, Blend, StepNoise, shrunken_model, whitening
-from learner.planning.split import around_public
+from learner.planning.around import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 

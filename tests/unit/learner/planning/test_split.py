@@ -10,15 +10,8 @@ from common.losses import LOSSES, Regulariser
 from common.terms import Records
 from learner.algorithms.newton import NewtonStep
 from learner.planning import split
-from learner.planning.split import (
-    ROUNDS,
-    SHARES,
-    Split,
-    around_public,
-    choose_odds,
-    choose_split,
-    largest_gradient,
-)
+from learner.planning.around import around_public, largest_gradient
+from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_split
 from learner.simulated import world as world_module
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -31,10 +24,10 @@ SIZES = np.array([4000.0, 2000.0, 3000.0])
 DOMAIN = Domain(feature_bound=np.array([4.0, 4.0, 1.0]), target_bound=8.0)
 
 
-def public_of(name="squared"):
+def public_of(name="squared", n=600):
     loss, rng = LOSSES[name].example(), np.random.default_rng(1)
-    x = np.column_stack([np.clip(rng.normal(size=(600, P - 1)), -4, 4), np.ones(600)])
-    y = np.clip(x @ [0.4, -0.3, 0.2] + 0.3 * np.clip(rng.standard_t(3, 600), -6, 6), -8, 8)
+    x = np.column_stack([np.clip(rng.normal(size=(n, P - 1)), -4, 4), np.ones(n)])
+    y = np.clip(x @ [0.4, -0.3, 0.2] + 0.3 * np.clip(rng.standard_t(3, n), -6, 6), -8, 8)
     if loss.has_classes():
         y = np.where(y > 0, 1.0, -1.0)
     problem = Problem(loss=loss, regulariser=Regulariser(coefficient=1e-5), theta_max=2.0)
@@ -96,6 +89,15 @@ def test_no_record_of_the_domain_has_a_longer_gradient_at_the_public_model(name)
     records = Records(features=x, targets=y)
     norms = np.abs(public.problem.gradients(public.theta_optimal, records, None)).sum(axis=1)
     assert 0.99 * largest <= norms.max() <= largest * (1 + 1e-12)
+
+
+def test_few_public_records_of_classes_are_not_believed_to_know_how_the_loss_curves():
+    """Where noise is little: nothing else says that another round is worth its noise."""
+    few, many = (pick(3.0, public=public_of("logistic", n)).rounds for n in (20, 5000))
+    assert few == max(ROUNDS)
+    assert many == 2
+    # Curvature that is alike everywhere is told by the owners themselves.
+    assert pick(10.0, public=public_of("squared", 20)).rounds <= 2
 
 
 @pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])

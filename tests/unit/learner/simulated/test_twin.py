@@ -11,7 +11,7 @@ from learner.algorithms.asynchronous import Asynchronous
 from learner.algorithms.moments import SecondMoments
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.synchronous import SynchronousAverage, SynchronousDescent
-from learner.planning.split import around_public
+from learner.planning.around import around_public
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.schedules import Attendance

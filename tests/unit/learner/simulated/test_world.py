@@ -231,7 +231,7 @@ def test_fewer_records_than_features_are_refused():
 @pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])
 @pytest.mark.parametrize("clip", [None, 0.7])
 def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
-    """Of real records exactly, of played ones as the whole mixture has it at the public model."""
+    """Of real records exactly, of squared loss as the whole mixture has it at the public model."""
     problem = problem_of(name)
     classes = LOSSES[name].has_classes()
     shards = records_of([200, 700], spread=0.2, seed=4, classes=classes)
@@ -250,12 +250,36 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     public = groups_of(records_of([300] * 6, spread=0.2, seed=4, classes=classes), name=name)
     world = surrogate_world(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
+    if not problem.loss.is_quadratic:
+        judged = Shard(world.judging[0])
+        exact = mean_gradient(judged, theta, loss=loss, clip=clip)
+        assert United(world).gradients(theta, clip) == pytest.approx(exact, abs=1e-12)
+        exact = mean_curvature(judged, theta, loss=loss, clip=clip)
+        assert United(world).curvatures(theta, clip) == pytest.approx(exact, abs=1e-12)
+        return
     weights = world.mixture.together(world.weights)
     gradients = problem.gradients(anchor, public.records, clip)
     assert United(world).gradients(anchor, clip) == pytest.approx(weights @ gradients, abs=1e-9)
     x = public.records.features
     each = weights * problem.curvatures(anchor, public.records, clip)
     assert United(world).curvatures(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
+
+
+def test_classes_of_those_who_take_part_are_played_as_one_by_records_of_theirs():
+    public = groups_of(records_of([300] * 6, spread=0.3, seed=4, classes=True), name="logistic")
+    known = [0, 5]
+    world = surrogate_world(
+        public, np.array([200.0, 900.0]), known=known, rng=np.random.default_rng(2)
+    )
+    theta = public.theta_optimal
+    for owner in (0, 1):
+        only = world.only([owner])
+        weights = world.mixture.weights_of(owner)
+        gradients = public.problem.gradients(theta, public.records, None)
+        assert United(only).gradients(theta, None) == pytest.approx(weights @ gradients, abs=2e-3)
+        assert only.judging is world.judging
+    both = United(world.only([0, 1])).gradients(theta, None)
+    assert both == pytest.approx(United(world).gradients(theta, None), abs=2e-3)
 
 
 def test_owners_own_models_are_the_same_where_only_some_take_part():
