@@ -72,7 +72,7 @@ WAYS: Mapping[str, Known] = {
     "newton": Known(
         {"algorithm": {"name": "newton"}},
         "newton",
-        '*newton* is `algorithm.name = "newton"`: noisy gradients and curvatures from theta_0 on.',
+        '*newton* is `algorithm.name = "newton"`: noisy gradients and curvatures, from theta_0 less some chance on.',
     ),
     "auto": Known(
         {"algorithm": {"name": "auto"}},
