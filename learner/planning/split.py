@@ -222,14 +222,15 @@ class _Search:
         return middle(np.stack(found))
 
     def left(self, split: Split) -> float:
-        r"""What is left of the way if the owners' loss curves as differently as chance allows.
+        r"""What may be left of the way where few records show how the loss curves.
 
         .. math:: \psi_0 \min(1, d v)^R
 
-        with v the variance by chance of the public curvature's entries where it is I, shape (d, d),
-        so that a step by it leaves dv of the squared way, and R rounds. Squared loss curves alike
-        everywhere, and what noise hides of that the worlds show. Any other is as curved as at one
-        model nowhere else: each round mends a share of it.
+        after R rounds, with :math:`\psi_0` the relative fitness of the start and v the variance by
+        chance of the entries of the public curvature where it is I, shape (d, d): a step by it
+        leaves dv of the squared way in the mean. Squared loss curves alike at every model, so its
+        owners tell what noise does not hide, as worlds show. Any other curves anew at each model,
+        and a round mends its share of that.
         """
         if self.public.problem.loss.is_quadratic:
             return 0.0
