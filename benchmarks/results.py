@@ -72,7 +72,8 @@ WAYS: Mapping[str, Known] = {
     "newton": Known(
         {"algorithm": {"name": "newton"}},
         "newton",
-        '*newton* is `algorithm.name = "newton"`: noisy gradients and curvatures, from theta_0 less some chance on.',
+        '*newton* is `algorithm.name = "newton"`: steps by noisy gradients and curvatures, begun '
+        "at theta_0 less some of its chance.",
     ),
     "auto": Known(
         {"algorithm": {"name": "auto"}},
