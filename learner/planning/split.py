@@ -36,11 +36,7 @@ from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
 from learner.simulated.world import World, middle, runs_worth
 
-__all__ = [
-    "Split",
-    "choose_odds",
-    "choose_split",
-]
+__all__ = ["Split", "choose_odds", "choose_split"]
 
 # Quantiles of the public gradients that clips are tried at, beside the one that clips nothing.
 QUANTILES = (0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
@@ -54,6 +50,7 @@ SPLIT_SEED = 0
 # Odds that are tried, level within this of the best one. Relative fitness below the least is all
 # alike: no odds are worth having for it.
 TRIED_ODDS, LEVEL_ODDS, LEAST = (0.5, ODDS, 3.0, 5.0), 1.02, 1e-6
+
 _Place = tuple[int, int]
 _Answers = Callable[[int, float | None, Matrix], NDArray[np.float64]]
 
