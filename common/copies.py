@@ -1,19 +1,19 @@
-"""Rows of a raw table that are empty or stand in it twice, and values that several records share.
+"""Rows and columns of a raw table that stand in it twice, and values that several records share.
 
 For the holder of the table: nothing of this may be shown to anybody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from common.looking import FEWEST_RECORDS, IDENTIFYING, Look
+from common.looking import FEWEST_RECORDS, IDENTIFYING, REPEATED, Column, Look
 from common.texts import counted
 
-__all__ = ["copy_notes"]
+__all__ = ["copy_notes", "same_partition"]
 
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
@@ -64,3 +64,42 @@ def _repeated(look: Look, rows: pd.DataFrame) -> int:
     is_named = any(column.distinct >= IDENTIFYING * distinct for column in look.columns.values())
     so_often = often[2:].max(initial=0) > MOSTLY_SO_OFTEN * distinct
     return len(rows) - distinct if is_named or so_often else 0
+
+
+def _best_of(group: Sequence[Column]) -> Column:
+    """Of columns that say the same the one to learn from."""
+    first = group[0]
+    measuring = sorted((c for c in group if c.measures), key=lambda column: column.is_whole)
+    best = next(iter(measuring), first)
+    is_named = first.kind != "number" or first.is_code or first.looks_coded
+    return best if is_named or not _rise_together(first, best) else first
+
+
+def _rise_together(one: Column, other: Column) -> bool:
+    """Whether one column of numbers rises, or falls, wherever another one does."""
+    known = np.isfinite(one.numbers)
+    order = np.argsort(one.numbers[known], kind="stable")
+    steps = np.diff(other.numbers[known][order])
+    return bool(np.all(steps >= 0) or np.all(steps <= 0))
+
+
+def same_partition(columns: Sequence[Column]) -> dict[str, str]:
+    """Columns that say the same as another one under other names, such as a code's text.
+
+    Of these one is not among them: the first with fractions, or that measures, or else the first.
+    One that rises or falls with the first, such as its square or logarithm, is no better than it.
+    """
+    alike: dict[bytes, list[Column]] = {}
+    for column in columns:
+        # Values that hardly repeat divide any table alike.
+        if column.distinct * REPEATED > column.count:
+            continue
+        codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
+        alike.setdefault(codes.astype("<i8").tobytes(), []).append(column)
+    best = {id(group): _best_of(group) for group in alike.values()}
+    return {
+        column.name: best[id(group)].name
+        for group in alike.values()
+        for column in group
+        if column is not best[id(group)]
+    }

@@ -31,7 +31,6 @@ __all__ = [
     "Column",
     "Look",
     "look_at",
-    "same_partition",
     "within_reach",
 ]
 
@@ -64,7 +63,8 @@ _CODE_NAME = re.compile(
 _RECORD_NAME = re.compile(
     r"(?<![a-z])(?:ids?|uid|uuid|key|code|serial|index|row|ssn|mrn|account|iban|phone)(?![a-z])|"
     + _NUMBERED
-    + r"(?:nr|no|num|number|nummer)(?![a-z])",
+    # A column without a name has those of rows, as R and pandas write them.
+    + r"(?:nr|no|num|number|nummer)(?![a-z])|^unnamed: [0-9]+$",
     re.ASCII,
 )
 _PERSON_NAME = re.compile(
@@ -358,42 +358,3 @@ def _is_sentinel(value: float) -> bool:
     [True, True, True, False]
     """
     return _SENTINEL.fullmatch(f"{value:.10g}") is not None
-
-
-def _best_of(group: Sequence[Column]) -> Column:
-    """Of columns that say the same the one to learn from."""
-    first = group[0]
-    measuring = sorted((c for c in group if c.measures), key=lambda column: column.is_whole)
-    best = next(iter(measuring), first)
-    is_named = first.kind != "number" or first.is_code or first.looks_coded
-    return best if is_named or not _rise_together(first, best) else first
-
-
-def _rise_together(one: Column, other: Column) -> bool:
-    """Whether one column of numbers rises, or falls, wherever another one does."""
-    known = np.isfinite(one.numbers)
-    order = np.argsort(one.numbers[known], kind="stable")
-    steps = np.diff(other.numbers[known][order])
-    return bool(np.all(steps >= 0) or np.all(steps <= 0))
-
-
-def same_partition(columns: Sequence[Column]) -> dict[str, str]:
-    """Columns that say the same as another one under other names, such as a code's text.
-
-    Of these one is not among them: the first with fractions, or that measures, or else the first.
-    One that rises or falls with the first, such as its square or logarithm, is no better than it.
-    """
-    alike: dict[bytes, list[Column]] = {}
-    for column in columns:
-        # Values that hardly repeat divide any table alike.
-        if column.distinct * REPEATED > column.count:
-            continue
-        codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
-        alike.setdefault(codes.astype("<i8").tobytes(), []).append(column)
-    best = {id(group): _best_of(group) for group in alike.values()}
-    return {
-        column.name: best[id(group)].name
-        for group in alike.values()
-        for column in group
-        if column is not best[id(group)]
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from common.copies import same_partition
 from common.date_marks import reading_in_words
 from common.errors import InputError
 from common.leakage import (
@@ -14,7 +15,7 @@ from common.leakage import (
     goodman_kruskal,
     identifies,
 )
-from common.looking import PLAINLY, Column, Look, same_partition
+from common.looking import PLAINLY, Column, Look
 from common.suggestions import among_columns
 from common.texts import LONGEST_NAME, counted, named, printable, shortened
 from learner.planning.drafting import Target

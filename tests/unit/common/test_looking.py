@@ -8,6 +8,7 @@ import pytest
 
 from common.fitting import MOST_CATEGORIES
 from common.looking import Column, look_at
+from common.tables import TableSource, read_table
 
 NUM = 400
 RNG = np.random.default_rng(0)
@@ -27,6 +28,15 @@ def test_amounts_of_money_name_nobody(name):
 @pytest.mark.parametrize("name", ["id", "Record ID", "customerId", "Kunden-Nr", "row_number"])
 def test_whole_numbers_name_records_where_they_are_called_so(name):
     assert column(RNG.permutation(10**6)[:NUM], name).is_identifier
+
+
+def test_whole_numbers_without_a_name_are_those_of_rows(tmp_path):
+    numbers = RNG.permutation(10**6)[:NUM]
+    pd.DataFrame({"age": 1}, index=numbers).to_csv(tmp_path / "rows.csv")
+    table = read_table(TableSource(path=tmp_path / "rows.csv"), base=tmp_path)
+    nameless = table.columns[0]
+    assert column(numbers, nameless).is_identifier
+    assert not column(numbers % 9, nameless).is_identifier
 
 
 def test_whole_numbers_that_count_name_records_in_any_order():
