@@ -28,7 +28,8 @@ def copy_notes(look: Look) -> Iterator[str]:
     'patient id: up to 2 records have the same value; if it name'
     """
     columns = look.columns.values()
-    rows = pd.DataFrame({i: column.numbers for i, column in enumerate(columns)})
+    cells = [column.numbers if column.dates is None else column.dates for column in columns]
+    rows = pd.DataFrame(dict(enumerate(cells)))
     rows = rows[rows.notna().any(axis=1)]
     empty = look.num_records - len(rows)
     if empty:

@@ -95,6 +95,8 @@ class Column:
         none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
       padded: One of its numbers that begins with 0, as codes do; empty for none.
+      dates: Of dates, which of its values each cell is, shape (n,), NaN for none: those of one day
+        may differ in the time.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Column:
     odd_one: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
     padded: str = ""
+    dates: Vector | None = None
 
     @property
     def shown(self) -> str:
@@ -132,6 +135,12 @@ class Column:
         infinite = int(np.count_nonzero(np.isinf(self.numbers)))
         counts = f"infinite numbers: {infinite:,}; they count as the nearest public bound: leave "
         return f"{counts}their cells empty if they say that there is none" if infinite else ""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether dates of one day differ, as those with a time of the day do."""
+        days = np.unique(self.numbers[np.isfinite(self.numbers)]).size
+        return self.kind == "date" and self.distinct > days + self.unread
 
     @property
     def is_constant(self) -> bool:
@@ -311,8 +320,9 @@ def _column(name: str, cells: pd.Series) -> Column:
     unsure = printable(unsure_date(known), LONGEST_NAME)
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
-        padded = _padded(cells) if read[0] == "number" else ""
-        return Column(name, read[0], distinct, missing, read[1], unsure, padded=padded)
+        is_date = read[0] == "date"
+        padded, dates = ("", coded) if is_date else (_padded(cells), None)
+        return Column(name, read[0], distinct, missing, read[1], unsure, padded=padded, dates=dates)
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()

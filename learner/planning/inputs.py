@@ -285,7 +285,9 @@ def _odd_dates(column: Column) -> Iterator[str]:
     date = column.unsure_date
     if column.kind == "date":
         as_read = f"; {date} is {reading_in_words(date)}" if date else ""
-        yield f"{column.shown}: dates become months since January 2000{as_read}"
+        day = "; their time of day is left out; if it matters, give it a column"
+        without = day if column.has_times else ""
+        yield f"{column.shown}: dates become months since January 2000{as_read}{without}"
     elif date and column.kind == "number":
         yield (
             f"{column.shown}: {date} looks like a date, and its numbers are taken for amounts; if "

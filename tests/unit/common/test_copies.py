@@ -37,6 +37,13 @@ def test_a_table_that_stands_in_itself_again_is_told_of(times, *, shuffled):
     assert f"{copies:,} rows of {times * N:,} say the same as an earlier one" in told(table)
 
 
+def test_rows_of_one_day_at_other_times_are_no_copies():
+    hours = pd.date_range("2020-01-01", periods=N, freq="h").astype(str)
+    table = pd.DataFrame({"at": hours, "temp": np.round(np.sin(np.arange(N)), 1)})
+    assert told(table) == ""
+    assert told(pd.concat([table, table[:9]])).startswith("9 rows of 2,009 say the same")
+
+
 def test_a_few_copies_are_told_of_where_no_two_records_are_alike():
     table = patients().assign(case=[f"C{i}" for i in range(N)])
     assert told(table) == ""

@@ -236,10 +236,12 @@ def test_dates_that_may_be_meant_otherwise_are_told():
         slashed=[f"01/{m:02}/2020" for m in months],
         dotted=[f"{d % 28 + 1}.{m:02}.{2000 + d % 7}" for d, m in enumerate(months)],
         iso=[f"2020-{m:02}-1{d % 9}" for d, m in enumerate(months)],
+        hourly=pd.date_range("2020-01-01", periods=400, freq="h").astype(str),
     )
     assert "slashed: dates become months since January 2000; 01/01/2020 is read as month/" in told
     assert "dotted: 13.01.2005 is no form of date that is read" in told
     assert "iso: dates become months since January 2000\n" in f"{told}\n"
+    assert "hourly: dates become months since January 2000; their time of day is left out" in told
 
 
 def test_dates_of_other_forms_that_are_not_read_are_no_names_of_records():
