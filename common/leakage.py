@@ -71,12 +71,14 @@ def explained_together(columns: Sequence[Column], target: Vector) -> tuple[float
     (1.0, ['begin', 'end'])
     """
     rows = np.flatnonzero(np.isfinite(target))
+    # A far target cut where its reach ends would be no sum any more.
+    rows = rows[within_reach(target[rows]) == target[rows]]
     rows = rows[:: max(1, rows.size // ENOUGH_RECORDS)]
     found = [c for c in columns if c.kind in {"number", "date"} and not c.is_constant]
     if not 2 <= len(found) <= min(MOST_COLUMNS, rows.size // FEWEST_RECORDS):
         return 0.0, []
     x = _standard(np.array([_filled(column.numbers[rows]) for column in found]))
-    y = _standard(within_reach(target[rows]))
+    y = _standard(target[rows])
     products, beside = x @ x.T / y.size + ROUNDING * np.eye(len(x)), x @ y / y.size
     share, kept = 0.0, np.arange(len(x))
     while kept.size:

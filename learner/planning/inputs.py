@@ -31,6 +31,8 @@ __all__ = [
 FEWEST_PRESENT = 0.05
 # A column that explains this much of the target is asked about.
 DOUBTED = 0.5
+# Columns that explain this much only together are parts of the target, whatever each explains.
+WHOLE = 0.99
 # Of wrong guesses at the owner, a column that names it saves this many.
 NAMING = 0.95
 # This many spellings of one category are named.
@@ -323,7 +325,8 @@ def _few_numbers(columns: Sequence[Column]) -> list[str]:
 def _together(columns: Sequence[Column], target: Target) -> list[str]:
     """That the target may be a sum of columns, or a difference, as a stay is of two dates."""
     share, found = explained_together(columns, target.values)
-    if not found or any(explained_variance(column, target.values) >= DOUBTED for column in found):
+    is_asked = any(explained_variance(column, target.values) >= DOUBTED for column in found)
+    if not found or (is_asked and share < WHOLE):
         return []
     names = named([column.name for column in found])
     return [
