@@ -96,7 +96,7 @@ def _unknown(measured: Measured, most: float, *, percent: bool = False) -> str:
     """A number that the noise drowns."""
     text = _percent if percent else number_words
     exact = "" if measured.exact is None else f" (exactly {text(measured.exact)})"
-    return f"unknown, for the noise is larger than the most that it can be, {text(most)}{exact}"
+    return f"unknown, for the noise is larger than {text(most)}, the most that it can be{exact}"
 
 
 def _percent(share: float) -> str:
@@ -155,7 +155,7 @@ def _better(found: ValidationSummary) -> list[str]:
         ]
 
     def at_least(end: float) -> str:
-        return f": at least {abs(end) / free:.1%}" if free > 0 else ":"
+        return f": at least {number_words(100 * abs(end) / free, 2)}%" if free > 0 else ", with"
 
     verdict = "it cannot be told from the public records' model, which is free"
     if less.high < 0:

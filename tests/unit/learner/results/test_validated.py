@@ -75,7 +75,7 @@ def test_what_the_noise_drowns_is_called_unknown(summarised, summary):
     found = summarised(-22.0, noise=1e6)
     run = summary().model_copy(update={"validation": found})
     good, better = validation_lines(run)
-    assert "mean loss unknown, for the noise is larger than the most that it can be, 4" in good
+    assert "mean loss unknown, for the noise is larger than 4, the most that it can be" in good
     assert "it cannot be told from the public records' model" in better
     assert "-22" not in better
     page = validation_part(run)
@@ -109,6 +109,15 @@ def test_the_verdict_is_what_the_whole_interval_says(
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
     assert "a record's difference counts as at most 0.5, for which the interval allows" in lines[1]
+
+
+def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summary):
+    found = summarised(-0.02)
+    less = found.difference.model_copy(update={"high": -0.00002})
+    for loss, said in ((1.0, ": at least 0.002% less loss."), (-1.0, ", with less loss.")):
+        changed = {"loss": found.loss.model_copy(update={"value": loss}), "difference": less}
+        run = summary().model_copy(update={"validation": found.model_copy(update=changed)})
+        assert f"better than the public records' model{said}" in validation_lines(run)[1]
 
 
 def test_one_owner_says_and_several_say(summarised):
