@@ -91,7 +91,7 @@ def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:
     if seen.classes is None:
         return (
             f"{unknown:.0%} of the records have categories that the map does not know, such "
-            f"as {spelt}; spell them as the map does{_or_leave_out(seen)}"
+            f"as {spelt}; spell them as the map does{_unless_unknown(seen)}"
         )
     return (
         f"{unknown:.0%} of the records have values that no public record has, such as "
@@ -99,10 +99,11 @@ def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:
     )
 
 
-def _or_leave_out(seen: ColumnSeen) -> str:
-    """What else to do where so many different values are unknown that they may be names."""
-    names = ", or have the study leave the column out if it names what no public record has"
-    return names * (seen.num_strange > MOST_SPELLINGS)
+def _unless_unknown(seen: ColumnSeen) -> str:
+    """What else may be so: values that no public record has, or so many that they are names."""
+    if seen.num_strange > MOST_SPELLINGS:
+        return ", or have the study leave the column out if it names what no public record has"
+    return ", unless no public record has them"
 
 
 def _doubts(seen: ColumnSeen, classes: ClassesSeen) -> Iterator[Fault]:
@@ -197,10 +198,13 @@ def _listed(names: Sequence[str], known: Sequence[str]) -> str:
 
 
 def _with_nearest(name: str, known: Sequence[str]) -> str:
-    """A category, and the known one that it may stand for if it is none itself."""
+    """A category, and the known one that it may stand for if it is none itself.
+
+    No number is a spelling of another.
+    """
     near = None if name in known else nearest_spelling(name[:LONGEST_CATEGORY], known)
     short = repr(name[:LONGEST_CATEGORY])
-    if near is None:
+    if near is None or (name.isdecimal() and near.isdecimal()):
         return short
     return f"{short} (did you mean {near[:LONGEST_CATEGORY]!r}{of_accents(near, name)}?)"
 
@@ -241,7 +245,7 @@ def _shared(name: str, seen: Sequence[tuple[str, Fault]], of: str) -> str:
     where, fault = seen[0]
     if len(seen) == 1:
         return f"{where}: column {name!r}: {fault.words}"
-    places = first_few([place for place, _ in seen], NAMED_OWNERS)
+    places = first_few([place.removeprefix("owner ") for place, _ in seen], NAMED_OWNERS)
     return f"column {name!r} at {len(seen)} of {of} ({places}): at the first, {fault.words}"
 
 

@@ -153,7 +153,16 @@ def test_many_categories_that_no_public_record_has_may_be_names(study_map):
         "the map does, or have the study leave the column out if it names what no public record has"
     )
     (told,) = faults(table.assign(ward=[f"N{i % 20}" for i in range(N)]), study_map)["ward"]
-    assert told.endswith("; spell them as the map does")
+    assert told.endswith("; spell them as the map does, unless no public record has them")
+
+
+def test_no_number_is_taken_for_a_spelling_of_another():
+    table = people(0).assign(ward=np.arange(N) % 8)
+    settings = FeatureSettings(target="cost", public=TableSource(), categorical=("ward",))
+    found = fit_feature_map(table, settings, source="public.parquet")
+    (told,) = faults(table.assign(ward=np.arange(N) % 8 + 13), found)["ward"]
+    assert "such as '13', '14', '15'; spell" in told
+    assert "did you mean" not in told
 
 
 def test_values_that_are_all_the_same_are_told_as_such(study_map):
@@ -212,7 +221,7 @@ def test_what_many_owners_share_is_one_sentence(study_map):
     tables = {f"owner o{i}": wrong if i % 2 else people(i) for i in range(6)}
     (told,) = told_of(tables | {"owner o7": wrong, "owner tiny": wrong.head(19)}, study_map)
     assert told.startswith(
-        "column 'sex' at 4 of 7 owners (owner o1, owner o3, owner o5 and 1 more): at the first, "
+        "column 'sex' at 4 of 7 owners (o1, o3, o5 and 1 more): at the first, "
         "100% of the records have categories"
     )
     many = {f"owner o{i}": wrong for i in range(MOST_OWNERS + 100)}
