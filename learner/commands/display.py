@@ -68,10 +68,11 @@ class Display(ExitStack):
 
     def _warn_of_edges(self, plan: Plan) -> None:
         """Say whether the box is too small for the public model."""
-        theta = public_theta(plan, self._public)
-        if theta is not None:
+        theta, records = public_theta(plan, self._public), self._public.records
+        if theta is not None and records is not None:
             problem = problem_of(plan.settings, plan.loss)
-            sentence = edge_sentence(problem, theta, self._public.feature_map.feature_names)
+            names = self._public.feature_map.feature_names
+            sentence = edge_sentence(problem, records, theta, names)
             if sentence is not None:
                 self._console.print(f"warning: {sentence}", highlight=False)
 

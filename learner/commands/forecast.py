@@ -119,7 +119,7 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
 def _warn_of_edges(candidate: Candidate, console: Console) -> None:
     """Say whether the box is too small for the public model."""
     fits, names = candidate.groups, candidate.public.feature_map.feature_names
-    sentence = edge_sentence(fits.problem, fits.theta_optimal, names)
+    sentence = edge_sentence(fits.problem, fits.records, fits.theta_optimal, names)
     if sentence is not None:
         console.print(f"warning: {sentence}", highlight=False)
 

@@ -38,23 +38,33 @@ def roomy_box(loss: Loss, records: Records) -> float:
     return next((box for box in BOXES if box >= wanted), BOXES[-1])
 
 
-def edge_sentence(problem: Problem, theta: Vector, names: Sequence[str]) -> str | None:
+def edge_sentence(
+    problem: Problem, records: Records, theta: Vector, names: Sequence[str]
+) -> str | None:
     """That a model of public records lies at an edge of its box; None where it does not.
+
+    A box that has room for all that is believed is large enough: in a larger one the model would
+    be worse.
 
     Args:
       problem: What is learnt.
+      records: The public records.
       theta: The model, shape (p,).
       names: The features' names.
 
     >>> from common.losses import Squared
     >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=0.5)
-    >>> edge_sentence(problem, np.array([0.5, 0.1]), ["age", "intercept"])
+    >>> records = Records(features=np.array([[1.0, 0.0], [0.0, 1.0]]), targets=np.array([1.0, 0.1]))
+    >>> edge_sentence(problem, records, np.array([0.5, 0.1]), ["age", "intercept"])
     'the public model is at an edge of its box (age); enlarge model.theta_max, which is 0.5'
     """
     found = [name for name, is_there in zip(names, problem.at_edge(theta), strict=True) if is_there]
     if not found:
         return None
-    return (
-        f"the public model is at an edge of its box ({first_few(found, NAMED)}); enlarge "
-        f"model.theta_max, which is {problem.theta_max:g}"
-    )
+    where = f"the public model is at an edge of its box ({first_few(found, NAMED)})"
+    if problem.theta_max >= roomy_box(problem.loss, records):
+        return (
+            f"{where}, where few public records take it by chance; give more of them, or fewer "
+            "columns"
+        )
+    return f"{where}; enlarge model.theta_max, which is {problem.theta_max:g}"

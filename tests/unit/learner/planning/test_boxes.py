@@ -45,9 +45,24 @@ def test_separated_classes_get_a_box_that_ends(loss):
 def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max, named):
     problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=theta_max)
     theta = np.clip([1.0, -1.0, 1.0, 2.0], -theta_max, theta_max)
-    sentence = edge_sentence(problem, theta, ["sex", "b", "age", "d"])
+    records = Records(features=np.eye(4), targets=np.array([1.0, -1.0, 1.0, 2.0]))
+    sentence = edge_sentence(problem, records, theta, ["sex", "b", "age", "d"])
     if named is None:
         assert sentence is None
     else:
         assert sentence is not None
         assert f"{named}); enlarge model.theta_max, which is {theta_max}" in sentence
+
+
+def test_a_box_with_room_for_all_that_is_believed_is_not_to_be_enlarged():
+    """Of classes that few public records separate a larger box makes a worse model."""
+    x = np.linspace(-1, 1, 40)
+    records = Records(features=x[:, None], targets=np.sign(x))
+    for theta_max in (1.0, roomy_box(Logistic(), records)):
+        problem = Problem(
+            loss=Logistic(), regulariser=Regulariser(coefficient=0.0), theta_max=theta_max
+        )
+        sentence = edge_sentence(problem, records, problem.optimum(records), ["age"])
+        assert sentence is not None
+        assert ("enlarge model.theta_max" in sentence) == (theta_max == 1.0)
+        assert ("give more of them, or fewer columns" in sentence) == (theta_max > 1.0)
