@@ -76,8 +76,8 @@ def at_home_lines(quality: QualitySummary) -> list[str]:
     >>> one = Interval(value=2.0)
     >>> at_home_lines(QualitySummary(measure="rmse", target="days", on="owners", records=9,
     ...     common=one, guess=3.0, intervals="none", at_home={"common": (2.0, 3.0, None),
-    ...     "public": (2.5, 3.5, None), "alone": (1.8, 3.5, None)}))[0][:86]
-    "On an owner's own records the common model is better than the public one at 2 of 2, an"
+    ...     "public": (2.5, 3.5, None), "alone": (1.8, 3.5, None)}))[0][:81]
+    "On an owner's own records, where targets beyond the public bounds count as they a"
     """
     common = quality.at_home.get("common", ())
     wins = []
@@ -92,7 +92,10 @@ def at_home_lines(quality: QualitySummary) -> list[str]:
             wins.append(f"{words} at {better:,} of {len(pairs):,}")
     if not wins:
         return []
+    # The table's verdict is on targets as they are learnt from.
+    uncut = ", where targets beyond the public bounds count as they are,"
+    where = f"On an owner's own records{uncut if quality.measure == 'rmse' else ''}"
     return [
-        f"On an owner's own records the common model is better than {', and than '.join(wins)}; "
+        f"{where} the common model is better than {', and than '.join(wins)}; "
         "copriv-owner evaluate judges the own one on records that it has not seen."
     ]
