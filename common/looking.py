@@ -44,6 +44,8 @@ REPEATED = 10
 # Numbers that are names lie so far from each other on average.
 APART = 5
 LARGEST_WHOLE = 2.0**53
+# So few whole numbers may stand for kinds.
+FEW = range(3, 11)
 # A column of fewer different numbers has no gap that says anything, and a gap is wider than this
 # many of the typical ones.
 DIFFERENT, TYPICAL_GAPS = 3, 3.0
@@ -184,6 +186,11 @@ class Column:
         """Whether all its numbers are whole."""
         known = self.numbers[np.isfinite(self.numbers)]
         return bool(known.size) and bool(np.all(known == np.round(known)))
+
+    @property
+    def may_be_kinds(self) -> bool:
+        """Whether its numbers are whole and so few that they may stand for kinds."""
+        return self.kind == "number" and self.is_whole and self.distinct in FEW
 
     @property
     def reads_unsure_date(self) -> bool:

@@ -87,7 +87,7 @@ def choose_target(
     if not positive and column.kind == "number" and column.distinct > 2:
         values = column.numbers
         missing = int(np.count_nonzero(np.isnan(values)))
-        return Target(name, (), values, missing), _about(column, missing)
+        return Target(name, (), values, missing), [*_kinds(column), *_about(column, missing)]
     counts = count_values(table[name])
     if column.is_constant:
         gaps = f", and nothing of {column.missing:,}" if column.missing and counts else ""
@@ -160,6 +160,14 @@ def _positive_keys(
                 f"--positive: {name} has no {typed!r}{hint}; it has {counts_in_words(counts)}"
             )
     return tuple(keys)
+
+
+def _kinds(column: Column) -> list[str]:
+    """That the numbers of a target may be names of classes, as 0, 1 and 9 for unknown are."""
+    return [
+        f"target {column.shown}: {column.distinct} different whole numbers, taken for amounts; if "
+        "they stand for kinds, name those of class +1 with --positive"
+    ] * column.may_be_kinds
 
 
 def _about(column: Column, missing: int) -> list[str]:

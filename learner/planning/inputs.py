@@ -41,8 +41,6 @@ NAMED = 3
 NAMED_COLUMNS, REASONS = 12, 3
 KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
 EMPTY = "if these say that there is none, leave their cells empty"
-# So few whole numbers may stand for kinds.
-FEW = range(3, 11)
 
 
 @dataclass(frozen=True)
@@ -315,7 +313,7 @@ def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
 
 def _few_numbers(columns: Sequence[Column]) -> list[str]:
     """Which columns have so few whole numbers that these may be kinds: one sentence for all."""
-    few = [c.name for c in columns if c.kind == "number" and c.is_whole and c.distinct in FEW]
+    few = [column.name for column in columns if column.may_be_kinds]
     return [
         f"{named(few, NAMED_COLUMNS)}: few whole numbers, taken for amounts; if they stand for "
         "kinds, give --categorical"

@@ -522,6 +522,14 @@ def test_a_target_of_numbers_names_the_words_among_them():
         target_of(cells)
 
 
+def test_a_target_of_few_whole_numbers_may_be_one_of_kinds():
+    said = "3 different whole numbers, taken for amounts"
+    assert said in target_of([0, 1, 9] * 30)[1][0]
+    assert not target_of([0.5, 1, 9] * 30)[1]
+    assert not target_of([*range(11)] * 30)[1]
+    assert "class +1 is 1, 33.3%" in target_of([0, 1, 9] * 30, positive=("1",))[1][0]
+
+
 def test_a_mark_of_one_class_alone_leaves_the_other_to_be_written():
     with pytest.raises(InputError, match=r"'x' \(3\), and nothing of 7; write what they are where"):
         target_of(["x"] * 3 + [""] * 7)
