@@ -15,7 +15,8 @@ from common.config import with_absolute_paths
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.files import make_folder, refused
-from common.tables import TableSource, place_of, placed, read_tables
+from common.suggestions import check_columns
+from common.tables import TableSource, place_of, placed, read_header, read_tables
 from common.terms import Records
 from learner.network.starting import OwnerProcess, starting
 from learner.network.warm_parent import WarmParent
@@ -72,14 +73,15 @@ def owner_tables(
     Warns:
       DoubtWarning: A record is several owners', and privacy.kappa does not say so.
     """
+    needed = feature_map.columns_needed
     sources = [table_source(settings, entry, base=base) for entry in entries]
     tables, places = [], []
     for entry, source, (raw, rows) in zip(
-        entries,
-        sources,
-        read_tables(sources, base=base, columns=feature_map.columns_needed),
-        strict=True,
+        entries, sources, read_tables(sources, base=base, columns=needed), strict=True
     ):
+        # Only what is needed was read: the header has the names that may be meant.
+        if set(needed).difference(map(str, raw.columns)):
+            check_columns(needed, read_header(source, base=base), where=f"owner {entry.name}")
         keep = with_target(raw, feature_map, source.missing_target, where=entry.name)
         tables.append(raw if keep.all() else raw[keep].reset_index(drop=True))
         places.append(Rows(place_of(source), rows[keep]))
