@@ -17,7 +17,7 @@ from common.leakage import (
 )
 from common.looking import PLAINLY, Column, Look
 from common.suggestions import among_columns
-from common.texts import LONGEST_NAME, counted, named, printable, shortened
+from common.texts import LONGEST_NAME, counted, first_few, named, printable, shortened
 from learner.planning.drafting import Target
 
 __all__ = [
@@ -108,7 +108,7 @@ def choose_inputs(
     chosen = [column for column in look.columns.values() if column.name not in left]
     same = same_partition([column for column in chosen if not column.is_constant])
     owner = None if owners is None else look.columns[owners]
-    kept, warnings, reasons = [], [], []
+    stay, warnings, reasons = [], [], []
     for column in chosen:
         found = _beside_others(column, target, owner, same)
         why = _why_not(found)
@@ -116,14 +116,16 @@ def choose_inputs(
             warnings.append(f"{column.shown}: left out: {why}")
             reasons.append(f"{column.shown}: {why.removesuffix(KNOWN_BEFORE)}")
         else:
-            kept.append(column)
+            stay.append(found)
             warnings += _oddities(found, is_named=column.name in categorical)
-    if not kept:
+    if not stay:
         raise InputError(_none_left(reasons))
+    kept = [found.column for found in stay]
     names = tuple(c.name for c in kept if c.is_code or c.name in categorical)
     warnings += _as_predictions(kept, target)
     numbers = [c for c in kept if c.name not in names]
-    warnings += [*_few_numbers(numbers), *_together(numbers, target)]
+    warnings += [*_explaining(stay), *_together(numbers, target)]
+    warnings += [*_all_different(numbers), *_few_numbers(numbers)]
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
 
 
@@ -227,11 +229,6 @@ def _why_not(found: _Found) -> str:
 def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
     """What to look at in a column that stays."""
     column, name = found.column, found.column.shown
-    if found.explained >= DOUBTED:
-        yield (
-            f"{name}: explains {found.explained:.0%} of the target; is it known before the target "
-            "is?"
-        )
     if found.owners:
         own = ", and each owner has a value of its own" if found.is_owners else ""
         yield f"{name}: identifies the owner{own}; if that is not wanted, leave it out with --drop"
@@ -251,11 +248,6 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         yield (
             f"{name}: its numbers repeat and lie far apart, as names do, and are taken for "
             "amounts; if they are names, give it with --categorical or --drop"
-        )
-    elif column.is_whole and column.hardly_repeats:
-        yield (
-            f"{name}: nearly every record has another number; if it names records, leave it out "
-            "with --drop"
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
@@ -309,6 +301,34 @@ def _as_predictions(columns: Sequence[Column], target: Target) -> list[str]:
         for column in columns
         if column.name in added
     ]
+
+
+def _explaining(stay: Sequence[_Found]) -> list[str]:
+    """Which columns explain much of the target each, those that explain most first."""
+    found = [one for one in stay if one.explained >= DOUBTED]
+    ranked = sorted(found, key=lambda one: -one.explained)
+    if len(ranked) == 1:
+        (one,) = ranked
+        return [
+            f"{one.column.shown}: explains {one.explained:.0%} of the target; is it known before "
+            "the target is?"
+        ]
+    shares = [f"{one.column.shown} ({one.explained:.0%})" for one in ranked]
+    return [
+        f"{first_few(shares, NAMED_COLUMNS)}: each explains so much of the target; are they known "
+        "before the target is?"
+    ] * bool(shares)
+
+
+def _all_different(columns: Sequence[Column]) -> list[str]:
+    """Which columns of whole numbers may name records, since these hardly repeat."""
+    unlike = [c for c in columns if c.kind == "number" and c.hardly_repeats and not c.padded]
+    whole = [column.name for column in unlike if column.is_whole]
+    it, them, s = ("it", "it", "s") if len(whole) == 1 else ("they", "them", "")
+    return [
+        f"{named(whole, NAMED_COLUMNS)}: nearly every record has another number; if {it} name{s} "
+        f"records, leave {them} out with --drop"
+    ] * bool(whole)
 
 
 def _few_numbers(columns: Sequence[Column]) -> list[str]:

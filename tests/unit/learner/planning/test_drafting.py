@@ -481,6 +481,19 @@ def test_columns_that_tell_the_target_only_together_are_asked_about():
     assert "together" not in told
 
 
+def test_columns_of_one_doubt_are_one_sentence():
+    y = RNG.normal(size=900)
+    noisy = {f"x{i}": y + RNG.normal(size=900) * i / 3 for i in (2, 1)}
+    _, told = inputs_of({"y": y, **noisy})
+    assert re.fullmatch(r"x1 \(\d+%\), x2 \(\d+%\): each explains so much of the .*", told)
+    sums = {f"sum{i}": RNG.permutation(10**6)[:900] for i in range(2)}
+    monthly = pd.date_range("1950-01-01", periods=900, freq="MS").astype(str)
+    _, told = inputs_of({"y": y, **sums, "month": monthly})
+    says = "nearly every record has another number; if they name records, leave them out"
+    assert f"sum0, sum1: {says}" in told
+    assert "month: nearly" not in told
+
+
 def test_parts_whose_sum_is_the_target_are_told_of_however_much_one_explains():
     early, late = RNG.poisson(2, 900), RNG.poisson(0.5, 900)
     early[:3] = 200
