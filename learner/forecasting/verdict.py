@@ -215,15 +215,25 @@ def _smallest_epsilon_factor(answers: Answers, bar: float) -> float | None:
 
 
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
-    """Where a ratio that falls with x reaches 1, between two points on logarithmic scales."""
-    for place, (x, ratio) in enumerate(points):
-        if ratio < 1.0:
-            if place == 0:
-                return x
-            before, above = points[place - 1]
-            share = np.log(above) / (np.log(above) - np.log(max(ratio, 1e-12)))
-            return float(before * (x / before) ** share)
-    return None
+    """From which x on a ratio is below 1, between two points on logarithmic scales.
+
+    Owners with few records gain from company, and with many from little noise: what lies below 1
+    for the smallest x only is no beginning.
+
+    >>> _crossing([(0.1, 0.5), (1.0, 2.0), (10.0, 0.5)]), _crossing([(0.1, 0.5), (1.0, 2.0)])
+    (3.1622776601683795, None)
+    """
+    first = max(
+        (place + 1 for place, (_, ratio) in enumerate(points) if not ratio < 1.0), default=0
+    )
+    if first == len(points):
+        return None
+    x, ratio = points[first]
+    if first == 0:
+        return x
+    before, above = points[first - 1]
+    share = np.log(above) / (np.log(above) - np.log(max(ratio, 1e-12)))
+    return float(before * (x / before) ** share)
 
 
 def _smallest(candidate: Candidate, answers: Answers) -> Smallest:

@@ -81,6 +81,14 @@ def test_where_the_guard_refuses_collaboration_does_not_begin_to_pay(candidate):
     assert above.or_below == ()
 
 
+def test_where_only_the_smallest_tried_pays_nothing_begins(candidate):
+    """Owners with few records gain from company, and more of them with many records again."""
+    found = told(candidate, GAIN, TINY_GAIN)
+    assert (found.smallest.epsilon, found.smallest.records) == (None, None)
+    assert found.owners[0].smallest_epsilon_factor is None
+    assert found.smallest.or_below == ()
+
+
 def test_where_the_smallest_tried_pays_it_may_begin_below(candidate, tmp_path):
     found = told(candidate, GAIN, GAIN)
     assert found.smallest.epsilon == FACTORS[0]
