@@ -119,13 +119,18 @@ def sentences(verdict: Verdict) -> list[str]:
 
 def _smallest_sentence(smallest: Smallest) -> str:
     """Where it begins to pay for the owner in the middle."""
-    found = {
-        "an epsilon of": smallest_words(smallest, "epsilon", smallest.epsilon),
-        "n_i of": smallest_words(smallest, "records", smallest.records),
-        "a number of owners of": smallest_words(smallest, "owners", smallest.owners),
-    }
-    parts = [f"{words} {value}" for words, value in found.items()]
-    return "collaboration begins to pay for half of the owners at " + "; or ".join(parts)
+    found = (
+        ("an epsilon", "epsilon", smallest.epsilon),
+        ("an n_i", "records", smallest.records),
+        ("a number of owners", "owners", smallest.owners),
+    )
+    parts = [
+        f"no {what.split(maxsplit=1)[1]} that was tried"
+        if value is None
+        else f"{what} of {smallest_words(smallest, name, value)}"
+        for what, name, value in found
+    ]
+    return "collaboration begins to pay for half of the owners at " + "; at ".join(parts)
 
 
 def smallest_words(smallest: Smallest, name: str, value: float | None) -> str:

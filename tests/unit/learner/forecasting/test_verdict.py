@@ -87,6 +87,8 @@ def test_where_only_the_smallest_tried_pays_nothing_begins(candidate):
     assert (found.smallest.epsilon, found.smallest.records) == (None, None)
     assert found.owners[0].smallest_epsilon_factor is None
     assert found.smallest.or_below == ()
+    said = "begins to pay for half of the owners at no epsilon that was tried; at no n_i that was"
+    assert any(said in line for line in sentences(found))
 
 
 def test_where_the_smallest_tried_pays_it_may_begin_below(candidate, tmp_path):
@@ -96,7 +98,7 @@ def test_where_the_smallest_tried_pays_it_may_begin_below(candidate, tmp_path):
     assert set(found.as_json()["smallest"]["or_below"]) == {"epsilon", "records", "newton"}
     words = "0.01, the smallest tried, or below"
     pays, beats = [line for line in sentences(found) if "the smallest tried" in line]
-    assert f"an epsilon of {words}; or n_i of 1, the smallest tried, or below" in pays
+    assert f"an epsilon of {words}; at an n_i of 1, the smallest tried, or below" in pays
     assert f"beats the public model: newton at {words}" in beats
     page = write_forecast_page(tmp_path, found).read_text()
     assert f">{words}</td>" in page
