@@ -174,12 +174,12 @@ class _Draft:
                     table, FeatureSettings(public=TableSource(), **settings), source="public"
                 )
         except InputError as error:
-            if self.num_public > len(self.inputs.columns):
-                raise InputError(f"--public: {error}") from None
-            raise InputError(
-                f"--public: {self.num_public:,} public records are too few for "
-                f"{len(self.inputs.columns)} columns; give more, or leave columns out with --drop"
-            ) from None
+            columns = len(self.inputs.columns)
+            few = (
+                f"{self.num_public:,} public records are too few for {columns} columns; give "
+                f"{columns + 1} or more, or leave columns out with --drop"
+            )
+            raise InputError(f"--public: {error if self.num_public > columns else few}") from None
         known = table[self.known[self.public]].reset_index(drop=True)
         return fitted, fitted.apply(known, where="public")
 
