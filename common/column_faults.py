@@ -200,13 +200,21 @@ def _listed(names: Sequence[str], known: Sequence[str]) -> str:
 def _with_nearest(name: str, known: Sequence[str]) -> str:
     """A category, and the known one that it may stand for if it is none itself.
 
-    No number is a spelling of another.
+    No number is a spelling of another, and no T17 one of T71.
+
+    >>> _with_nearest("T17", ["T71"]), _with_nearest("T-17", ["T17"]), _with_nearest("01", ["1"])
+    ("'T17'", "'T-17' (did you mean 'T17'?)", "'01' (did you mean '1'?)")
     """
     near = None if name in known else nearest_spelling(name[:LONGEST_CATEGORY], known)
     short = repr(name[:LONGEST_CATEGORY])
-    if near is None or (name.isdecimal() and near.isdecimal()):
+    numbers = {_number_in(name), _number_in(near or "")} - {""}
+    if near is None or len(numbers) > 1:
         return short
     return f"{short} (did you mean {near[:LONGEST_CATEGORY]!r}{of_accents(near, name)}?)"
+
+
+def _number_in(name: str) -> str:
+    return "".join(filter(str.isdecimal, name)).lstrip("0")
 
 
 def warn_of_misfits(

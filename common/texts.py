@@ -88,9 +88,10 @@ def number_words(value: float, digits: int = 3) -> str:
 
     >>> number_words(8.0453), number_words(21345.6), number_words(0.00123), number_words(999.96)
     ('8.05', '21,346', '0.00123', '1,000')
-    >>> number_words(2.718, 2), number_words(148.41, 2), number_words(1e18)
-    ('2.7', '148', '1e+18')
+    >>> number_words(2.718, 2), number_words(148.41, 2), number_words(1e18), number_words(-0.0)
+    ('2.7', '148', '1e+18', '0')
     """
+    value += 0.0  # without the sign of a zero
     short = f"{value:.{digits}g}"
     is_whole = 10.0**digits <= abs(float(short)) < MOST_WRITTEN_OUT
     return f"{value:,.0f}" if is_whole else short

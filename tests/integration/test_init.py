@@ -413,6 +413,10 @@ def test_classes_of_words_are_asked(folder):
             ["--target", "days", "--owners", "2", "--public", "1"],
             "there is only 1 public row; give",
         ),
+        (
+            ["--target", "days", "--owners", "2", "--public", "3"],
+            "3 public records are too few for 5 columns; give 6 or more, or leave columns out",
+        ),
         (["--target", "days", "--epsilon", "0"], "a number greater than 0"),
         (["--target", "days", "--drop", "ages"], "did you mean 'age'?"),
         (["--target", "days", "--out", "."], "the folder is not empty"),
