@@ -22,6 +22,7 @@ from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
 from common.texts import counted
+from learner.planning.giveaways import warn_of_giveaways
 from learner.planning.proposal import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
@@ -108,7 +109,8 @@ def prepare_public_side(
       on_done: Called with what is done: the reading, then the fitting.
 
     Warns:
-      DoubtWarning: The public records are few for so many features.
+      DoubtWarning: The public records are few for so many features, or a column gives the target
+        away, or names records.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -146,8 +148,9 @@ def prepare_public_side(
     records = (
         None if table is None else held_out_records(feature_map, table, where="the public records")
     )
-    if records is not None:
+    if records is not None and table is not None:
         _warn_of_few(len(records), feature_map.num_features)
+        warn_of_giveaways(table, feature_map)
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
     if table is None:

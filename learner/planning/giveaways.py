@@ -1,0 +1,52 @@
+"""Columns of a study that give its target away, or name records, as its public records show."""
+
+from __future__ import annotations
+
+import warnings
+
+import pandas as pd
+
+from common.errors import DoubtWarning
+from common.features import FeatureMap
+from common.leakage import LEAK, explained_variance
+from common.looking import look_at
+from common.texts import named
+
+__all__ = ["warn_of_giveaways"]
+
+# So many cells show what there is to see.
+ENOUGH_CELLS = 1_000_000
+
+
+def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
+    """Warn of what a study learns from and should not: `copriv init` leaves such columns out.
+
+    Args:
+      table: The public records, with the columns that the map needs.
+      feature_map: The map.
+
+    Warns:
+      DoubtWarning: A column says nearly all of the target by itself, or has another value in
+        nearly every record.
+    """
+    names = [rule.name for rule in feature_map.columns]
+    some = table.iloc[:: 1 + len(table) * len(names) // ENOUGH_CELLS]
+    target = feature_map.target.raw(some[feature_map.target_name])
+    columns = look_at(some[names]).columns.values()
+    leaks = [column.name for column in columns if explained_variance(column, target) >= LEAK]
+    if leaks:
+        warnings.warn(
+            f"features: {named(leaks)}: so nearly the target {feature_map.target_name} that it may "
+            "be a leak, or the same under another name; leave it out with features.drop, unless "
+            "it is known before the target is",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    names = [column.name for column in columns if column.is_identifier]
+    if names:
+        warnings.warn(
+            f"features: {named(names)}: has another value in nearly every public record, so it "
+            "teaches nothing and may give persons away; leave it out with features.drop",
+            DoubtWarning,
+            stacklevel=2,
+        )

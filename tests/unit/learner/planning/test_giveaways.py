@@ -1,0 +1,53 @@
+"""What a study should not learn from is told where its public records show it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.errors import DoubtWarning
+from common.features import FeatureMap, FeatureSettings
+from common.map_fitting import fit_feature_map
+from common.tables import TableSource
+from learner.planning import giveaways
+from learner.planning.giveaways import warn_of_giveaways
+
+N = 600
+RNG = np.random.default_rng(4)
+TABLE = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 90, N),
+        "ward": RNG.choice(["a", "b", "c"], N),
+        "died": RNG.choice(["yes", "no"], N, p=[0.1, 0.9]),
+    }
+)
+
+
+def told(table: pd.DataFrame) -> list[str]:
+    settings = FeatureSettings(public=TableSource(), target="died", positive="yes")
+    found: FeatureMap = fit_feature_map(table, settings, source="public.csv")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DoubtWarning)
+        warn_of_giveaways(table, found)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("enough", [giveaways.ENOUGH_CELLS, 600])
+def test_a_column_that_is_the_target_is_told(monkeypatch, enough):
+    monkeypatch.setattr(giveaways, "ENOUGH_CELLS", enough)
+    (said,) = told(TABLE.assign(autopsy=np.where(TABLE.died == "yes", "done", "")))
+    assert said.startswith("features: autopsy: so nearly the target died that it may be a leak")
+    assert "leave it out with features.drop" in said
+
+
+def test_a_column_that_names_records_is_told():
+    (said,) = told(TABLE.assign(case=[f"C{i}" for i in range(N)]))
+    assert said.startswith("features: case: has another value in nearly every public record")
+
+
+def test_columns_that_only_help_are_not_told():
+    good = np.where(TABLE.died == "yes", 2.0, 0.0) + RNG.normal(size=N)
+    assert told(TABLE.assign(lactate=good, cost=RNG.permutation(10**6)[:N])) == []
