@@ -35,6 +35,8 @@ Evaluate = Callable[[Trace, Outcome], tuple[Evaluated, Vector]]
 
 # Records that the run without noise looks at where nobody has asked for it: less than a second.
 NOISELESS_RECORDS = 20_000_000
+# A model that is no further from the best one is the best one.
+ROUNDING = 1e-12
 
 
 def evaluate_with(
@@ -62,15 +64,13 @@ def evaluate_with(
             theta = _noiseless_model(
                 settings, public.feature_map, shards, plan=outcome.plan, past=trace.ticks()
             )
-            silent = float(evaluation.relative_fitness(theta[None, :])[0])
+            silent = _relative_fitness(evaluation, theta)
         free = public_theta(outcome.plan, public)
         evaluated = Evaluated(
-            relative_fitness_public=None
-            if free is None
-            else float(evaluation.relative_fitness(free[None, :])[0]),
+            relative_fitness_public=None if free is None else _relative_fitness(evaluation, free),
             fitness=evaluation.fitness(outcome.theta),
             fitness_optimal=evaluation.fitness_optimal,
-            relative_fitness=float(evaluation.relative_fitness(outcome.theta[None, :])[0]),
+            relative_fitness=_relative_fitness(evaluation, outcome.theta),
             relative_fitness_noiseless=silent,
             relative_fitness_alone=tuple(evaluation.relative_fitness_alone.tolist()),
             models_alone=evaluation.models_alone,
@@ -78,6 +78,23 @@ def evaluate_with(
         return evaluated, psi
 
     return evaluate
+
+
+def _relative_fitness(evaluation: Evaluation, theta: Vector) -> float:
+    """Relative fitness of one model; 0 where no more than rounding is left.
+
+    >>> import numpy as np
+    >>> from common.losses import Regulariser, Squared
+    >>> from learner.simulated.problem import Problem
+    >>> problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
+    >>> shard = Records(features=np.ones((3, 1)), targets=np.array([0.1, 0.2, 0.4]))
+    >>> evaluation = Evaluation(shards=[shard], problem=problem)
+    >>> near = evaluation.theta_optimal + 1e-8
+    >>> evaluation.relative_fitness(near[None, :])[0] > 0, _relative_fitness(evaluation, near)
+    (np.True_, 0.0)
+    """
+    value = float(evaluation.relative_fitness(theta[None, :])[0])
+    return value if abs(value) > ROUNDING else 0.0
 
 
 def _is_cheap(plan: Plan, shards: Sequence[Records]) -> bool:
