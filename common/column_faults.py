@@ -66,11 +66,10 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
     """What is too much to pass in silence, the gravest first."""
     most = MOST_FILLED_TARGETS if seen.kind == "target" else MOST_FILLED
     if seen.filled >= most:
-        cure = DATES if seen.kind == "date" else "correct the column, or map another one to it"
         yield Fault(
             "gaps",
             f"{seen.filled:.0%} of the records have no readable value and get the public one; "
-            f"{cure}",
+            f"{_cure_of_gaps(seen)}",
         )
     if seen.unknown is not None and seen.unknown > MOST_UNKNOWN:
         yield Fault("spelling", _unknown_in_words(seen, seen.unknown))
@@ -83,6 +82,19 @@ def faults_of(seen: ColumnSeen) -> Iterator[Fault]:
         yield Fault("mean", f"{_drift_in_words(seen, seen.drift)}{_advice(seen)}")
     elif seen.spread is not None and seen.spread < LEAST_SPREAD:
         yield Fault("spread", _spread_in_words(seen, seen.spread))
+
+
+def _cure_of_gaps(seen: ColumnSeen) -> str:
+    """What to do where many values cannot be read: a record without a target teaches nothing."""
+    if seen.kind == "date":
+        return DATES
+    cure = "correct the column, or map another one to it"
+    if seen.kind == "target" and seen.filled < 1.0:
+        return (
+            'leave these records out, of the table or with missing_target = "drop", if they have '
+            f"no target; else {cure}"
+        )
+    return cure
 
 
 def _unknown_in_words(seen: ColumnSeen, unknown: float) -> str:

@@ -97,7 +97,12 @@ CHANGES: list[tuple[str, Callable[[pd.DataFrame], Any], tuple[str, ...]]] = [
     ("age", lambda _: 51.0, ("its values are all the same",)),
     ("sex", lambda t: t["sex"].str.lower(), ("100%", "'female' (did you mean 'Female'?)")),
     ("sex", lambda t: t["sex"].str[0], ("categories that the map does not know", "'M'")),
-    ("cost", lambda t: t["cost"].mask(t.index < N // 5), ("20% of the records have no readable",)),
+    (
+        "cost",
+        lambda t: t["cost"].mask(t.index < N // 5),
+        ("20% of the records have no readable", 'missing_target = "drop"'),
+    ),
+    ("cost", lambda _: "n/a", ("100% of the records have no", "one; correct the column, or map")),
     ("cost", lambda t: t["cost"] * 365, ("beyond the public bounds", "unit")),
     (
         "cost",
