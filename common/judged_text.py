@@ -29,6 +29,8 @@ WORDS = {
 
 # The AUC of guesses.
 CHANCE = 0.5
+# Draws of fewer records hardly differ from each other.
+FEWEST_DRAWN = 20
 
 
 def show_judged(judged: Judged, console: Console, *, as_json: bool) -> None:
@@ -103,6 +105,11 @@ def _is_reversed(judged: Judged) -> bool:
 def quality_sentences(judged: Judged) -> list[str]:
     """What the table does not say."""
     lines = [f"Intervals: {judged.intervals}."]
+    if judged.records < FEWEST_DRAWN:
+        lines.append(
+            f"So few records say little, and their intervals are too short: give {FEWEST_DRAWN} or "
+            "more."
+        )
     if "own" in judged.models:
         lines.append("own and personal: by cross-validation, on records they were not fitted to.")
     if judged.without_target:

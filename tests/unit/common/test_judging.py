@@ -123,3 +123,10 @@ def test_one_record_says_worse_and_not_better_by_less_than_nothing(make_model, s
     (said,) = [line for line in quality_sentences(judged) if line.startswith("The common model is")]
     assert "worse by " in said
     assert "-" not in said
+
+
+@pytest.mark.parametrize(("num", "is_told"), [(3, True), (20, False)])
+def test_few_records_are_said_to_say_little(make_model, strange_table, num, is_told):
+    sample = sample_of(make_model(), strange_table.head(num), where="t")
+    told = quality_sentences(judge(sample, {"common": np.zeros(len(sample))}))
+    assert any("So few records say little" in line for line in told) == is_told
