@@ -49,5 +49,5 @@ def test_a_column_that_names_records_is_told():
 
 
 def test_columns_that_only_help_are_not_told():
-    good = np.where(TABLE.died == "yes", 2.0, 0.0) + RNG.normal(size=N)
+    good = np.where(TABLE.died == "yes", 4.0, 0.0) + RNG.normal(size=N)
     assert told(TABLE.assign(lactate=good, cost=RNG.permutation(10**6)[:N])) == []
