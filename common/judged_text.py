@@ -133,7 +133,8 @@ def quality_sentences(judged: Judged) -> list[str]:
     found = judged.clamping
     if found is not None:
         lines.append(
-            f"Clamping alone: the best fit of these records has {main} {found.clamped:.4g} within "
-            f"the public bounds, {found.unclamped:.4g} without them."
+            f"Clamping alone: the best fit of these records has {main} "
+            f"{number_words(found.clamped, 4)} within the public bounds, "
+            f"{number_words(found.unclamped, 4)} without them."
         )
     return lines

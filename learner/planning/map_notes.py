@@ -12,7 +12,7 @@ from common.columns import category_keys, parse_months, parse_numbers
 from common.features import FeatureMap
 from common.looking import Column, Look
 from common.target_fitting import count_values
-from common.texts import LONGEST_NAME, counted, printable
+from common.texts import LONGEST_NAME, counted, number_words, printable
 from learner.planning.drafting import Target
 
 __all__ = ["far_out_notes", "unknown_notes", "unread_notes"]
@@ -102,7 +102,7 @@ def _far_out_note(column: Column, low: float, high: float, *, what: str = "") ->
     if not far.size:
         return ""
     cut = int(np.count_nonzero(are_cut(far, low, high)))
-    bounds = f"the public bounds ({low:g} to {high:g})"
+    bounds = f"the public bounds ({number_words(low, 6)} to {number_words(high, 6)})"
     some = f"{cut:,} of them " if cut < far.size else ""
     become = f"{some}cut at {bounds}" if cut else f"within {bounds}"
     code = f"; {column.code_for_missing}" if column.code_for_missing else ""

@@ -216,6 +216,8 @@ def test_numbers_far_out_are_said_to_be_cut_only_where_they_are():
     told = notes_about(age=np.where(np.arange(400) == 7, 10**6, ages))
     assert "age: 1 outlier, cut at the public bounds (18 to 79)" in told
     assert "a code for missing" not in told
+    told = notes_about(pay=np.where(np.arange(400) < 9, 10**9, ages * 10**6))
+    assert "pay: 9 outliers, within the public bounds (18,000,000 to 1,000,000,000)" in told
     far = np.where(np.arange(400) % 12 == 0, -999, ages)
     told = notes_about(age=np.where(np.arange(400) == 7, 10**6, far))
     assert "age: 35 outliers, 1 of them cut at the public bounds (-999 to 79)" in told
