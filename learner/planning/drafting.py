@@ -216,9 +216,11 @@ def parts_by_column(
     large = [key for key in ranked if sizes[key] >= FEWEST_OF_AN_OWNER][:most]
     shown = printable(cells.name, LONGEST_NAME)
     if not large:
+        first = shortened(ranked[:1])
+        largest = f" ({first[0]!r} has {sizes[ranked[0]]:,}, the most)" if first else ""
         raise InputError(
             f"--owners {shown}: no value has {FEWEST_OF_AN_OWNER} records beside the public "
-            "ones; give another column, or a number of equal parts"
+            f"ones{largest}; give another column, or a number of equal parts"
         )
     names = _names(large)
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]
