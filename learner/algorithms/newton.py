@@ -3,7 +3,7 @@ r"""Newton's steps from the public model, in one round or a few.
 In every round each owner is asked once, at the model of the rounds before
 (:class:`common.releases.Newton`), for an equal part of its epsilon; the first round asks at the
 public model less some of its chance, :math:`\theta_0`
-(:attr:`learner.simulated.redraws.Redraws.less_chance`). With weights w_i = n_i/n, of those that
+(:attr:`learner.simulated.groups.PublicGroups.start`). With weights w_i = n_i/n, of those that
 have answered in round r,
 
 .. math:: \hat H_r = \frac{\sum w_i \bar H_i}{\sum w_i}, \qquad

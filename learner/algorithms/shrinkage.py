@@ -51,7 +51,7 @@ class Around:
 
     Args:
       theta: The model :math:`\theta_0` that the step is from, the public one less some of its
-        chance (:attr:`learner.simulated.redraws.Redraws.less_chance`), shape (p,).
+        chance (:attr:`learner.simulated.groups.PublicGroups.start`), shape (p,).
       curvature: Mean second derivative of the public records' loss there, under the clip,
         without g, shape (p, p).
       offset: What a gradient of the owners has too much there if their records are like the public

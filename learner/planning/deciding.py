@@ -71,7 +71,7 @@ def decide(
 
 
 def _ways(settings: StudySettings, ground: Ground) -> list[str]:
-    """The ways to compare: one step from a public model is no use where that is none."""
+    """The ways whose forecasts are believed: not of steps from a public model that is not."""
     is_usable = ground.trusts_public_model
     return [way for way in ways_of(settings) if is_usable or way != "newton"]
 
@@ -95,11 +95,13 @@ def decide_quietly(
 
 def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     """The best way by its forecast, which :func:`best_way` returns."""
-    designs = _designed(settings, ground, _ways(settings, ground))
+    designs = _designed(settings, ground, ways_of(settings))
     found = {way: its for way, (_, its) in designs.items()}
     by_world = {way: its.by_world for way, its in found.items()}
     public = next(iter(found.values())).public
     best = best_way(by_world, trusts_public_model=ground.trusts_public_model, public=public)
+    # A forecast that is not believed is not told.
+    found = {way: found[way] for way in designs if way in {best, *_ways(settings, ground)}}
     return _with_forecasts(replace(designs[best][0], way=best), best, found)
 
 

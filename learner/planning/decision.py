@@ -115,7 +115,7 @@ class Decision:
       largest_stable: The constant of the largest stable step; None where no step was chosen.
       asks_everyone: Whether the schedule hands ticks to owners that it would leave out.
       start: The public model that all models begin at; that of a step has less chance in it
-        (:attr:`learner.simulated.redraws.Redraws.less_chance`). None for 0.
+        (:attr:`learner.simulated.groups.PublicGroups.start`). None for 0.
       around: What public records say around it, where a step is taken from it.
       scales: Scale of each owner's noise, where the algorithm takes it into account.
       way: Which of the ways of learning this is, where they were compared; None otherwise.

@@ -162,7 +162,8 @@ class AlgorithmSettings(Settings):
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
         papers. For moments, what the noise is taken back to; "zero" solves them as they come. The
         recommended profile begins at the public model, but with classes at zero; newton and moments
-        begin at that model less half of what is chance in its length.
+        begin at that model less half of what is chance in its length, and with classes also less
+        what makes it too sure of records held out.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
       rounds: How often newton asks each owner, 1 to 20 times, each for an equal part of its

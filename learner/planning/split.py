@@ -204,7 +204,11 @@ class _Search:
     @cached_property
     def clips(self) -> list[float]:
         """Clips from the typical gradient of the public records to one that clips nothing."""
-        norms = np.abs(self.public.gradients).sum(axis=1)
+        public, gradients = self.public, self.public.gradients
+        # A model of classes that is too sure of its records has next to no gradients.
+        if public.problem.loss.has_classes():
+            gradients = public.problem.gradients(public.start, public.records, None)
+        norms = np.abs(gradients).sum(axis=1)
         largest = largest_gradient(self.public, self.domain)
         tried = {float(value) for value in np.quantile(norms, QUANTILES)}
         return sorted({min(clip, largest) for clip in tried if clip > 0} | {largest})

@@ -85,15 +85,23 @@ class PublicGroups:
         """The best model of all public records, shape (p,)."""
         return self.problem.optimum(self.records)
 
-    @property
+    @cached_property
     def start(self) -> Vector:
         """The model that Newton's steps and moments begin at: that of these records, less chance.
+
+        How much of it is chance its curvature and gradients say, and of a model of classes, which
+        may be far too sure of what it has not seen, records held out from it as well. A loss with
+        kinks has no curvature, so there all of it is kept.
 
         Ticks begin at their model itself. They go a way that is fixed before owners are asked,
         while what owners tell and known noise decide how far a step goes; shrunk, too, the worlds
         in which they are compared would have ticks better than they are.
         """
-        return self.redraws.less_chance
+        loss = self.problem.loss
+        if loss.curvature is None:
+            return self.theta_optimal
+        kept = self.redraws.beyond_chance
+        return self.redraws.shrunk(self.outside.kept(kept) if loss.has_classes() else kept)
 
     @cached_property
     def gradients(self) -> Matrix:

@@ -5,7 +5,7 @@ record's weight at random, so that their best model varies around theirs, :math:
 :math:`\theta_0` itself varies around the true one. But then it is larger than the true one by the
 chance in both: where records tell little, most of a model of theirs is chance, and what begins at 0
 looks worse than it is. Steps that lean on the public model lean on that chance, too, so that they
-begin at the part of it that is not (:attr:`Redraws.less_chance`).
+begin at the part of it that is not (:attr:`learner.simulated.groups.PublicGroups.start`).
 
 In coordinates in which the curvature at :math:`\theta_0` is I and chance is independent, of
 variance :math:`v_j`, coordinate :math:`z_j` of :math:`\theta_0` is kept as far as it is larger than
@@ -95,19 +95,17 @@ class Redraws:
         return tilt
 
     @cached_property
-    def less_chance(self) -> Vector:
-        r"""The model without half of what is chance in its length, in the box, shape (p,).
+    def beyond_chance(self) -> float:
+        r"""How much of the model is kept if half of what is chance in its length is taken off.
 
-        .. math:: \max\Bigl(0, 1 - \frac{(d-2)/2}{\sum_{j=1}^d z_j^2/v_j}\Bigr)\,\theta_0
+        .. math:: \max\Bigl(0, 1 - \frac{(d-2)/2}{\sum_{j=1}^d z_j^2/v_j}\Bigr)
 
-        With three coordinates or more that is nearer to the true model in the mean, wherever this
-        is. All of it would be nearest in the mean; half of it has three quarters of that gain, and
-        is much less often far worse where the model happens to be near the truth. Where the box
-        holds the model back, the model of no box is shrunk, to first order, and then held back: so
-        what lies far outside stays at the edge.
+        With three coordinates or more that much is nearer to the true model in the mean, wherever
+        this is. If all were taken off, it would be nearest in the mean; half has three quarters of
+        that gain, and is much less often far worse where the model happens to be near the truth.
 
         Returns:
-          The model itself where the loss has kinks, or there are one or two directions.
+          1 where there are one or two directions.
 
         References: James and Stein (1961), Estimation with quadratic loss.
 
@@ -117,22 +115,32 @@ class Redraws:
         >>> def kept(size):
         ...     x, chance = np.tile(np.eye(6), (9, 1)), np.random.default_rng(1).normal(size=54)
         ...     records = Records(features=x, targets=size * x.sum(axis=1) + chance)
-        ...     theta = problem.optimum(records)
-        ...     its = Redraws(problem=problem, records=records, theta=theta).less_chance
-        ...     return round(float(its[0] / theta[0]), 2)
+        ...     redraws = Redraws(problem=problem, records=records, theta=problem.optimum(records))
+        ...     return round(redraws.beyond_chance, 2)
         >>> kept(0.0), kept(3.0)
         (0.43, 1.0)
         """
-        if self.problem.loss.curvature is None:
-            return self.theta
-        known, box = self._coordinates, self.problem.theta_max
-        beyond = self.theta - known.basis @ known.pull
-        told = float(np.sum(known.of(beyond) ** 2 / known.variances)) * self._freedom
+        known = self._coordinates
+        told = float(np.sum(known.of(self._unbound) ** 2 / known.variances)) * self._freedom
         chance = TAKEN_OFF * max(known.variances.size - 2, 0)
-        shrunk: Vector = max(0.0, 1.0 - chance / max(told, TINY)) * beyond
+        return max(0.0, 1.0 - chance / max(told, TINY))
+
+    def shrunk(self, kept: float) -> Vector:
+        """This much of the model, in the box, shape (p,).
+
+        Where the box holds the model back, the model of no box is shrunk, to first order, and then
+        held back: so what lies far outside stays at the edge.
+        """
+        shrunk: Vector = kept * self._unbound
+        box, curvature = self.problem.theta_max, self._coordinates.curvature
         if np.all(np.abs(shrunk) <= box):
             return shrunk
-        return box_least_squares(known.curvature, known.curvature @ shrunk, theta_max=box)
+        return box_least_squares(curvature, curvature @ shrunk, theta_max=box)
+
+    @property
+    def _unbound(self) -> Vector:
+        """The model if there were no box, to first order, shape (p,)."""
+        return np.asarray(self.theta - self._coordinates.basis @ self._coordinates.pull)
 
     @property
     def _freedom(self) -> int:

@@ -153,7 +153,7 @@ def test_what_public_records_would_have_outside_of_the_box_is_no_sign_of_owners_
 def test_owners_like_the_public_records_leave_the_public_model_at_an_edge_where_it_is(rounds, clip):
     public = public_of(theta_max=0.15)
     # Steps from the model itself, chance and all: there is nowhere to go.
-    vars(public.redraws)["less_chance"] = public.theta_optimal
+    vars(public)["start"] = public.theta_optimal
     around = around_public(public, clip)
     newton = NewtonStep(
         weights=np.ones(1),

@@ -50,6 +50,32 @@ def test_a_model_that_is_far_too_sure_of_records_held_out_is_not_trusted():
     assert ground_of(groups, classes=False).trusts_public_model
 
 
+def test_a_model_that_is_too_sure_of_records_held_out_is_kept_in_part():
+    """Classes that are told apart without a mistake: any longer model fits them better."""
+    sure = make_groups(20, num_records=60, box=20.0)
+    kept = sure.outside.kept(1.0)
+    assert 0.05 < kept < 0.5
+    most = sure.redraws.beyond_chance
+    assert sure.outside.kept(most) < 0.6 * most
+    assert sure.start == pytest.approx(sure.redraws.shrunk(sure.outside.kept(most)))
+
+    def lost(part):
+        """On records that were not there, of the same kind."""
+        others = make_groups(2000, num_records=6000, box=20.0, seed=1).records
+        return sure.problem.fitness(part * sure.theta_optimal, others)
+
+    assert lost(kept) < 0.7 * lost(1.0)
+    # No more than is asked for, and nearly all of a model of many records.
+    assert sure.outside.kept(0.1) <= 0.1
+    assert sure.outside.kept(0.0) == 0.0
+    assert make_groups(1000, num_records=3000, box=20.0).outside.kept(1.0) > 0.9
+
+
+def test_steps_by_a_loss_with_kinks_begin_at_the_model_itself():
+    groups = make_groups(30, num_records=300, box=2.0, loss="hinge")
+    np.testing.assert_array_equal(groups.start, groups.theta_optimal)
+
+
 def test_a_model_of_few_records_that_tells_records_held_out_is_trusted():
     groups = make_groups(30, num_records=300, box=2.0)
     assert not groups.outside.is_overfit
