@@ -15,7 +15,9 @@ class ConnectProxy:
     """An HTTP proxy: it connects whoever asks with a port of this machine, or nobody."""
 
     def __init__(self, *, refuses: bool = False) -> None:
-        self.refuses, self.asked = refuses, 0
+        self.refuses = refuses
+        # Whom others of this process ask for, too.
+        self.asked_for: list[str] = []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
         self.threads = [threading.Thread(target=self.accept)]
@@ -33,12 +35,17 @@ class ConnectProxy:
             request = b""
             while not request.endswith(b"\r\n\r\n"):
                 request += near.recv(1)
-            self.asked += 1
+            target = request.split()[1].decode()
+            self.asked_for.append(target)
             if self.refuses:
                 near.sendall(b"HTTP/1.1 403 not \x1b[2Jhere\r\n\r\n")
                 return
-            port = int(request.split()[1].rpartition(b":")[2])
-            with socket.create_connection(("127.0.0.1", port)) as far:
+            try:
+                far = socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2])))
+            except ConnectionRefusedError:
+                near.sendall(b"HTTP/1.1 502 nobody there\r\n\r\n")
+                return
+            with far:
                 near.sendall(b"HTTP/1.1 200 ok\r\nVia: us\r\n\r\n")
                 back = threading.Thread(target=pump, args=(far, near))
                 back.start()
