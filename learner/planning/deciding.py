@@ -101,7 +101,8 @@ def _best_of(settings: StudySettings, ground: Ground) -> Decision:
     public = next(iter(found.values())).public
     best = best_way(by_world, trusts_public_model=ground.trusts_public_model, public=public)
     # A forecast that is not believed is not told.
-    found = {way: found[way] for way in designs if way in {best, *_ways(settings, ground)}}
+    told = {best, *_ways(settings, ground)}
+    found = {way: its for way, its in found.items() if way in told}
     return _with_forecasts(replace(designs[best][0], way=best), best, found)
 
 

@@ -60,7 +60,7 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
         constant=given.constant or 0.0,
         parameters=asdict(ground.public.loss(settings.model)),
         asks_everyone=is_scheduled(settings),
-        start=_start(settings, ground, shrinks=at_once),
+        start=_start(settings, ground),
         validation=str(settings.privacy.validation),
     )
     if at_once:
@@ -69,20 +69,21 @@ def _given(settings: StudySettings, ground: Ground) -> Decision:
     return fixed
 
 
-def _start(settings: StudySettings, ground: Ground, *, shrinks: bool) -> tuple[float, ...] | None:
-    """The public model where models begin there, less chance if asked; None for 0."""
-    if settings.algorithm.start == "zero" and kind_of(settings).release is not NEWTON:
+def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
+    """The public model where models begin there, less chance but for ticks; None for 0."""
+    kind = kind_of(settings)
+    if settings.algorithm.start == "zero" and kind.release is not NEWTON:
         return None
     records = ground.public.records
     if records is None or len(records) == 0:
         raise InputError(
-            f"algorithm.{'name' if kind_of(settings).release is NEWTON else 'start'}: the public "
+            f"algorithm.{'name' if kind.release is NEWTON else 'start'}: the public "
             'model needs public records; give features.public, or start = "zero" with asynchronous'
         )
     if not ground.can_forecast:
         problem = problem_of(settings, ground.public.loss(settings.model))
         return tuple(problem.optimum(records).tolist())
-    start = ground.groups.start if shrinks else ground.groups.theta_optimal
+    start = ground.groups.start if kind.constant is None else ground.groups.theta_optimal
     return tuple(start.tolist())
 
 

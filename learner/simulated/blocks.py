@@ -90,7 +90,7 @@ def _lacking(
     clips = [None] if asks_moments or clip is None else np.atleast_1d(clip).tolist()
     found = np.concatenate(
         [
-            np.stack([world.lacking(one, asks_moments=asks_moments) for one in clips], axis=1)
+            np.stack([world.lacking(one, is_whole=asks_moments) for one in clips], axis=1)
             for world in worlds
         ]
     )

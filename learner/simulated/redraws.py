@@ -137,7 +137,7 @@ class Redraws:
             return shrunk
         return box_least_squares(curvature, curvature @ shrunk, theta_max=box)
 
-    @property
+    @cached_property
     def _unbound(self) -> Vector:
         """The model if there were no box, to first order, shape (p,)."""
         return np.asarray(self.theta - self._coordinates.basis @ self._coordinates.pull)
@@ -155,22 +155,18 @@ class Redraws:
         curvature = (x * each[:, None]).T @ x
         curvature += problem.regulariser.strong_convexity * np.eye(theta.size)
         white = whitening(curvature)
-        gradients = problem.gradients(theta, self.records, None) @ white
-        scores = gradients - gradients.mean(axis=0)
+        gradients = problem.gradients(theta, self.records, None)
+        scores = gradients @ white
+        scores -= scores.mean(axis=0)
         axes = np.linalg.eigh(scores.T @ scores)[1]
-        outwards = np.where(problem.at_edge(theta), self._gradient, 0.0)
+        whole = gradients.mean(axis=0) + problem.regulariser.gradient(theta)
+        outwards = np.where(problem.at_edge(theta), whole, 0.0)
         return _Coordinates(
             curvature=curvature,
             basis=white @ axes,
             scores=scores @ axes,
             pull=axes.T @ (white.T @ outwards),
         )
-
-    @property
-    def _gradient(self) -> Vector:
-        """That of these records' fitness at their model: 0 but at an edge of the box, (p,)."""
-        mean = self.problem.gradients(self.theta, self.records, None).mean(axis=0)
-        return np.asarray(mean + self.problem.regulariser.gradient(self.theta))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -63,7 +63,8 @@ class United:
         distribution to first order around the public model.
         """
         asks_moments = self.world.moments is not None and clip is None
-        lacking = self._lacking(clip, asks_moments=asks_moments)
+        is_whole = asks_moments or not self._corrects
+        lacking: Vector = self.world.weights @ self.world.lacking(clip, is_whole=is_whole)
         if self.world.moments is not None and clip is None:
             gram = np.tensordot(self.world.weights, self.world.moments.gram, axes=1)
             return 2.0 * (thetas @ gram - self.world.weights @ self.world.moments.cross) + lacking
@@ -123,17 +124,6 @@ class United:
     def _corrects(self) -> bool:
         """Whether records that answer stand for others, which are judged."""
         return self.world.mixture is not None and self.world.united is None
-
-    def _lacking(self, clip: float | None, *, asks_moments: bool) -> Vector:
-        """What the mean answer lacks at the public model, shape (p,)."""
-        world = self.world
-        if world.united is None:
-            lacking: Vector = world.weights @ world.lacking(clip, asks_moments=asks_moments)
-        elif world.differences is None:
-            lacking = np.zeros(world.united.features.shape[1])
-        else:
-            lacking = world.weights @ world.differences
-        return lacking
 
 
 def newton_steps(

@@ -163,7 +163,7 @@ class World:
             answers = moment_gradients(self.moments)
         else:
             answers = record_gradients(self.shards, loss=self.problem.loss, clip=clip)
-        lacking = self.lacking(clip, asks_moments=asks_moments)
+        lacking = self.lacking(clip, is_whole=asks_moments)
         if not lacking.any():
             return answers
 
@@ -174,19 +174,22 @@ class World:
 
         return corrected
 
-    def lacking(self, clip: float | None, *, asks_moments: bool) -> Matrix:
-        """What each owner's answer from moments or records lacks, shape (N, p)."""
-        if clip not in self._offsets:
+    def lacking(self, clip: float | None, *, is_whole: bool) -> Matrix:
+        """What each owner's answer lacks, shape (N, p): its shard is a part of it, or ``is_whole``.
+
+        Moments are whole, and so are records that play all owners as one.
+        """
+        if (clip, is_whole) not in self._offsets:
             offsets = np.zeros((len(self.weights), self.judging[0].features.shape[1]))
-            if self.mixture is not None and not asks_moments:
+            if self.mixture is not None and not is_whole:
                 offsets = self.mixture.offsets(self.shards, clip)
-            self._offsets[clip] = (
+            self._offsets[clip, is_whole] = (
                 offsets if self.differences is None else offsets + self.differences
             )
-        return self._offsets[clip]
+        return self._offsets[clip, is_whole]
 
     @cached_property
-    def _offsets(self) -> dict[float | None, Matrix]:
+    def _offsets(self) -> dict[tuple[float | None, bool], Matrix]:
         """What was computed of them."""
         return {}
 

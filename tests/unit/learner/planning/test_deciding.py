@@ -187,6 +187,23 @@ def test_the_algorithm_that_is_left_open_is_the_one_forecast_to_be_best(public):
     assert plan_of(named, decision).horizon == decision.horizon
 
 
+@pytest.mark.parametrize("best", ["newton", "ticks from zero"])
+def test_steps_from_a_model_that_is_not_believed_compete_and_are_told_if_taken(
+    public, best, monkeypatch
+):
+    def taken(forecasts, *, trusts_public_model, public):
+        assert not trusts_public_model
+        assert set(forecasts) == set(WAYS)
+        return best
+
+    monkeypatch.setattr(deciding, "best_way", taken)
+    monkeypatch.setattr(deciding.Ground, "trusts_public_model", False)
+    decision = decide(settings_of(), public, num_records=SIZES, seed=1)
+    assert decision.way == best
+    assert ("newton" in decision.ways) == (best == "newton")
+    assert set(WAYS) - set(decision.ways) <= {"newton"}
+
+
 def test_ways_are_compared_by_what_they_come_to_in_each_world(public, monkeypatch):
     seen = {}
 

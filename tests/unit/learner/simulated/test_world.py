@@ -251,6 +251,8 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     world = surrogate_world(public, np.array([200.0, 900.0]), rng=np.random.default_rng(2))
     anchor = public.theta_optimal
     if not problem.loss.is_quadratic:
+        # What ticks lack, who ask one owner at a time, is none of it.
+        assert world.lacking(clip, is_whole=False).any()
         judged = Shard(world.judging[0])
         exact = mean_gradient(judged, theta, loss=loss, clip=clip)
         assert United(world).gradients(theta, clip) == pytest.approx(exact, abs=1e-12)
