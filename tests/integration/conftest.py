@@ -16,7 +16,7 @@ class ConnectProxy:
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.refuses = refuses
-        # Whom others of this process ask for, too.
+        # Not by one test alone: channels that others have left in this process may ask, too.
         self.asked_for: list[str] = []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"

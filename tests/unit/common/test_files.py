@@ -107,29 +107,17 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else_is(tm
     assert {entry.name for entry in tmp_path.iterdir()} == others | {"told.json"}
 
 
-def test_a_draft_that_is_being_written_is_not_removed(tmp_path, monkeypatch):
-    path, replace = tmp_path / "told.json", os.replace
+@pytest.mark.parametrize(("module", "step"), [(os, "replace"), (fcntl, "flock")])
+def test_a_draft_of_a_writer_that_lives_is_written(tmp_path, monkeypatch, module, step):
+    """Another one looks for drafts left behind before this one has its lock, or its place."""
+    path, own = tmp_path / "told.json", getattr(module, step)
 
-    def after_another(draft, place):
-        monkeypatch.setattr(os, "replace", replace)
+    def after_another(*arguments):
+        monkeypatch.setattr(module, step, own)
         write_whole(path, "another's")
-        replace(draft, place)
+        own(*arguments)
 
-    monkeypatch.setattr(os, "replace", after_another)
-    write_whole(path, "mine")
-    assert path.read_text() == "mine"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]
-
-
-def test_a_draft_that_is_taken_for_left_behind_is_written_anew(tmp_path, monkeypatch):
-    path, lock = tmp_path / "told.json", fcntl.flock
-
-    def after_another(handle, operation):
-        monkeypatch.setattr(fcntl, "flock", lock)
-        write_whole(path, "another's")
-        lock(handle, operation)
-
-    monkeypatch.setattr(fcntl, "flock", after_another)
+    monkeypatch.setattr(module, step, after_another)
     write_whole(path, "mine")
     assert path.read_text() == "mine"
     assert [entry.name for entry in tmp_path.iterdir()] == ["told.json"]

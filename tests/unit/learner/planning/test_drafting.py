@@ -295,6 +295,14 @@ def inputs_of(columns: dict[str, object], **chosen: object) -> tuple[tuple[str, 
 
 
 RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def same_draws(monkeypatch):
+    """Each test draws the same, whichever have run before it."""
+    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(7))
+
+
 SCHOOL = RNG.permutation(9000)[:40] + 1000
 PLACES = RNG.integers(0, 40, 2000)
 SCHOOLS = {
