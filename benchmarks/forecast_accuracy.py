@@ -14,8 +14,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import click
 import numpy as np
 import pandas as pd
+from accuracy import compare_case, draw_cases, groups_of, overall, summarise
 
-from learner.reproduction.accuracy import compare_case, draw_cases, overall, summarise
 from learner.reproduction.documents import markdown_table, replace_section
 from learner.reproduction.public_data import Files, hospital_family, loan_family
 from learner.simulated.groups import NOTABLE_DRIFT, drift
@@ -34,7 +34,11 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs/results.md"
     default=Path("runs/forecast-accuracy"),
 )
 @click.option("--jobs", default=-1, show_default=True)
-@click.option("--cluster", default=None, help="Address of a Dask scheduler.")
+@click.option(
+    "--cluster",
+    default=None,
+    help="Address of a Dask scheduler whose workers have benchmarks/ on their PYTHONPATH.",
+)
 @click.option("--write/--no-write", default=True, help="Whether to write docs/results.md.")
 def main(  # noqa: PLR0917 (one for each option)
     data: Path, studies: int, seed: int, out: Path, jobs: int, cluster: str | None, write: bool
@@ -74,7 +78,7 @@ def main(  # noqa: PLR0917 (one for each option)
     ]
     print(table.to_string(index=False))
     print(*total, sep="\n")
-    drifts = {family.name: drift(family.groups) for family in families}
+    drifts = {family.name: drift(groups_of(family)) for family in families}
     lines = [
         "## Forecast against measured",
         "",

@@ -27,9 +27,8 @@ from learner.planning.decision import Decision
 from learner.planning.proposal import problem_of, propose
 from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
-from learner.reproduction.accuracy import Family
 from learner.reproduction.papers import Data, Figure
-from learner.reproduction.public_data import Files, hospital_family, loan_family, read_cards
+from learner.reproduction.public_data import Family, Files, hospital_family, loan_family, read_cards
 from learner.simulated.studies import run_study
 from learner.simulated.world import World
 

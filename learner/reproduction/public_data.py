@@ -9,11 +9,13 @@ cards      card transactions, section V-C of [A] and IV-B of [S]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from common.columns import category_keys
 from common.errors import InputError
@@ -22,9 +24,8 @@ from common.held_out import held_out_records
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.terms import Records
-from learner.reproduction.accuracy import Family
 
-__all__ = ["Files", "hospital_family", "loan_family", "read_cards"]
+__all__ = ["Family", "Files", "hospital_family", "loan_family", "read_cards"]
 
 LOAN_COLUMNS = (
     "loan_amnt", "funded_amnt", "funded_amnt_inv", "term", "installment", "grade", "sub_grade",
@@ -104,6 +105,28 @@ class Files:
 def _first(folder: Path, pattern: str) -> Path | None:
     found = sorted(path for path in folder.glob(pattern) if "mask" not in path.name)
     return found[0] if found else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Family:
+    """Real records that studies are made of.
+
+    Args:
+      name: The family's name.
+      feature_map: Fitted on the public records.
+      public: The public records.
+      public_labels: Their groups; None for consecutive parts.
+      shards: The records that an owner may have, by name, never public ones; a family with a
+        single entry is one ordered table.
+      labels: The group that each of these is known to be, by name.
+    """
+
+    name: str
+    feature_map: FeatureMap
+    public: Records
+    public_labels: NDArray[np.intp] | None
+    shards: Mapping[str, Records]
+    labels: Mapping[str, int | None]
 
 
 def loan_family(path: Path, *, dated: bool = True) -> Family:

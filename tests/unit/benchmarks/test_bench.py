@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,10 +16,8 @@ FOREIGN = {"diffprivlib_models", "peers_appfl", "peers_flower"}
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield importlib.import_module("bench")
-    del sys.modules["bench"]
+def bench(benchmark):
+    return benchmark("bench")
 
 
 def test_rows_are_told_and_a_module_that_fails_is_left_out(bench, tmp_path, monkeypatch, capsys):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,14 +13,10 @@ import pytest
 
 from common.errors import InputError
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-NAMES = ("record_cases", "families", "ways", "centre", "tables")
-
 
 class Modules(NamedTuple):
-    """The benchmark's modules, which import each other by their bare names."""
+    """Those that make the tables."""
 
-    record_cases: Any
     families: Any
     ways: Any
     centre: Any
@@ -31,15 +24,8 @@ class Modules(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[Modules]:
-    before = set(sys.modules)
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield Modules(*map(importlib.import_module, NAMES))
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-        for name in {*NAMES, "texts"} - before:
-            sys.modules.pop(name, None)
+def modules(benchmark) -> Modules:
+    return Modules(*map(benchmark, Modules._fields))
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
-r"""Forecast against measured: many studies on real records that the forecast never saw.
+"""Forecast against measured: many studies on real records that the forecast never saw.
 
 A study is drawn at random: who takes part, with how many records, at which epsilon, by which
 algorithm. The forecast sees the public records, the n_i and the epsilons. The measurement runs
 the same study on the owners' own records. Compared are mean relative fitness,
-``log10(predicted/measured)``, and each owner's verdict "gains".
+``log10(predicted/measured)``, and each owner's verdict "gains". Where ``algorithm.name = "auto"``
+picks a way of learning, every other way is measured as well.
 """
 
 from __future__ import annotations
@@ -12,17 +13,13 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from common.arrays import Vector
 from common.config import check_settings
 from common.errors import InputError
-from common.features import FeatureMap
 from common.losses import Regulariser, Squared
 from common.terms import Records
 from learner.planning.deciding import decide_quietly
@@ -30,142 +27,53 @@ from learner.planning.proposal import propose
 from learner.planning.public_side import PublicSide
 from learner.planning.sections import AUTO
 from learner.planning.settings import StudySettings
-from learner.planning.ways import WAYS
-from learner.reproduction.picks import ERRORS, each_way, judge_pick
+from learner.planning.ways import WAYS, as_way, ways_of
+from learner.reproduction.public_data import Family
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 from learner.simulated.studies import Proposal, run_study
 from learner.simulated.twin import Forecast, deal, forecast
 from learner.simulated.world import World
 
-__all__ = [
-    "Case",
-    "Family",
-    "compare_case",
-    "draw_cases",
-    "overall",
-    "summarise",
-]
-
-AlgorithmKind = Literal["published", "ticks", "synchronous-1", "moments", "newton", "auto"]
-ALGORITHMS: tuple[AlgorithmKind, ...] = (
-    "published",
-    "ticks",
-    "synchronous-1",
-    "moments",
-    "newton",
-    "auto",
-)
+ALGORITHMS = ("published", "ticks", "synchronous-1", "moments", "newton", "auto")
 BAND = 0.2
 ROUNDS = 100
 MEASURED_RUNS = 32
 # The fewest records of an owner; one that has fewer takes part with all of them.
 SMALLEST = 300
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Family:
-    """Real records that studies are made of.
-
-    Args:
-      name: The family's name.
-      feature_map: Fitted on the public records.
-      public: The public records.
-      public_labels: Their groups; None for consecutive parts.
-      shards: The records that an owner may have, by name, never public ones; a family with a
-        single entry is one ordered table, which the owners of a study share out as consecutive
-        parts, the last one next to the public records.
-      labels: The group that each of these is known to be, by name.
-      regularisation: The coefficient of g.
-      theta_max: Half the side of the box.
-    """
-
-    name: str
-    feature_map: FeatureMap
-    public: Records
-    public_labels: NDArray[np.intp] | None
-    shards: Mapping[str, Records]
-    labels: Mapping[str, int | None]
-    regularisation: float = 1e-5
-    theta_max: float = 0.5
-
-    @property
-    def problem(self) -> Problem:
-        """What is learnt: least squares."""
-        return Problem(
-            loss=Squared(),
-            regulariser=Regulariser(coefficient=self.regularisation),
-            theta_max=self.theta_max,
-        )
-
-    @property
-    def is_one_table(self) -> bool:
-        """Whether owners take consecutive parts of one ordered table."""
-        return len(self.shards) == 1
-
-    def records_of(self, case: Case) -> list[Records]:
-        """Each owner's records.
-
-        Raises:
-          InputError: There are fewer than the case asks for.
-        """
-        if not self.is_one_table:
-            return [
-                _spread(self.shards[name], size)
-                for name, size in zip(case.owners, case.num_records, strict=True)
-            ]
-        (table,) = self.shards.values()
-        edges = len(table) - sum(case.num_records) + np.cumsum((0, *case.num_records))
-        if edges[0] < 0:
-            raise InputError(f"accuracy: {case} asks for more records than {self.name} has")
-        return [
-            Records(features=table.features[start:stop], targets=table.targets[start:stop])
-            for start, stop in itertools.pairwise(edges)
-        ]
-
-    @cached_property
-    def groups(self) -> PublicGroups:
-        """The public records in groups, by label where there are labels."""
-        return PublicGroups(problem=self.problem, records=self.public, labels=self.public_labels)
+# A way of learning is the best if no other is better by more than this share.
+CLOSE = 0.1
+# Standard errors by which two means of runs must differ to count as different.
+ERRORS = 2.0
+PROBLEM = Problem(loss=Squared(), regulariser=Regulariser(coefficient=1e-5), theta_max=0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One study.
-
-    Args:
-      family: The family's name.
-      owners: Names of the shards.
-      num_records: How many records of each take part.
-      epsilon: Each owner's budget.
-      algorithm: How it is learnt.
-      seed: Seed of everything drawn in this study.
+    """One study: whose shards, how many records of each, and at which epsilon each owner answers;
+    how it is learnt; and the seed of everything drawn in it.
     """
 
     family: str
     owners: tuple[str, ...]
     num_records: tuple[int, ...]
     epsilon: tuple[float, ...]
-    algorithm: AlgorithmKind
+    algorithm: str
     seed: int
 
 
 def draw_cases(
     families: Sequence[Family], *, per_family: int, rng: np.random.Generator
 ) -> Iterator[Case]:
-    """Studies of 2 to 11 owners, epsilon 0.1 to 100, every other one with unequal owners.
-
-    Args:
-      families: Where the owners come from; of one with fewer owners, all take part.
-      per_family: Studies of each.
-      rng: Source of the randomness.
+    """Studies of 2 to 11 owners, epsilon 0.1 to 100, every other one with unequal owners; of a
+    family with fewer owners, all take part.
     """
     for family in families:
         names = list(family.shards)
         for index in range(per_family):
             N = int(rng.integers(2, 12))
             equal = index % 2 == 0
-            if family.is_one_table:
+            if is_one_table(family):
                 owners = names * N
                 shares = np.ones(N) if equal else np.exp(rng.uniform(-1.5, 1.5, N))
                 least = np.full(N, SMALLEST)
@@ -192,11 +100,48 @@ def draw_cases(
             )
 
 
-def settings_of(family: Family, case: Case) -> StudySettings:
+def is_one_table(family: Family) -> bool:
+    """Whether owners take consecutive parts of one ordered table, the last one next to the public
+    records.
+    """
+    return len(family.shards) == 1
+
+
+def groups_of(family: Family) -> PublicGroups:
+    """The public records in groups, by label where there are labels."""
+    return PublicGroups(problem=PROBLEM, records=family.public, labels=family.public_labels)
+
+
+def records_of(family: Family, case: Case) -> list[Records]:
+    """Each owner's records, where there are as many as the case asks for."""
+    if not is_one_table(family):
+        return [
+            _spread(family.shards[name], size)
+            for name, size in zip(case.owners, case.num_records, strict=True)
+        ]
+    (table,) = family.shards.values()
+    edges = len(table) - sum(case.num_records) + np.cumsum((0, *case.num_records))
+    if edges[0] < 0:
+        raise InputError(f"accuracy: {case} asks for more records than {family.name} has")
+    return [
+        Records(features=table.features[start:stop], targets=table.targets[start:stop])
+        for start, stop in itertools.pairwise(edges)
+    ]
+
+
+def _spread(records: Records, size: int) -> Records:
+    """This many records of a shard, evenly spread over it."""
+    if len(records) < size:
+        raise InputError(
+            f"accuracy: {size} records asked of an owner that has {len(records)}; take fewer"
+        )
+    rows = np.arange(size) * len(records) // size
+    return Records(features=records.features[rows], targets=records.targets[rows])
+
+
+def settings_of(case: Case) -> StudySettings:
     """The case as a study."""
     algorithm: dict[str, object]
-    # All of epsilon goes into the model, which is what is compared.
-    privacy: dict[str, object] = {"epsilon": 1, "validation": 0}
     match case.algorithm:
         case "published":
             algorithm = {"horizon": 1000, "step": "auto"}
@@ -213,9 +158,13 @@ def settings_of(family: Family, case: Case) -> StudySettings:
             "seed": case.seed,
             "profile": "recommended" if case.algorithm in {*WAYS, AUTO} else "published",
             "features": {"map": "features.json", "public": {"path": "public.parquet"}},
-            "model": {"regularisation": family.regularisation, "theta_max": family.theta_max},
+            "model": {
+                "regularisation": PROBLEM.regulariser.coefficient,
+                "theta_max": PROBLEM.theta_max,
+            },
             "algorithm": algorithm,
-            "privacy": privacy,
+            # All of epsilon goes into the model, which is what is compared.
+            "privacy": {"epsilon": 1, "validation": 0},
             "owners": [
                 {"name": f"owner-{i}", "epsilon": str(e)} for i, e in enumerate(case.epsilon)
             ],
@@ -224,9 +173,15 @@ def settings_of(family: Family, case: Case) -> StudySettings:
     )
 
 
+def compare_case(family: Family, case: Case) -> dict[str, object]:
+    """One row for each owner of the case, as JSON holds it: what was predicted and measured."""
+    table = compare(family, case)
+    return {"rows": json.loads(table.to_json(orient="records"))}
+
+
 def compare(family: Family, case: Case) -> pd.DataFrame:
-    """One row for each owner of the case: what was predicted, and what was measured."""
-    settings = settings_of(family, case)
+    """The same as a table."""
+    settings, groups = settings_of(case), groups_of(family)
     known = [family.labels[name] for name in case.owners]
     public = PublicSide(
         feature_map=family.feature_map,
@@ -238,66 +193,27 @@ def compare(family: Family, case: Case) -> pd.DataFrame:
     proposal = propose(settings, family.feature_map, decision, seed=case.seed)
     rng = np.random.default_rng(case.seed)
     sizes = np.array(case.num_records, dtype=np.float64)
-    worlds = deal(family.groups, sizes, known=known, rng=rng)
-    predicted = forecast(proposal, family.groups, worlds, rng=rng)
-    world = World.of(family.records_of(case), family.problem)
+    worlds = deal(groups, sizes, known=known, rng=rng)
+    predicted = forecast(proposal, groups, worlds, rng=rng)
+    world = World.of(records_of(family, case), PROBLEM)
 
     def measured(which: Proposal) -> Vector:
         models = run_study(which, world, runs=MEASURED_RUNS, rng=rng)
-        psi: Vector = np.maximum(world.evaluation.relative_fitness(models), 0.0)
-        return psi
+        return np.maximum(world.evaluation.relative_fitness(models), 0.0)
 
     rows = _rows(case, proposal, predicted, float(measured(proposal).mean()), world)
-    if decision.way is not None:
-        reached = {
-            way: measured(propose(study, family.feature_map, decided, seed=case.seed))
-            for way, (study, decided) in each_way(settings, public, case.num_records).items()
-        }
-        rows["way"] = decision.way
-        rows["picked_best"], rows["picked_level"], rows["picked_ratio"] = judge_pick(
-            decision.way, reached
-        )
+    if decision.way is None:
+        return rows
+    reached = {}
+    for way in ways_of(settings):
+        study = as_way(settings, way)
+        own = decide_quietly(study, public, num_records=case.num_records, seed=case.seed)
+        reached[way] = measured(propose(study, family.feature_map, own, seed=case.seed))
+    rows["way"] = decision.way
+    rows["picked_best"], rows["picked_level"], rows["picked_ratio"] = judge_pick(
+        decision.way, reached
+    )
     return rows
-
-
-def _spread(records: Records, size: int) -> Records:
-    """This many records of a shard, evenly spread over it.
-
-    Raises:
-      InputError: It has fewer.
-    """
-    if len(records) < size:
-        raise InputError(
-            f"accuracy: {size} records asked of an owner that has {len(records)}; take fewer"
-        )
-    rows = np.arange(size) * len(records) // size
-    return Records(features=records.features[rows], targets=records.targets[rows])
-
-
-def compare_case(family: Family, case: Case) -> dict[str, object]:
-    """:func:`compare` as JSON holds it, for a sweep."""
-    table = compare(family, case)
-    return {"rows": json.loads(table.to_json(orient="records"))}
-
-
-def overall(rows: pd.DataFrame) -> str:
-    """All these studies in one sentence."""
-    studies = rows.drop_duplicates("seed")
-    error, clear = studies["error"].abs(), rows[rows["clear"]]
-    right = (clear["forecast_gains"] == clear["measured_gains"]).mean()
-    text = (
-        f"{len(studies)} studies: median error {error.median():.3f}, "
-        f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
-        "verdicts right."
-    )
-    if "picked_best" not in studies or not (chose := studies["picked_best"].dropna()).size:
-        return text
-    level, worst = studies["picked_level"].dropna().astype(bool), studies["picked_ratio"].max()
-    return (
-        f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}, and "
-        f"one that {ERRORS:g} standard errors do not tell from it in {level.mean():.0%}; what it "
-        f"took was at most {worst:.2g} times worse."
-    )
 
 
 def _rows(
@@ -335,6 +251,40 @@ def _rows(
             "measured_gains": gains_measured,
             "clear": clear,
         }
+    )
+
+
+def judge_pick(picked: str, reached: Mapping[str, Vector]) -> tuple[bool, bool, float]:
+    """How the way that was picked stands beside the best one, by relative fitness in the runs of
+    each: whether no other is better by more than ``CLOSE``; the same, but for another that is
+    better by no more than ``ERRORS`` standard errors of the difference of both means, which so few
+    runs cannot tell; and how many times its mean is the best one's.
+    """
+    means = {way: float(psi.mean()) for way, psi in reached.items()}
+    best = min(means, key=means.__getitem__)
+    is_best = means[picked] <= means[best] * (1.0 + CLOSE)
+    variance = sum(float(reached[way].var(ddof=1)) / len(reached[way]) for way in (picked, best))
+    is_level = is_best or means[picked] - means[best] <= ERRORS * variance**0.5
+    return is_best, is_level, means[picked] / means[best] if means[best] else 1.0
+
+
+def overall(rows: pd.DataFrame) -> str:
+    """All these studies in one sentence."""
+    studies = rows.drop_duplicates("seed")
+    error, clear = studies["error"].abs(), rows[rows["clear"]]
+    right = (clear["forecast_gains"] == clear["measured_gains"]).mean()
+    text = (
+        f"{len(studies)} studies: median error {error.median():.3f}, "
+        f"{(error <= 0.35).mean():.1%} within 0.35; {right:.1%} of {len(clear)} clear "
+        "verdicts right."
+    )
+    if "picked_best" not in studies or not (chose := studies["picked_best"].dropna()).size:
+        return text
+    level, worst = studies["picked_level"].dropna().astype(bool), studies["picked_ratio"].max()
+    return (
+        f"{text} Auto took the best way in {chose.astype(bool).mean():.0%} of {len(chose)}, and "
+        f"one that {ERRORS:g} standard errors do not tell from it in {level.mean():.0%}; what it "
+        f"took was at most {worst:.2g} times worse."
     )
 
 

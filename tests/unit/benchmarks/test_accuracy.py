@@ -9,8 +9,12 @@ import pytest
 from common.features import FeatureSettings
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
-from learner.reproduction.accuracy import Family, draw_cases, overall
-from learner.reproduction.picks import judge_pick
+from learner.reproduction.public_data import Family
+
+
+@pytest.fixture(scope="module")
+def accuracy(benchmark):
+    return benchmark("accuracy")
 
 
 def family_of(*sizes: int) -> Family:
@@ -34,14 +38,16 @@ def family_of(*sizes: int) -> Family:
 
 
 @pytest.mark.parametrize("sizes", [(303, 294, 200, 123), (50, 4000, 40, 700, 600)])
-def test_few_and_small_owners_make_studies_that_can_be_measured(sizes):
+def test_few_and_small_owners_make_studies_that_can_be_measured(accuracy, sizes):
     family = family_of(*sizes)
-    cases = list(draw_cases([family], per_family=40, rng=np.random.default_rng(2)))
+    cases = list(accuracy.draw_cases([family], per_family=40, rng=np.random.default_rng(2)))
     assert {len(case.owners) for case in cases} == set(range(2, len(sizes) + 1))
     for case in cases:
         assert len(set(case.owners)) == len(case.owners)
         assert len(case.num_records) == len(case.epsilon) == len(case.owners)
-        records = family.records_of(case)  # raises where a study asks for more than there is
+        records = accuracy.records_of(
+            family, case
+        )  # raises where a study asks for more than there is
         assert tuple(map(len, records)) == case.num_records
         assert all(
             size >= min(300, len(family.shards[name]))
@@ -50,9 +56,9 @@ def test_few_and_small_owners_make_studies_that_can_be_measured(sizes):
         )
 
 
-def test_owners_with_records_enough_have_the_smallest_number_at_least():
+def test_owners_with_records_enough_have_the_smallest_number_at_least(accuracy):
     family = family_of(*range(2000, 2012))
-    for case in draw_cases([family], per_family=20, rng=np.random.default_rng(3)):
+    for case in accuracy.draw_cases([family], per_family=20, rng=np.random.default_rng(3)):
         assert min(case.num_records) >= 300
         assert len(case.owners) <= 11
 
@@ -69,13 +75,15 @@ def runs_of(mean: float, spread: float) -> np.ndarray:
         (1.3, 2.0, False, True),  # runs do not tell
     ],
 )
-def test_a_pick_is_judged_strictly_and_by_what_runs_can_tell(picked, spread, is_best, is_level):
+def test_a_pick_is_judged_strictly_and_by_what_runs_can_tell(
+    accuracy, picked, spread, is_best, is_level
+):
     reached = {"newton": runs_of(picked, spread), "ticks": runs_of(1.0, spread)}
-    assert judge_pick("newton", reached) == (is_best, is_level, pytest.approx(picked))
-    assert judge_pick("ticks", reached) == (True, True, 1.0)
+    assert accuracy.judge_pick("newton", reached) == (is_best, is_level, pytest.approx(picked))
+    assert accuracy.judge_pick("ticks", reached) == (True, True, 1.0)
 
 
-def test_both_counts_of_picks_are_told():
+def test_both_counts_of_picks_are_told(accuracy):
     rows = pd.DataFrame(
         {
             "seed": [1, 2, 3, 4],
@@ -88,6 +96,6 @@ def test_both_counts_of_picks_are_told():
             "picked_ratio": [1.0, 1.3, 2.0, None],
         }
     )
-    told = overall(rows)
+    told = accuracy.overall(rows)
     assert "Auto took the best way in 33% of 3" in told
     assert "do not tell from it in 67%; what it took was at most 2 times worse" in told
