@@ -16,15 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = [
-    "LONGEST_TEXT",
-    "Label",
-    "Plain",
-    "as_text",
-    "missing_cells",
-    "months_of",
-    "readable",
-]
+__all__ = ["LONGEST_TEXT", "Label", "as_text", "missing_cells", "months_of", "readable"]
 
 # A longer text is no number and no date, and all longer ones are one category: decided by the
 # length alone, before anything whose time depends on what the text says.

@@ -25,14 +25,11 @@ __all__ = [
     "enrollment_to_pb",
     "query_from_pb",
     "query_to_pb",
-    "rational_from_pb",
-    "rational_to_pb",
     "reader",
     "response_from_pb",
     "response_to_pb",
     "terms_from_pb",
     "terms_to_pb",
-    "vector_from_pb",
     "vector_to_pb",
 ]
 

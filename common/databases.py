@@ -32,7 +32,7 @@ from common.batches import (
 from common.errors import InputError
 from common.pushdown import clause, sqlite_clause
 
-__all__ = ["Database", "DuckDbFile", "Postgres", "SqliteFile", "database_file"]
+__all__ = ["Database", "DuckDbFile", "Postgres", "database_file"]
 
 # A cell in memory, for a plan of how much is read at a time.
 BYTES_OF_A_CELL = 32

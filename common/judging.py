@@ -31,16 +31,7 @@ from common.quality import (
 from common.suggestions import LONGEST_SHOWN, did_you_mean
 from common.terms import Records
 
-__all__ = [
-    "MAIN",
-    "Clamping",
-    "Judged",
-    "Sample",
-    "clamping",
-    "judge",
-    "kind_of_model",
-    "sample_of",
-]
+__all__ = ["MAIN", "Judged", "Sample", "clamping", "judge", "kind_of_model", "sample_of"]
 
 # The draws of the intervals are the same for equal records.
 SEED = 20210919

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
-__all__ = ["FORMATS", "JsonLines", "start_logging"]
+__all__ = ["FORMATS", "start_logging"]
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")

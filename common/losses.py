@@ -26,7 +26,6 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
-    "NamesLoss",
     "Regulariser",
     "Squared",
     "loss_of",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from common.texts import printable
 
-__all__ = ["Proxy", "ProxyRefusedError", "open_connection", "proxy_for"]
+__all__ = ["ProxyRefusedError", "open_connection", "proxy_for"]
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")

@@ -26,7 +26,7 @@ from numba.extending import intrinsic, register_jitable
 
 from common.arrays import Vector
 
-__all__ = ["SLOPES", "Kernel", "kernel"]
+__all__ = ["SLOPES", "kernel"]
 
 # (features, targets, theta, the loss's parameter or 0, clip or infinity) -> sum of gradients.
 Kernel = Callable[[np.ndarray, Vector, Vector, float, float], Vector]

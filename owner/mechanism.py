@@ -25,9 +25,7 @@ from owner.core import seeded_noise
 __all__ = [
     "DrawnAhead",
     "NoiseFactory",
-    "NoiseSource",
     "SecureNoise",
-    "SeededNoise",
     "load_library",
     "secure_noise",
     "seeded_noise_factory",

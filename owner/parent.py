@@ -22,7 +22,7 @@ import sys
 import traceback
 from typing import Any
 
-__all__ = ["fork_for_each"]
+__all__ = []
 
 # What an owner imports until it serves, some of it only when it is needed.
 PRELOADED = (

@@ -27,8 +27,6 @@ from owner.sums import usable_threads
 
 __all__ = [
     "ANONYMOUS",
-    "AttachSettings",
-    "LedgerSettings",
     "OwnerSettings",
     "Policy",
     "check_learner",

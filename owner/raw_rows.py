@@ -15,7 +15,7 @@ from common.tables import stream_selected
 from owner.policy import PrivateSource
 from owner.translation import stored_names_of, translated
 
-__all__ = ["FarRows", "HeldRows", "RawRows", "Receive", "table_changed"]
+__all__ = ["FarRows", "HeldRows", "RawRows", "table_changed"]
 
 # (place of the first row, rows)
 Receive = Callable[[int, pd.DataFrame], None]

@@ -17,7 +17,7 @@ from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry, in_words
 from owner.open_study import OpenStudy, StudyMaker
 
-__all__ = ["OPEN_STUDIES", "OpenStudies", "Studies", "stop_all"]
+__all__ = ["OPEN_STUDIES", "Studies", "stop_all"]
 
 log = logging.getLogger("copriv.owner")
 

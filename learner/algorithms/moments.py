@@ -31,7 +31,7 @@ from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers
 from learner.algorithms.shrinkage import Around, StepNoise, shrunken_model
 
-__all__ = ["MomentsState", "SecondMoments"]
+__all__ = ["SecondMoments"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

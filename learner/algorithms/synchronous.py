@@ -27,7 +27,7 @@ from common.losses import Regulariser
 from learner.algorithms.clocks import Tick
 from learner.algorithms.protocol import check_numbers, weighted_gradient
 
-__all__ = ["SynchronousAverage", "SynchronousDescent", "SynchronousState"]
+__all__ = ["SynchronousAverage", "SynchronousDescent"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

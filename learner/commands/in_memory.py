@@ -33,7 +33,7 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = ["Trained", "train_in_memory"]
+__all__ = ["train_in_memory"]
 
 TARGET = "copriv target"
 

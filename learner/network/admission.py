@@ -17,7 +17,7 @@ from common.joining import Request
 from common.names import Name
 from learner.network.certificates import CA_FOLDER, Party, sign_request
 
-__all__ = ["Guest", "GuestList", "admit", "read_guests", "write_guests"]
+__all__ = ["Guest", "admit", "read_guests", "write_guests"]
 
 FILE = "invited.json"
 

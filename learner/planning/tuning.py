@@ -35,7 +35,7 @@ from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import Proposal
 from learner.simulated.world import World, middle, runs_worth
 
-__all__ = ["HORIZONS", "Given", "Hyperparameters", "choose"]
+__all__ = ["HORIZONS", "Given", "choose"]
 
 
 # Ticks of the horizons that are tried.

@@ -28,7 +28,7 @@ from learner.simulated.studies import run_study, shortened
 from learner.simulated.surrogates import surrogate_world
 from learner.training.study import Outcome
 
-__all__ = ["Coefficient", "coefficient_noise", "coefficients", "model_of"]
+__all__ = ["coefficient_noise", "coefficients", "model_of"]
 
 INTERCEPT = "(intercept)"
 # The standard error is itself known to a tenth of it.

@@ -28,7 +28,6 @@ __all__ = [
     "QualitySummary",
     "StepSummary",
     "Summary",
-    "WaySummary",
     "read_summary",
     "summarise",
 ]

@@ -34,7 +34,6 @@ from learner.training.validation import Validated
 __all__ = [
     "BinSummary",
     "Measured",
-    "OwnerMeasured",
     "Part",
     "ValidationSummary",
     "missing_from",

@@ -20,7 +20,7 @@ from learner.simulated.stability import stable_steps
 from learner.simulated.studies import Proposal, group_units
 from learner.simulated.world import World
 
-__all__ = ["Designs", "Rounds", "relative_fitness_of"]
+__all__ = ["Designs", "relative_fitness_of"]
 
 Rounds = SynchronousAverage | SynchronousDescent
 # Draws of noise are made for several ticks at a time: 2 MB of them.
