@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from fractions import Fraction
 from pathlib import Path
 
 from rich import box
@@ -110,15 +109,11 @@ def _look(
                 name=entry.name,
                 feature_map=feature_map,
                 loss=settings.model.loss,
-                epsilon=_epsilon(settings, entry.epsilon),
+                epsilon=settings.promised(entry),
             ),
         )
         for entry, one in zip(entries, seen, strict=True)
     }
-
-
-def _epsilon(settings: StudySettings, given: Fraction | None) -> Fraction:
-    return settings.privacy.epsilon if given is None else given
 
 
 def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:

@@ -153,7 +153,6 @@ def _invitation(
     settings: StudySettings, entry: OwnerEntry, address: str, identity: Identity
 ) -> Invitation:
     """What one owner is asked."""
-    epsilon = settings.privacy.epsilon if entry.epsilon is None else entry.epsilon
     return Invitation(
         study=settings.name,
         owner=entry.name,
@@ -163,7 +162,7 @@ def _invitation(
         ca=identity.ca.decode("ascii"),
         loss=settings.model.loss,
         theta_max=settings.model.theta_max,
-        epsilon=epsilon,
+        epsilon=settings.promised(entry),
         kappa=settings.privacy.kappa,
     )
 

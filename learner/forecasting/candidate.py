@@ -84,7 +84,7 @@ class Candidate:
         added = more or (0.0,) * len(factors)
         entries = []
         for entry, factor, extra in zip(self.settings.owners, factors, added, strict=True):
-            epsilon = entry.epsilon or self.settings.privacy.epsilon
+            epsilon = self.settings.promised(entry)
             changed = float(epsilon) * factor + extra
             entries.append(entry.model_copy(update={"epsilon": type(epsilon)(f"{changed:.9g}")}))
         return replace(self, settings=self.settings.model_copy(update={"owners": tuple(entries)}))

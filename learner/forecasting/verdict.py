@@ -181,7 +181,7 @@ def _owner(candidate: Candidate, answers: Answers, i: int) -> OwnerVerdict:
     return OwnerVerdict(
         name=entries[i].name,
         records=candidate.num_records[i],
-        epsilon=str(entries[i].epsilon or candidate.settings.privacy.epsilon),
+        epsilon=str(candidate.settings.promised(entries[i])),
         relative_fitness_alone=alone,
         gains=psi < _bar(alone, study.public),
         one_more_epsilon_is_worth=psi - _psi(answers, f"unit-{i}"),
@@ -238,14 +238,8 @@ def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
 
 def _smallest(candidate: Candidate, answers: Answers) -> Smallest:
     """The smallest epsilon, n_i and N at which half of the owners gain, in the study's middle."""
-    epsilon = float(
-        np.median(
-            [
-                float(entry.epsilon or candidate.settings.privacy.epsilon)
-                for entry in candidate.settings.owners
-            ]
-        )
-    )
+    settings = candidate.settings
+    epsilon = float(np.median([float(settings.promised(entry)) for entry in settings.owners]))
 
     def ratio(answer: Answer) -> float:
         return answer.relative_fitness / _bar(float(np.median(answer.alone)), answer.public)

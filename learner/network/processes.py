@@ -120,7 +120,7 @@ def owner_processes(
         content = owner_toml(
             entry,
             table_source(settings, entry, base=base),
-            epsilon=entry.epsilon or settings.privacy.epsilon,
+            epsilon=settings.promised(entry),
             kappa=settings.privacy.kappa,
             studies=studies,
             clock_seed=_clock_seed(settings, index),
