@@ -78,6 +78,14 @@ class Sample:
         """What predictions are: "number", "probability" or "score"."""
         return kind_of_model(self.model)
 
+    def margins(self) -> dict[str, Vector]:
+        """Of the model, "common", and of the public records' where there is one, shape (n,)."""
+        model, features = self.model, self.records.features
+        margins = {"common": model.margins(features)}
+        if model.public_theta is not None:
+            margins["public"] = model.margins(features, model.public_theta)
+        return margins
+
     def measures(self, margins: Vector) -> Mapping[str, Measure]:
         """The measures of a model with these margins on the sample."""
         return measures(self.model.outputs(margins), self.raw_targets, kind=self.kind)

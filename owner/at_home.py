@@ -75,10 +75,7 @@ def evaluate_at_home(
     where = f"{settings.name}: {settings.data.path}"
     sample = sample_of(model, raw, where=where)
     warn_of_misfits({where: sample.table}, model.feature_map)
-    features = sample.records.features
-    margins = {"common": model.margins(features)}
-    if model.public_theta is not None:
-        margins["public"] = model.margins(features, model.public_theta)
+    margins = sample.margins()
     if len(sample) < FEWEST_RECORDS:
         return AtHome(judged=judge(sample, margins), personal=None, weight=None)
     bent = _Bent(sample, on_fit)

@@ -112,11 +112,7 @@ class Run:
         _check_frame(table)
         sample = sample_of(self.model, table, where="table")
         warn_of_misfits({"table": sample.table}, self.model.feature_map)
-        features = sample.records.features
-        margins = {"common": self.model.margins(features)}
-        if self.model.public_theta is not None:
-            margins["public"] = self.model.margins(features, self.model.public_theta)
-        return judge(sample, margins)
+        return judge(sample, sample.margins())
 
     def plot(self) -> Figure:
         """Relative fitness against communications; of a trained run, who spoke when.

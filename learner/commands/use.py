@@ -181,11 +181,7 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     _warn_of_marks(source, table, model.feature_map)
     sample = sample_of(model, table, where=str(data))
     warn_of_misfits({str(data): sample.table}, model.feature_map)
-    features = sample.records.features
-    margins = {"common": model.margins(features)}
-    if model.public_theta is not None:
-        margins["public"] = model.margins(features, model.public_theta)
-    return judge(sample, margins)
+    return judge(sample, sample.margins())
 
 
 def export_model(run: Path, form: str, out: Path) -> None:
