@@ -31,6 +31,7 @@ from learner.planning.settings import StudySettings, check_roles
 from learner.results.report import table_by_name
 from learner.results.run_folder import new_run_folder, write_features, write_json
 from learner.results.summary import Summary
+from learner.results.verdict_words import as_number
 from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
@@ -154,7 +155,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
             f"{row['relative_fitness_alone']:.3g}",
             "yes" if row["gains"] else "no",
             counted(row["studies_answered"], "study", "studies"),
-            f"{float(Fraction(row['epsilon_spent'])):.4g}",
+            f"{as_number(row['epsilon_spent']):.4g}",
         )
         for row in rows
     ]

@@ -23,6 +23,7 @@ from common.model import Model, read_model
 from learner.planning.settings import StudySettings, check_data_typed
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
+from learner.results.verdict_words import as_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +63,7 @@ class Run:
         rows = [owner.model_dump(exclude_none=True) for owner in self.summary.owners]
         table = pd.DataFrame(rows)
         for column in ("epsilon", "epsilon_spent"):
-            table[column] = [_as_float(text) for text in table[column]]
+            table[column] = [as_number(text) for text in table[column]]
         return table
 
     @cached_property
@@ -136,12 +137,6 @@ def _check_frame(table: object) -> None:
             f"table: got a {type(table).__name__}, expected a pandas data frame; read the file "
             "first, as with pandas.read_csv"
         )
-
-
-def _as_float(text: str) -> float:
-    """An exact rational as a number, infinite for the learner's own shard."""
-    above, _, below = text.partition("/")
-    return float(above) / float(below or 1)
 
 
 def study_settings(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from rich import box
 from rich.table import Table
@@ -14,7 +13,7 @@ from learner.planning.ways import why_taken
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
-from learner.results.verdict_words import who_gains
+from learner.results.verdict_words import as_number, who_gains
 
 __all__ = [
     "WARNINGS",
@@ -158,7 +157,7 @@ def named_counts(counts: Sequence[tuple[str, int]]) -> str:
 
 def epsilon_text(text: str) -> str:
     """A budget for people; the learner's own shard has none."""
-    return "own" if text == "inf" else f"{float(Fraction(text)):g}"
+    return "own" if text == "inf" else f"{as_number(text):g}"
 
 
 def _unprotected(name: str) -> str:
