@@ -44,6 +44,7 @@ __all__ = [
     "Epsilon",
     "Lasting",
     "LossName",
+    "Overrides",
     "Place",
     "Positive",
     "SecretPlace",
@@ -61,6 +62,7 @@ __all__ = [
 
 S = TypeVar("S", bound="Settings")
 V = TypeVar("V")
+Overrides = Mapping[str, object] | Sequence[str]  # by dotted keys, or typed KEY.PATH=VALUE
 
 # What the wire takes of a rational number, above and below.
 LARGEST_DIGITS = 60
@@ -314,7 +316,7 @@ def load_settings(
     kind: type[S],
     path: Path,
     *,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> S:
     """Settings of one kind from a TOML file, with changes on top.
@@ -322,15 +324,18 @@ def load_settings(
     Args:
       kind: The settings' class.
       path: The file.
-      overrides: Texts KEY.PATH=VALUE as they are typed, VALUE being TOML or plain text.
-      values: More changes by their dotted keys; they come last and are taken as they are.
+      overrides: Changes; VALUE is TOML or plain text.
+      values: More of them by their dotted keys; they come last and are taken as they are.
 
     Raises:
       InputError: The file, a key or a value is wrong; the sentence names it.
     """
     table = read_toml(path)
-    for override in overrides:
-        _apply_override(table, override)
+    if isinstance(overrides, Mapping):
+        values = {**overrides, **values}
+    else:
+        for override in overrides:
+            _apply_override(table, override)
     for dotted, value in values.items():
         _set(table, dotted.split("."), value, where=dotted)
     found = check_settings(kind, table, where=str(path))

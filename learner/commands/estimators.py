@@ -27,7 +27,8 @@ from common.arrays import Flags, Labels, Vector
 from common.errors import CoprivError
 from common.model import Model
 from learner.commands.in_memory import TARGET, dealt, train_in_memory
-from learner.commands.runs import Run, is_elsewhere, simulate, study_settings, train
+from learner.commands.runs import Run, is_elsewhere, simulate, train
+from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
 
 __all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]
@@ -80,7 +81,7 @@ class _Federated(BaseEstimator):
     def _run_study(self) -> Self:
         """Run the study of a file, with owners wherever it says."""
         study = Path(str(self.study))
-        self.charged_ = is_elsewhere(study_settings(study))
+        self.charged_ = is_elsewhere(load_study(study))
         run = (train if self.charged_ else simulate)(study, out=self.out)
         self.run_: Run = run
         self.way_ = run.summary.way or run.summary.algorithm

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from common.command import as_listed, noise_seed_option, out_folder
-from common.config import load_settings
 
 if TYPE_CHECKING:
     from learner.planning.settings import StudySettings
@@ -139,11 +138,6 @@ def load_study(
     study: Path, overrides: tuple[str, ...], data: Path | None, *, yes: bool = False
 ) -> StudySettings:
     """The study of a file, with what was typed in place of its settings."""
-    from learner.planning.settings import StudySettings, check_data_typed  # noqa: PLC0415 (keeps --help quick)
+    from learner.planning import settings  # noqa: PLC0415 (keeps --help quick)
 
-    values: dict[str, Any] = {} if data is None else {"data.path": data.resolve()}
-    if yes:
-        values["guard"] = False
-    settings = load_settings(StudySettings, study, overrides=overrides, values=values)
-    check_data_typed(data, settings)
-    return settings
+    return settings.load_study(study, overrides=(*overrides, *["guard=false"] * yes), data=data)

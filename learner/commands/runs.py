@@ -15,12 +15,12 @@ from rich.console import Console
 
 from common.column_faults import warn_of_misfits
 from common.command import plain_console
-from common.config import load_settings
+from common.config import Overrides
 from common.errors import InputError
 from common.files import open_regular
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
-from learner.planning.settings import StudySettings, check_data_typed
+from learner.planning.settings import StudySettings, load_study
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
 from learner.results.verdict_words import as_number
@@ -28,7 +28,7 @@ from learner.results.verdict_words import as_number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "forecast", "is_elsewhere", "simulate", "study_settings", "sweep", "train"]
+__all__ = ["Run", "forecast", "is_elsewhere", "simulate", "sweep", "train"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,33 +139,6 @@ def _check_frame(table: object) -> None:
         )
 
 
-def study_settings(
-    study: str | Path,
-    *,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
-    data: str | Path | None = None,
-) -> StudySettings:
-    """The settings of a study's file.
-
-    Args:
-      study: STUDY.toml.
-      overrides: Changes: a mapping of dotted keys, or texts KEY=VALUE as they are typed.
-      data: The table to use instead of data.path.
-
-    Raises:
-      InputError: The file, a key or a value is wrong.
-    """
-    values: dict[str, object] = {} if data is None else {"data.path": Path(data).resolve()}
-    typed: Sequence[str] = ()
-    if isinstance(overrides, Mapping):
-        values |= overrides
-    else:
-        typed = tuple(overrides)
-    settings = load_settings(StudySettings, Path(study), overrides=typed, values=values)
-    check_data_typed(data, settings)
-    return settings
-
-
 def is_elsewhere(settings: StudySettings) -> bool:
     """Whether the owners serve elsewhere, so that training spends what they hold."""
     return any(owner.address is not None for owner in settings.owners)
@@ -175,7 +148,7 @@ def simulate(
     study: str | Path,
     *,
     out: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Overrides = (),
     data: str | Path | None = None,
     insecure_noise_seed: int | None = None,
     console: Console | None = None,
@@ -198,7 +171,7 @@ def simulate(
 
     with warm_parent() as parent:
         folder = run_simulation(
-            study_settings(study, overrides=overrides, data=data),
+            load_study(study, overrides=overrides, data=data),
             base=Path(study).parent,
             out=None if out is None else Path(out),
             parent=parent,
@@ -214,7 +187,7 @@ def train(
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Overrides = (),
     data: str | Path | None = None,
     insecure: bool = False,
     console: Console | None = None,
@@ -235,7 +208,7 @@ def train(
     """
     from learner.commands.study import run_training  # noqa: PLC0415 (import learner stays quick)
 
-    settings = None if study is None else study_settings(study, overrides=overrides, data=data)
+    settings = None if study is None else load_study(study, overrides=overrides, data=data)
     if settings is None and resume is None:
         raise InputError("train: give a study, or resume = the folder of a run")
     folder = run_training(
@@ -254,7 +227,7 @@ def forecast(
     *,
     public: str | Path | None = None,
     out: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Overrides = (),
     data: str | Path | None = None,
     compare: Sequence[str] = (),
     quick: bool = True,
@@ -280,7 +253,7 @@ def forecast(
     from learner.commands.forecast import run_forecast  # noqa: PLC0415 (as above)
 
     folder = run_forecast(
-        study_settings(study, overrides=overrides, data=data),
+        load_study(study, overrides=overrides, data=data),
         base=Path(study).parent,
         public=None if public is None else Path(public),
         out=None if out is None else Path(out),
@@ -300,7 +273,7 @@ def sweep(
     *,
     seeds: int = 20,
     out: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Overrides = (),
     data: str | Path | None = None,
     jobs: int = -1,
     cluster: str | None = None,
@@ -325,15 +298,12 @@ def sweep(
     """
     from learner.commands.sweep import run_study_sweep  # noqa: PLC0415 (as above)
 
-    values: dict[str, object] = {} if data is None else {"data.path": Path(data).resolve()}
-    if isinstance(overrides, Mapping):
-        values |= overrides
     folder = run_study_sweep(
         Path(study),
         grid=grid,
         seeds=seeds,
-        overrides=() if isinstance(overrides, Mapping) else tuple(overrides),
-        values=values,
+        overrides=overrides,
+        data=data,
         out=None if out is None else Path(out),
         jobs=jobs,
         cluster=cluster,

@@ -17,6 +17,7 @@ import pandas as pd
 from rich.console import Console
 
 from common.arrays import Matrix, Vector
+from common.config import Overrides
 from common.errors import InputError
 from common.texts import counted
 from learner.commands.going_on import kept_in
@@ -123,8 +124,8 @@ def run_study_sweep(
     *,
     grid: Grid,
     seeds: int,
-    overrides: Sequence[str] = (),
-    values: Mapping[str, object] | None = None,
+    overrides: Overrides,
+    data: str | Path | None,
     out: Path | None,
     jobs: int,
     cluster: str | None,
@@ -136,8 +137,8 @@ def run_study_sweep(
       study: STUDY.toml.
       grid: Keys of its settings and their values; see :func:`learner.planning.grid.points_of`.
       seeds: How many.
-      overrides: Changes as ``--set`` takes them.
-      values: More changes by their dotted keys.
+      overrides: Changes of the study.
+      data: The table to use instead of data.path.
       out: The folder; a sweep of the same study and grid that was stopped there is continued.
       jobs: Processes; -1 for one on each core.
       cluster: Address of a Dask scheduler, or None.
@@ -146,8 +147,8 @@ def run_study_sweep(
     Raises:
       InputError: A point is no study, the tables cannot be read, or nothing could be computed.
     """
-    points = points_of(grid, study, seeds=seeds, overrides=overrides, values=values)
-    check_data_typed((values or {}).get("data.path"), *(point.settings for point in points))
+    points = points_of(grid, study, seeds=seeds, overrides=overrides, data=data)
+    check_data_typed(data, *(point.settings for point in points))
     base = study.parent
     studies = len(points) * seeds
     console.print(

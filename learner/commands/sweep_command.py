@@ -60,7 +60,7 @@ def sweep(
         grid=parse_grid(grid),
         seeds=seeds,
         overrides=overrides,
-        values={} if data is None else {"data.path": data.resolve()},
+        data=data,
         out=out,
         jobs=jobs,
         cluster=cluster,

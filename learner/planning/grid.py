@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.config import load_settings, parse_values
+from common.config import Overrides, load_settings, parse_values
 from common.errors import InputError
 from learner.planning.sections import is_owner_requested
 from learner.planning.settings import StudySettings
@@ -81,8 +81,8 @@ def points_of(
     study: Path,
     *,
     seeds: int,
-    overrides: Sequence[str] = (),
-    values: Mapping[str, object] | None = None,
+    overrides: Overrides = (),
+    data: str | Path | None = None,
 ) -> list[Point]:
     """The study at every point of a grid, each checked as a study of its own.
 
@@ -91,8 +91,8 @@ def points_of(
         its file.
       study: STUDY.toml.
       seeds: How many seeds there are for each point.
-      overrides: Changes as ``--set`` takes them.
-      values: More changes by their dotted keys.
+      overrides: Changes of the study.
+      data: The table to use instead of data.path.
 
     Raises:
       InputError: There are too many points, or one of them is no study that can be repeated.
@@ -106,8 +106,9 @@ def points_of(
             f"expected at most {MOST_POINTS:,} points and {MOST_STUDIES:,} studies; "
             "give fewer values or seeds, or several sweeps"
         )
-    whole = load_settings(StudySettings, study, overrides=overrides, values=values or {})
-    if "data.path" in grid and "data.path" in (values or {}):
+    values = {} if data is None else {"data.path": Path(data).resolve()}
+    whole = load_settings(StudySettings, study, overrides=overrides, values=values)
+    if "data.path" in grid and values:
         raise InputError("--grid data.path: --data names another table; give one of the two")
     tables = [entry.model_dump(exclude_unset=True) for entry in whole.owners]
     for taking_part in grid.get(OWNERS, ()):
@@ -115,7 +116,7 @@ def points_of(
     points = []
     for choice in itertools.product(*grid.values()):
         place = dict(zip(grid, choice, strict=True))
-        changes: dict[str, Any] = dict(values or {}) | place
+        changes: dict[str, Any] = values | place
         if OWNERS in place:
             changes[OWNERS] = tables[: changes[OWNERS]]
         settings = load_settings(StudySettings, study, overrides=overrides, values=changes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from common.config import VALIDATION_SHARE, Positive, Settings
+from common.config import VALIDATION_SHARE, Overrides, Positive, Settings, load_settings
 from common.errors import InputError
 from common.features import FeatureSettings
 from common.losses import LOSSES
@@ -31,7 +32,14 @@ from learner.planning.sections import (
     with_profile_defaults,
 )
 
-__all__ = ["StudySettings", "check_data_typed", "check_roles", "has_table", "with_own_rate"]
+__all__ = [
+    "StudySettings",
+    "check_data_typed",
+    "check_roles",
+    "has_table",
+    "load_study",
+    "with_own_rate",
+]
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -226,6 +234,25 @@ def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
     """
     is_elsewhere = entry.address is not None or settings.network.listen is not None
     return entry.data is not None or not is_elsewhere
+
+
+def load_study(
+    study: str | Path, *, overrides: Overrides = (), data: str | Path | None = None
+) -> StudySettings:
+    """The settings of a study's file.
+
+    Args:
+      study: STUDY.toml.
+      overrides: Changes.
+      data: The table to use instead of data.path.
+
+    Raises:
+      InputError: The file, a key or a value is wrong, or nothing would be read from the table.
+    """
+    values = {} if data is None else {"data.path": Path(data).resolve()}
+    settings = load_settings(StudySettings, Path(study), overrides=overrides, values=values)
+    check_data_typed(data, settings)
+    return settings
 
 
 def check_data_typed(data: object | None, *studies: StudySettings) -> None:

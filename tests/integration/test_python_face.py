@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import learner
 from common.errors import DoubtWarning, InputError
 from learner import FederatedClassifier, FederatedRegressor, Run, simulate
-from learner.commands.runs import study_settings
+from learner.planning.settings import load_study
 
 MOMENTS = {"algorithm": {"name": "moments"}, "model": {"theta_max": 5.0}}
 NEWTON = {"algorithm": {"name": "newton"}, "model": {"theta_max": 5.0}}
@@ -249,7 +249,7 @@ def test_an_estimator_runs_the_study_of_a_file(study, tmp_path):
 
 def test_settings_are_changed_by_keys(study):
     for overrides in ({"privacy.epsilon": 2}, ("privacy.epsilon=2",)):
-        assert float(study_settings(study, overrides=overrides).privacy.epsilon) == 2
+        assert float(load_study(study, overrides=overrides).privacy.epsilon) == 2
 
 
 def test_import_learner_loads_nothing_heavy():

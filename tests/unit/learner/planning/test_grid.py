@@ -43,8 +43,8 @@ def test_a_key_with_an_empty_part_is_none(text):
 
 def test_every_combination_is_a_study_of_its_own(study):
     grid = parse_grid(["privacy.epsilon=1/3,2", "owners=3,1", "algorithm.horizon=4,auto"])
-    points = points_of(grid, study, seeds=5, overrides=["algorithm.step=auto", "profile=published"],
-                       values={"algorithm.rho": None})  # fmt: skip
+    changes = {"algorithm.step": "auto", "profile": "published", "algorithm.rho": None}
+    points = points_of(grid, study, seeds=5, overrides=changes)
     assert len(points) == 8
     first, last = points[0], points[-1]
     assert first.words == "privacy.epsilon=1/3, owners=3, algorithm.horizon=4"
