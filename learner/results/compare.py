@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.judged_text import WORDS
 from common.texts import number_words
-from learner.results.page import Cell, page, paragraphs, section, table, write_page
+from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 from learner.results.quality_words import is_better
 from learner.results.summary import Summary
 from learner.results.verdict_words import epsilons_spent
@@ -29,9 +29,7 @@ def comparison_table(runs: Mapping[str, Summary]) -> Table:
     for i, head in enumerate(HEADS):
         made.add_column(head, justify="left" if i == 0 else "right")
     for name, summary in runs.items():
-        made.add_row(
-            *(cell if isinstance(cell, str) else cell.text for cell in _row(name, summary))
-        )
+        made.add_row(*texts(_row(name, summary)))
     return made
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "paragraphs",
     "section",
     "table",
+    "texts",
     "write_page",
 ]
 
@@ -54,6 +55,11 @@ class Cell:
 
     text: str
     value: float | None = None
+
+
+def texts(row: Sequence[Cell | str]) -> list[str]:
+    """A row's cells for a terminal."""
+    return [cell if isinstance(cell, str) else cell.text for cell in row]
 
 
 def escaped(text: str) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from common.losses import PARAMETERS
 from common.texts import counted, first_few, named, printable
 from learner.planning.ways import why_taken
+from learner.results.page import Cell, texts
 from learner.results.quality_words import no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
@@ -18,10 +19,12 @@ from learner.results.verdict_words import as_number, who_gains
 __all__ = [
     "WARNINGS",
     "choice_sentences",
+    "columns",
     "epsilon_text",
     "lost_sentences",
     "named_counts",
     "owners_table",
+    "rows",
     "sentences",
     "table_by_name",
     "way_sentences",
@@ -42,25 +45,25 @@ def columns(summary: Summary) -> list[str]:
     return [*heads, "alone", *free, "together", "gains"]
 
 
-def rows(summary: Summary) -> list[list[str]]:
+def rows(summary: Summary) -> list[list[Cell | str]]:
     """The table's cells, one row for each owner."""
     return [_row(owner, summary) for owner in summary.owners]
 
 
-def _row(owner: OwnerSummary, summary: Summary) -> list[str]:
-    cells = [
+def _row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
+    cells: list[Cell | str] = [
         owner.name,
-        f"{owner.records:,}",
-        epsilon_text(owner.epsilon),
-        f"{owner.responses:,}",
-        "-" if owner.is_left_out else f"{owner.noise_scale:.3g}",
+        Cell(f"{owner.records:,}", owner.records),
+        Cell(epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
+        Cell(f"{owner.responses:,}", owner.responses),
+        Cell("-" if owner.is_left_out else f"{owner.noise_scale:.3g}", owner.noise_scale),
     ]
     if summary.is_evaluated:
         free = summary.relative_fitness_public
         cells += [
-            f"{owner.relative_fitness_alone:.3g}",
-            *([] if free is None else [f"{free:.3g}"]),
-            f"{summary.relative_fitness:.3g}",
+            Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
+            *([] if free is None else [Cell(f"{free:.3g}", free)]),
+            Cell(f"{summary.relative_fitness:.3g}", summary.relative_fitness),
             "yes" if owner.gains else "no",
         ]
     return cells
@@ -68,7 +71,7 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[str]:
 
 def owners_table(summary: Summary) -> Table:
     """The table for a terminal."""
-    return table_by_name(_title(summary), columns(summary), rows(summary))
+    return table_by_name(_title(summary), columns(summary), list(map(texts, rows(summary))))
 
 
 def table_by_name(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -23,13 +23,14 @@ from learner.results.quality_words import MEASURES, interval_words
 from learner.results.report import (
     WARNINGS,
     choice_sentences,
-    epsilon_text,
+    columns,
     lost_sentences,
     named_counts,
+    rows,
     sentences,
     way_sentences,
 )
-from learner.results.summary import OwnerSummary, Summary
+from learner.results.summary import Summary
 from learner.results.validation_part import validation_part
 from learner.results.verdict_words import as_number, epsilons_spent, notes, strength, verdict_lines
 
@@ -222,16 +223,10 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
 def _owners(summary: Summary) -> str:
     """One row for each owner, and all of them in one picture."""
     quality = summary.quality
-    in_units = quality is not None and quality.alone is not None
-    heads = ["owner", "records", "epsilon", "responses", "noise scale"]
-    if summary.is_evaluated:
-        free = [] if summary.relative_fitness_public is None else ["public model"]
-        heads += ["alone", *free, "together", "gains"]
-    if in_units and quality is not None:
+    heads, cells = columns(summary), rows(summary)
+    if quality is not None and quality.alone is not None:
         heads.append(f"own model's {quality.measure.replace('_', ' ')}")
-    rows = [_owner_row(owner, summary) for owner in summary.owners]
-    if in_units and quality is not None and quality.alone is not None:
-        for row, value in zip(rows, quality.alone, strict=False):
+        for row, value in zip(cells, quality.alone, strict=False):
             row.append(Cell(number_words(value), value))
     picture = ""
     if summary.is_evaluated and summary.relative_fitness is not None:
@@ -245,7 +240,7 @@ def _owners(summary: Summary) -> str:
             label="relative fitness of the own model",
             marks=_marks(summary, summary.relative_fitness),
         )
-    return section("Owners", picture, table("owners", counted(len(rows), "owner"), heads, rows))
+    return section("Owners", picture, table("owners", counted(len(cells), "owner"), heads, cells))
 
 
 def _marks(summary: Summary, together: float) -> list[Mark]:
@@ -255,26 +250,6 @@ def _marks(summary: Summary, together: float) -> list[Mark]:
     if free is not None:
         marks.append(Mark(at=free, text="public model", color="var(--gold)"))
     return marks
-
-
-def _owner_row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
-    left_out = owner.is_left_out
-    row: list[Cell | str] = [
-        owner.name,
-        Cell(f"{owner.records:,}", owner.records),
-        Cell(epsilon_text(owner.epsilon), min(as_number(owner.epsilon), 1e300)),
-        Cell(f"{owner.responses:,}", owner.responses),
-        Cell("-" if left_out else f"{owner.noise_scale:.3g}", owner.noise_scale),
-    ]
-    if summary.is_evaluated:
-        free = summary.relative_fitness_public
-        row += [
-            Cell(f"{owner.relative_fitness_alone:.3g}", owner.relative_fitness_alone),
-            *([] if free is None else [Cell(f"{free:.3g}", free)]),
-            Cell(f"{summary.relative_fitness:.3g}", summary.relative_fitness),
-            "yes" if owner.gains else "no",
-        ]
-    return row
 
 
 def _communication(summary: Summary, trace: _Trace | None) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from common.arrays import Vector
 from common.texts import counted
 from learner.results.charts import Line, curve
-from learner.results.page import Cell, page, paragraphs, section, table, write_page
+from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 
 __all__ = [
     "incomparable",
@@ -164,8 +164,7 @@ def sweep_table(summary: pd.DataFrame, keys: Sequence[str]) -> Table:
     for head in (*keys, *HEADS):
         shown.add_column(head, justify="left" if head == "way" else "right")
     for _, point in summary.iterrows():
-        cells = _cells(point, keys)
-        shown.add_row(*(cell if isinstance(cell, str) else cell.text for cell in cells))
+        shown.add_row(*texts(_cells(point, keys)))
     return shown
 
 
