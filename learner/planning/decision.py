@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter
 
 from common.arrays import Vector
 from common.moments import unpack_moments
@@ -36,6 +37,8 @@ class NotedAround:
       odds: The odds of a model that is farther away than chance makes it.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     curvature: tuple[float, ...]
     offset: tuple[float, ...]
     spread: float
@@ -60,12 +63,6 @@ class NotedAround:
             drifts=around.drifts,
             odds=around.odds,
         )
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> NotedAround:
-        """What JSON has made of it."""
-        lists = {key: tuple(own) for key, own in table.items() if isinstance(own, list)}
-        return cls(**dict(table) | lists)
 
     def around(self, theta: Vector) -> Around:
         """The whole again."""
@@ -94,6 +91,8 @@ class Expected:
       low: Nine runs in ten lie between it
       high: and this.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     relative_fitness: float
     low: float
@@ -127,6 +126,8 @@ class Decision:
       validated_by: Whether each owner says how good the model is, as it described itself.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     num_records: tuple[int, ...]
     horizon: int
     clip: float | None
@@ -156,11 +157,12 @@ class Decision:
 
     @classmethod
     def from_json(cls, text: str) -> Decision:
-        """The decision of :meth:`to_json`."""
-        values = json.loads(text)
-        for key in {"num_records", "start", "scales", "alone", "validated_by"} & set(values):
-            values[key] = None if values[key] is None else tuple(values[key])
-        if values.get("around") is not None:
-            values["around"] = NotedAround.from_table(values["around"])
-        values["ways"] = {way: Expected(**each) for way, each in values.get("ways", {}).items()}
-        return cls(**values)
+        """The decision of :meth:`to_json`, its values of the kinds that they stand for.
+
+        Raises:
+          ValueError: It is none.
+        """
+        return _DECISION.validate_json(text, strict=True)
+
+
+_DECISION = TypeAdapter(Decision)
