@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -11,20 +12,28 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from common.config import Epsilon, Settings, ValidationShare
 
-__all__ = ["PROMISED", "PrivacySettings", "amount"]
+__all__ = ["AMOUNT", "PROMISED", "PrivacySettings", "or_auto"]
 
 # Keys that say nothing of how a study is learnt.
 PROMISED = {"epsilon", "kappa", "validation"}
 
 
-def amount(value: object) -> object:
-    """A positive number, "auto" or nothing; one sentence for all else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or value == "auto":
-        return value
-    if is_number and 0 < float(str(value)) < math.inf:
-        return float(str(value))
-    raise ValueError('expected a finite number greater than 0, or "auto"')
+def or_auto(low: float, high: float, words: str, *, whole: bool = False) -> BeforeValidator:
+    """A number between two ends, "auto" or nothing; one sentence for all else."""
+
+    def check(value: object) -> object:
+        if value is None or value == "auto":
+            return value
+        is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if is_number and low <= float(str(value)) <= high:
+            return value if whole else float(str(value))
+        raise ValueError(f'expected {words}, or "auto"')
+
+    return BeforeValidator(check)
+
+
+# The smallest and the largest finite one.
+AMOUNT = or_auto(math.ulp(0.0), sys.float_info.max, "a finite number greater than 0")
 
 
 class PrivacySettings(Settings):
@@ -50,7 +59,7 @@ class PrivacySettings(Settings):
 
     epsilon: Epsilon
     sensitivity: Literal["domain", "clip"] = "domain"
-    clip: Annotated[float | Literal["auto"] | None, BeforeValidator(amount)] = None
+    clip: Annotated[float | Literal["auto"] | None, AMOUNT] = None
     split: Literal["horizon", "schedule"] = "horizon"
     kappa: Annotated[int, Field(ge=1)] = 1
     validation: ValidationShare = Fraction(0)

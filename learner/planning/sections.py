@@ -7,7 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from common.config import Address, Epsilon, LossName, Positive, SecretPlace, Settings
 from common.losses import LOSSES, PARAMETERS
@@ -15,7 +15,7 @@ from common.names import Name
 from common.suggestions import did_you_mean
 from common.tables import TablePlace, TableSource
 from learner.algorithms.table import ALGORITHMS, NO_KEYS, OPTIONAL_KEYS, Kind
-from learner.planning.privacy_settings import PROMISED, amount
+from learner.planning.privacy_settings import AMOUNT, PROMISED, or_auto
 
 __all__ = [
     "AUTO",
@@ -61,31 +61,11 @@ def _algorithm(name: str) -> str:
 AlgorithmName = Annotated[str, AfterValidator(_algorithm)]
 
 
-def _horizon(value: object) -> object:
-    """A count, "auto" or nothing; one sentence for all else."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    is_count = is_whole and value in range(1, LARGEST_HORIZON + 1)
-    if value is None or value == "auto" or is_count:
-        return value
-    raise ValueError('expected a whole number from 1 to 1e9, or "auto"')
-
-
-def _share(value: object) -> object:
-    """A share of epsilon or "auto"; one sentence for all else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value == "auto":
-        return value
-    if is_number and SMALLEST_SHARE <= float(str(value)) <= 1 - SMALLEST_SHARE:
-        return float(str(value))
-    raise ValueError(f'expected a number from {SMALLEST_SHARE} to {1 - SMALLEST_SHARE}, or "auto"')
-
-
-def _rounds(value: object) -> object:
-    """A number of rounds or "auto"; one sentence for all else."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value == "auto" or (is_number and 1 <= int(str(value)) <= MOST_ROUNDS):
-        return value
-    raise ValueError(f'expected a whole number from 1 to {MOST_ROUNDS}, or "auto"')
+_HORIZON = or_auto(1, LARGEST_HORIZON, "a whole number from 1 to 1e9", whole=True)
+_SHARE = or_auto(
+    SMALLEST_SHARE, 1 - SMALLEST_SHARE, f"a number from {SMALLEST_SHARE} to {1 - SMALLEST_SHARE}"
+)
+_ROUNDS = or_auto(1, MOST_ROUNDS, f"a whole number from 1 to {MOST_ROUNDS}", whole=True)
 
 
 class DataSettings(TablePlace):
@@ -111,7 +91,7 @@ class ModelSettings(Settings):
     EXAMPLES = MappingProxyType({"delta": "auto", "theta_max": 0.5})
 
     loss: LossName = "squared"
-    delta: Annotated[float | Literal["auto"] | None, BeforeValidator(amount)] = None
+    delta: Annotated[float | Literal["auto"] | None, AMOUNT] = None
     regularisation: Positive = 1e-5
     theta_max: Positive
 
@@ -184,7 +164,7 @@ class AlgorithmSettings(Settings):
     )
 
     name: AlgorithmName = "asynchronous"
-    horizon: Annotated[int | Literal["auto"] | None, BeforeValidator(_horizon)] = None
+    horizon: Annotated[int | Literal["auto"] | None, _HORIZON] = None
     rho: Positive | None = None
     initial_step: Positive | None = None
     step: Literal["auto"] | None = None
@@ -196,8 +176,8 @@ class AlgorithmSettings(Settings):
     clocks: Clocks = "given"
     correction: Correction = "none"
     start: Start = "zero"
-    curvature_share: Annotated[float | Literal["auto"], BeforeValidator(_share)] = "auto"
-    rounds: Annotated[int | Literal["auto"], BeforeValidator(_rounds)] = "auto"
+    curvature_share: Annotated[float | Literal["auto"], _SHARE] = "auto"
+    rounds: Annotated[int | Literal["auto"], _ROUNDS] = "auto"
 
     @model_validator(mode="after")
     def _keys_of_the_algorithm(self) -> AlgorithmSettings:
