@@ -38,13 +38,11 @@ from attack_learner import (
 from google.protobuf.message import Message
 
 from common import codec
-from common.config import check_settings
 from common.errors import CoprivError
 from common.pb import copriv_pb2 as pb
 from common.terms import Query, StudyTerms
 from learner.network.attachment_server import AttachmentServer
 from learner.planning.public_side import PublicSide
-from learner.planning.settings import StudySettings
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import train
@@ -273,22 +271,6 @@ class AttachedOwner(threading.Thread):
         return told
 
 
-def study(*, alone: bool) -> StudySettings:
-    patience = PATIENCE_ALONE if alone else PATIENCE
-    table = {
-        "name": "attacked",
-        "seed": 7,
-        "profile": "published",
-        "features": {"map": "features.json"},
-        "model": {"theta_max": THETA_MAX},
-        "algorithm": {"horizon": HORIZON, "rho": 1e-3, "initiative": "owner"},
-        "privacy": {"epsilon": 1},
-        "network": {"deadline": DEADLINE, "patience": patience, "retries": 0},
-        "owners": [{"name": "liar"}] if alone else [{"name": "liar"}, {"name": "honest"}],
-    }
-    return check_settings(StudySettings, table, where="attack")
-
-
 def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Outcome:
     """A training that listens, and a lying owner that comes."""
     expected, lie = lying_owners()[name]
@@ -309,7 +291,11 @@ def attack_learner(world: World, name: str, *, alone: bool, folder: Path) -> Out
             owner.start()
         try:
             trained = train(
-                study(alone=alone), public, learner.owners, journal=journal, requests=learner
+                world.study("owner", alone=alone),
+                public,
+                learner.owners,
+                journal=journal,
+                requests=learner,
             )
         except CoprivError as error:
             told.ended, told.status, told.sentence = "error", error.exit_status, str(error)

@@ -419,7 +419,7 @@ class World:
         )
         self.shards = [self.feature_map.apply(table, where="attack") for table in self.tables[1:]]
 
-    def study(self, mode: Mode, *, alone: bool) -> StudySettings:
+    def study(self, initiative: str, *, alone: bool) -> StudySettings:
         patience = PATIENCE_ALONE if alone else PATIENCE
         table = {
             "name": "attacked",
@@ -427,7 +427,7 @@ class World:
             "profile": "published",
             "features": {"map": "features.json"},
             "model": {"theta_max": THETA_MAX},
-            "algorithm": {"horizon": HORIZON, "rho": 1e-3, "initiative": mode.initiative},
+            "algorithm": {"horizon": HORIZON, "rho": 1e-3, "initiative": initiative},
             "privacy": {"epsilon": 1},
             "network": {"deadline": DEADLINE, "patience": patience, "retries": 0},
             "owners": [{"name": "liar"}] if alone else [{"name": "liar"}, {"name": "honest"}],
@@ -469,7 +469,7 @@ def trained_with(
     outcome = Outcome(mode, alone, "fine", 0, "", 0.0)
     try:
         trained = train(
-            world.study(mode, alone=alone),
+            world.study(mode.initiative, alone=alone),
             PublicSide(feature_map=world.feature_map, records=None),
             owners,
             journal=journal,
