@@ -9,15 +9,13 @@ import click
 from rich.progress import Progress
 
 from common.command import console, out_file, plain_console
+from owner.site_commands import settings_argument
 
 if TYPE_CHECKING:
     from owner.at_home import AtHome
 
 __all__ = ["evaluate", "personalise"]
 
-settings_argument = click.argument(
-    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
-)
 run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_type=Path))
 
 

@@ -16,6 +16,7 @@ from common.features import FeatureMap
 from common.findings import STYLES, Finding, State
 from common.texts import counted
 from common.tls import load_identity
+from learner.commands.display import listening
 from learner.network.connections import remote_owners
 from learner.network.sites import look_at_sites
 from learner.planning.public_side import prepare_public_side
@@ -76,9 +77,6 @@ def _look(
     if settings.tls is not None:
         identity = load_identity(settings.tls, base=base, side="server" if comes else "client")
 
-    def listening(port: int) -> None:
-        console.print(f"listening on port {port} for owners", highlight=False)
-
     if comes:
         console.print(
             f"waiting for {', '.join(entry.name for entry in entries)} to come, at most "
@@ -91,7 +89,7 @@ def _look(
     with (
         closing(arrivals),
         remote_owners(
-            remote, feature_map, base=base, insecure=insecure, on_listening=listening
+            remote, feature_map, base=base, insecure=insecure, on_listening=listening(console)
         ) as connections,
     ):
         seen = look_at_sites(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from rich.console import Console
@@ -21,7 +21,12 @@ from learner.results.run_folder import Trace
 from learner.training.line import OwnerLine
 from learner.training.runner import Applied
 
-__all__ = ["Display"]
+__all__ = ["Display", "listening"]
+
+
+def listening(console: Console) -> Callable[[int], None]:
+    """What says at which port owners may come."""
+    return lambda port: console.print(f"listening on port {port} for owners", highlight=False)
 
 
 class Display(ExitStack):

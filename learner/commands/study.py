@@ -17,7 +17,7 @@ from common.features import FeatureMap
 from common.files import make_folder, write_or_refuse
 from common.terms import Records
 from common.texts import counted
-from learner.commands.display import Display
+from learner.commands.display import Display, listening
 from learner.commands.going_on import Simulating, Training, stoppable_run
 from learner.commands.measuring import Evaluate, evaluate_with
 from learner.network.connections import Connections, remote_owners, simulated_owners
@@ -118,12 +118,9 @@ def _remote(
     settings: StudySettings, public: PublicSide, *, base: Path, insecure: bool, console: Console
 ) -> AbstractContextManager[Connections]:
     """The owners that run elsewhere."""
-
-    def listening(port: int) -> None:
-        console.print(f"listening on port {port} for owners", highlight=False)
-
+    told = listening(console)
     return remote_owners(
-        settings, public.feature_map, base=base, insecure=insecure, on_listening=listening
+        settings, public.feature_map, base=base, insecure=insecure, on_listening=told
     )
 
 
