@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
 from learner.results.coefficients import model_of
+from learner.results.summary import owner_summaries
+from learner.results.verdict_words import as_number
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
@@ -146,23 +147,17 @@ def _study(
 
 def _owners(outcome: Outcome, names: Sequence[str]) -> pd.DataFrame:
     """What each owner promised and spent, on training and on validation."""
-    validated = outcome.validated
-    answers = validated.answers if validated else (None,) * len(names)
+    summaries = owner_summaries(outcome.plan.settings, outcome)
     rows = [
         {
             "name": name,
-            "records": enrollment.num_records,
-            "epsilon": float(enrollment.epsilon + (answer.epsilon if answer else 0)),
-            "responses": given,
-            "epsilon_spent": float(
-                enrollment.epsilon * Fraction(given, max(enrollment.responses, 1))
-                + (answer.epsilon if answer else 0)
-            ),
-            "noise_scale": enrollment.noise_scale,
+            "records": its.records,
+            "epsilon": as_number(its.epsilon),
+            "responses": its.responses,
+            "epsilon_spent": as_number(its.epsilon_spent),
+            "noise_scale": its.noise_scale,
         }
-        for name, enrollment, given, answer in zip(
-            names, outcome.enrollments, outcome.responses, answers, strict=True
-        )
+        for name, its in zip(names, summaries, strict=True)
     ]
     return pd.DataFrame(rows)
 

@@ -28,6 +28,7 @@ __all__ = [
     "QualitySummary",
     "StepSummary",
     "Summary",
+    "owner_summaries",
     "read_summary",
     "summarise",
 ]
@@ -321,7 +322,7 @@ def summarise(
         ticks=outcome.ticks,
         queries_per_second=sum(outcome.responses) / max(outcome.wall_seconds, 1e-9),
         theta=tuple(outcome.theta.tolist()),
-        owners=_owners(settings, outcome),
+        owners=owner_summaries(settings, outcome),
         start="zero" if plan.decision.start is None else "public",
         **_ways(plan),
     )
@@ -332,7 +333,7 @@ def summarise(
     return made if evaluated is None else made.with_evaluation(evaluated)
 
 
-def _owners(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ...]:
+def owner_summaries(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSummary, ...]:
     """Each owner's promises and answers; the validation is a part of what was promised."""
     validated = outcome.validated
     answers = validated.answers if validated else (None,) * len(settings.owners)
