@@ -22,6 +22,8 @@ MOST_WRITTEN_OUT = 1e15
 LONGEST_TEXT = 400
 # A column's name leaves room for what is said of it.
 LONGEST_NAME = 60
+# A value among several of a sentence.
+LONGEST_VALUE = 40
 # A sentence of several names and values, each of them short.
 LONGEST_NOTE = 1000
 
@@ -97,14 +99,10 @@ def number_words(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if is_whole else short
 
 
-def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:
-    """Texts that are no longer than this, and differ where they differed.
+def shortened(texts: Sequence[str]) -> list[str]:
+    """Different texts of at most ``LONGEST_VALUE`` characters each, and still different.
 
     Those that begin alike are cut in their middle, and numbered where they are still the same.
-
-    Args:
-      texts: They differ.
-      longest: The largest number of characters, 30 or more, a number at the end not counted.
 
     >>> shortened(["no", "Diseases of the blood-forming organs, with complications",
     ...     "Diseases of the blood-forming organs, without complications"])
@@ -112,11 +110,11 @@ def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:
     """
     by_head: dict[str, list[str]] = {}
     for text in texts:
-        by_head.setdefault(text[:longest], []).append(text)
+        by_head.setdefault(text[:LONGEST_VALUE], []).append(text)
     cut = {
-        text: _without_middle(text, longest)
-        if len(text) > longest and len(by_head[text[:longest]]) > 1
-        else text[:longest]
+        text: _without_middle(text)
+        if len(text) > LONGEST_VALUE and len(by_head[text[:LONGEST_VALUE]]) > 1
+        else text[:LONGEST_VALUE]
         for text in texts
     }
     seen: dict[str, int] = {}
@@ -128,7 +126,7 @@ def shortened(texts: Sequence[str], longest: int = 40) -> list[str]:
     return found
 
 
-def _without_middle(text: str, longest: int) -> str:
+def _without_middle(text: str) -> str:
     """Its beginning and its end."""
-    half = (longest - 3) // 2
-    return f"{text[: longest - 3 - half]}...{text[-half:]}"
+    half = (LONGEST_VALUE - 3) // 2
+    return f"{text[: LONGEST_VALUE - 3 - half]}...{text[-half:]}"
