@@ -100,11 +100,15 @@ class World:
             for name, one in zip(NAMES, self.running, strict=True)
         ]
 
-    def local(self) -> list[Owner]:
+    def local(self, first: int = 0) -> list[Owner]:
         return [
-            MemoryOwner(name, shard, seed=i)
+            MemoryOwner(name, shard, seed=first + i)
             for i, (name, shard) in enumerate(zip(NAMES, self.shards, strict=True))
         ]
+
+    def charged(self) -> tuple[int, ...]:
+        ledgers = [read_studies(one.owner._ledger._path)[1] for one in self.running]
+        return tuple(entry.account.answered for (entry,) in ledgers)
 
     def train(
         self, settings: StudySettings, owners: list[Owner], name: str
@@ -296,4 +300,35 @@ def test_a_study_that_stopped_goes_on_with_what_it_decided_first(world, algorith
     again, both = here.train(settings, here.remote(), "run")
     assert again.plan.decision == twin.plan.decision
     assert both == in_memory
-    assert again.responses == twin.responses
+    # Nobody is charged twice.
+    assert again.responses == twin.responses == here.charged()
+
+
+def test_other_noise_makes_other_models(world):
+    here = world("squared")
+    settings = here.settings("squared", NUMBERS, {"split": "horizon"})
+    _, first = here.train(settings, here.local(), "first")
+    _, other = here.train(settings, here.local(first=99), "other")
+    assert first != other
+
+
+def test_an_owner_that_is_away_misses_its_ticks_and_the_others_go_on(world):
+    here = world("squared")
+    settings = here.settings("squared", NUMBERS, {"split": "horizon"})
+    first, absent, last = here.remote()
+
+    class Leaves:
+        """Its server stops before it is asked for an answer."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(absent, name)
+
+        def answer(self, query: object) -> object:
+            here.running[1].server.stop(None)
+            return absent.answer(query)
+
+    outcome, _ = here.train(settings, [first, Leaves(), last], "away")
+    assert sum(outcome.responses) == outcome.plan.horizon
+    # What it was asked ahead it may have answered.
+    assert outcome.responses[1] <= 1
+    assert outcome.unclosed == ("south",)
