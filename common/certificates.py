@@ -1,4 +1,4 @@
-"""What a party's own certificate says of it, read from its file."""
+"""What a party's own certificate says of it, read from its file; and its key for one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from common.errors import InputError
 from common.texts import printable
 from common.tls import Identity, Peer, role_named
 
-__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder"]
+__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder", "key_pem"]
 
 # What bytes that are not what was written can raise on their way through X.509.
 UNREADABLE = (
@@ -76,3 +78,12 @@ def check_own_name(identity: Identity, *, name: str) -> Peer:
             "that were made for that name, or set its name right"
         )
     return found
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as its file has it."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

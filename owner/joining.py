@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from common.certificates import key_pem
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings
 from common.date_marks import date_notes
@@ -229,7 +230,7 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     )
     settings = folder / "owner.toml"
     contents: list[tuple[Path, str | bytes, int | None]] = [
-        (folder / "key.pem", _key_pem(key), 0o600),
+        (folder / "key.pem", key_pem(key), 0o600),
         (folder / "ca.pem", asked.ca, 0o644),
         (folder / "features.json", file_text(invited.feature_map), None),
         (sent, request.model_dump_json(indent=1) + "\n", None),
@@ -259,11 +260,3 @@ def _signing_request(name: str, key: ec.EllipticCurvePrivateKey) -> str:
     request = x509.CertificateSigningRequestBuilder().subject_name(subject)
     signed = request.sign(key, hashes.SHA256())
     return signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from common.certificates import key_pem
 from common.errors import InputError
 from common.files import write_whole
 from common.names import repeated
@@ -147,7 +148,7 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         folder.mkdir(parents=True, exist_ok=True)
         # The key last: where it is, the certificate is too.
         write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
-        write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
+        write_whole(folder / "key.pem", key_pem(key), mode=0o600)
     try:
         certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
         loaded = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
@@ -191,7 +192,7 @@ def _sign(folder: Path, party: Party, authority: _Authority, *, days: int) -> x5
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _certificate(party, key.public_key(), authority, days=days)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "key.pem", _key_pem(key), mode=0o600)
+    write_whole(folder / "key.pem", key_pem(key), mode=0o600)
     write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
     return certificate
 
@@ -277,11 +278,3 @@ def _name(common_name: str) -> x509.Name:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
