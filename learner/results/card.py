@@ -9,7 +9,7 @@ from common.files import write_or_refuse
 from common.model import Model, read_model
 from common.privacy import epsilon_in_words
 from common.texts import first_few
-from learner.results.quality_words import no_better_than_guessing, quality_lines
+from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
 from learner.results.verdict_words import as_number, strength
@@ -132,10 +132,7 @@ def _quality(summary: Summary) -> list[str]:
             f"records){without}; {gaining} of {len(summary.owners)} owners gain from taking part."
         )
     if not lines:
-        return [
-            "Nobody has measured it: the learner has no records. Each owner can measure it at "
-            "home, with copriv-owner evaluate."
-        ]
+        return [UNMEASURED]
     if summary.quality is not None:
         lines.append(f"Intervals: {summary.quality.intervals}.")
     if summary.validation is not None:

@@ -7,6 +7,7 @@ from learner.results.summary import Interval, QualitySummary
 
 __all__ = [
     "MEASURES",
+    "UNMEASURED",
     "at_home_lines",
     "interval_words",
     "is_better",
@@ -20,6 +21,10 @@ MEASURES = {
     "accuracy": "share predicted right (accuracy)",
 }
 
+UNMEASURED = (
+    "Nobody has measured it: the learner has no records. Each owner can measure it at home, with "
+    "copriv-owner evaluate."
+)
 AT_HOME = {"public": "the public one", "alone": "its own, which has seen them,"}
 
 

@@ -19,7 +19,7 @@ from common.texts import counted, number_words
 from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.coefficients import coefficients
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
-from learner.results.quality_words import MEASURES, interval_words
+from learner.results.quality_words import MEASURES, UNMEASURED, interval_words
 from learner.results.report import (
     WARNINGS,
     choice_sentences,
@@ -165,14 +165,7 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
         parts.append(paragraphs([reached + beside]))
         parts.append(_fitness_curve(summary, trace))
     if not any(parts):
-        parts = [
-            paragraphs(
-                [
-                    "Nobody has measured it: the learner has no records. Each owner can measure it "
-                    "at home, with copriv-owner evaluate."
-                ]
-            )
-        ]
+        parts = [paragraphs([UNMEASURED])]
     return section("Quality", *parts)
 
 
