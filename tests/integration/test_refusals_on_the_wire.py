@@ -61,6 +61,8 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
         first = answer(1)
         outside = float(np.nextafter(2.0, 3.0))
         close = pb.CloseRequest(study_id="none")
+        vector = pb.Vector(length=4, data=b"12")
+        short = pb.Query(study_id="study-1", sequence=2, theta=vector)
         expected = [
             (lambda: enroll(theta_max=-1.0), Code.INVALID_ARGUMENT, "theta_max must be"),
             (lambda: enroll(study_id="new", clip=0.0), Code.INVALID_ARGUMENT, "clip must be"),
@@ -79,6 +81,7 @@ def test_every_refusal_has_its_code_its_words_and_charges_nothing(
                 Code.INVALID_ARGUMENT,
                 "curvature_scale belongs to newton, not to gradient",
             ),
+            (lambda: stub.AnswerOnce(short), Code.INVALID_ARGUMENT, "4 coordinates"),
             (lambda: answer(2, (0.0, 0.0, 0.0)), Code.INVALID_ARGUMENT, "agreed on 4"),
             (lambda: answer(2, (0, 0, 0, outside)), Code.INVALID_ARGUMENT, "leaves the box"),
             (lambda: answer(2, (0, 0, np.nan, 0)), Code.INVALID_ARGUMENT, "not a finite number"),
