@@ -24,7 +24,7 @@ from common.terms import StudyTerms
 from common.validation import tally
 from owner.gradients import by_compiled_code, in_blocks, largest_slopes
 from owner.shards import AnyShard, MomentShard, Shard
-from owner.sums import BLOCK_CELLS, SHARED_CELLS, blocks, in_order
+from owner.sums import BLOCK_CELLS, SHARED_CELLS, blocks, in_order, margins
 
 __all__ = [
     "EXACT",
@@ -109,12 +109,12 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
     def part(start: int, stop: int) -> tuple[Matrix]:
         total = np.zeros((p, p))
         for chosen, x in blocks(shard.records.features, start, stop):
-            margins, y = x @ theta, shard.records.targets[chosen]
-            curvatures = loss.curvatures(margins, y)
+            z, y = margins(x, theta), shard.records.targets[chosen]
+            curvatures = loss.curvatures(z, y)
             if clip is not None:
                 # A product, since a selection may branch on each record.
                 curvatures = curvatures * (
-                    np.abs(loss.slopes(margins, y)) <= largest_slopes(norms[chosen], clip)
+                    np.abs(loss.slopes(z, y)) <= largest_slopes(norms[chosen], clip)
                 )
             total += (x * curvatures[:, None]).T @ x
         return (total,)
@@ -177,12 +177,17 @@ def _newton(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
 
 def _validation(shard: Shard, theta: Vector, terms: StudyTerms) -> Vector:
     """How good the query's model is, and how much better than the reference."""
-    x, y = shard.records.features, shard.records.targets
     reference = without_specks(np.array(terms.reference)) if terms.reference else None
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = x @ theta
-        others = None if reference is None else x @ reference
-    return tally(margins, y, others, loss=loss_of(terms), terms=terms)
+        z = _all_margins(shard, theta)
+        others = None if reference is None else _all_margins(shard, reference)
+    return tally(z, shard.records.targets, others, loss=loss_of(terms), terms=terms)
+
+
+def _all_margins(shard: Shard, theta: Vector) -> Vector:
+    """The margins of all records, shape (n,)."""
+    x = shard.records.features
+    return np.concatenate([margins(rows, theta) for _, rows in blocks(x, 0, len(x))])
 
 
 EXACT: dict[str, Callable[[Shard, Vector, StudyTerms], Vector]] = {

@@ -12,7 +12,7 @@ import numpy as np
 from common.arrays import Vector
 from common.losses import Loss
 from common.terms import Records
-from owner.sums import blocks
+from owner.sums import blocks, margins
 
 __all__ = ["Part", "by_compiled_code", "in_blocks", "largest_slopes"]
 
@@ -35,11 +35,13 @@ def in_blocks(
       loss: The loss.
       clip: The L1 norm that gradients are scaled down to; None for no clipping.
     """
+    # A slope that jumps at a kink must jump for each record by itself.
+    margins_of = np.matmul if loss.curvature is not None else margins
 
     def part(start: int, stop: int) -> tuple[Vector]:
         total = np.zeros(len(theta))
         for chosen, x in blocks(records.features, start, stop):
-            slopes = loss.slopes(x @ theta, records.targets[chosen])
+            slopes = loss.slopes(margins_of(x, theta), records.targets[chosen])
             if clip is not None:
                 largest = largest_slopes(norms[chosen], clip)
                 # As np.clip, without what it calls before it clips.

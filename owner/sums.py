@@ -33,6 +33,7 @@ __all__ = [
     "MomentStream",
     "blocks",
     "in_order",
+    "margins",
     "moment_sums",
     "usable_threads",
 ]
@@ -81,6 +82,27 @@ def blocks(features: NDArray[np.floating], start: int, stop: int) -> Iterator[tu
     for first in range(start, stop, rows):
         chosen = slice(first, min(first + rows, stop))
         yield chosen, features[chosen].astype(np.float64, copy=False)
+
+
+def margins(x: Matrix, theta: Vector) -> Vector:
+    r"""Each record's margin :math:`\theta^\top x`, the same to the last bit wherever it stands.
+
+    One matrix product of a block may round the margin of its last records otherwise than that of
+    others. In a table that a database sorts, a record that is replaced moves others to such a
+    place. A slope that jumps, or a cell of a table, would then change with many of them: no
+    sensitivity counts that. What is continuous in the margin may be computed from ``x @ theta``,
+    whose rounding :mod:`common.privacy` counts.
+
+    Args:
+      x: Features in float64, shape (n, p).
+      theta: Shape (p,).
+
+    >>> margins(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 1.0]))
+    array([3., 7.])
+    """
+    # As many products as there are records, each of one record with the model.
+    alone: Vector = (x[:, None, :] @ theta)[:, 0]
+    return alone
 
 
 @one_blas_thread()
