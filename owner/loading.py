@@ -18,9 +18,11 @@ import pandas as pd
 from common.arrays import Flags
 from common.batches import release_unused
 from common.columns import is_missing_text, parse_month, parse_number
+from common.databases import Database
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.names import places_of, repeated
+from common.row_filters import parse_rows
 from common.sources import Source
 from common.suggestions import LONGEST_SHOWN, among_columns
 from common.tables import BYTES_AT_ONCE, TableSource, open_source, read_selected
@@ -90,7 +92,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
     Raises:
       InputError: As :func:`load_records`, or shards cannot be kept beside the ledger.
     """
-    source = open_source(settings.data, base=base)
+    source = _opened(settings, base=base)
     if not stays_far(settings.data, source):
         loaded = load_records(settings, base=base, pinned=pinned)
         return Served(HeldRows(loaded.raw), loaded.table, loaded.fingerprint)
@@ -159,7 +161,7 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     """
     columns = named_columns(settings, pinned)
     where = f"{settings.name}: {settings.data.path}"
-    source = open_source(settings.data, base=base)
+    source = _opened(settings, base=base)
     stored_names = stored_names_of(settings.data, columns) if columns else ()
     parts = _Parts(source, settings.data, named=stored_names or source.names)
     print_of_all = fingerprint_of_parts(parts)
@@ -171,6 +173,23 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
     if keep is not None:
         raw = raw[keep].reset_index(drop=True)
     return Loaded(raw, _private(raw, settings, columns, where=where), _without(print_of_all, keep))
+
+
+def _opened(settings: OwnerSettings, *, base: Path) -> Source:
+    """The owner's table.
+
+    Raises:
+      InputError: It cannot be opened, or a record that is replaced would change more than one.
+    """
+    source, rows = open_source(settings.data, base=base), settings.data.rows
+    is_sorted = any(isinstance(part.table, Database) for part in source.parts)
+    if is_sorted and rows is not None and abs(parse_rows(rows).step or 1) != 1:
+        raise InputError(
+            f"{settings.name}: data.rows = {rows!r}: a database's rows are sorted, so one record "
+            "that is replaced would move others in and out; give a range without a step, or a "
+            "query that selects by what a row says"
+        )
+    return source
 
 
 def _check_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from common.config import load_settings
 from common.errors import InputError, PolicyError
 from common.features import load_feature_map
 from owner.attaching import open_attachment
-from owner.loading import Loaded, check_header, load_records
+from owner.loading import Loaded, check_header, load_records, load_to_serve
 from owner.policy import OwnerSettings
 from owner.server import start_owner
 from owner.shard import fingerprint
@@ -218,3 +219,31 @@ def test_a_large_table_is_seen_whole_and_held_in_part(owner_folder, table_maker,
     )
     assert list(in_parts.raw.columns) == ["column-0", "column-1", "column-2", "y"]
     pd.testing.assert_frame_equal(in_parts.raw, at_once.raw)
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_taken"),
+    [
+        ("::2", False),
+        ("4:90:3", False),
+        ("::-2", False),
+        (":50", True),
+        ("-9:", True),
+        ("9::1", True),
+    ],
+)
+def test_no_replaced_record_of_a_database_moves_others_in_and_out(tmp_path, rows, is_taken):
+    with sqlite3.connect(tmp_path / "stays.sqlite") as database:
+        database.execute("create table stays (id, x)")
+        database.executemany("insert into stays values (?, ?)", [(i, i % 2) for i in range(100)])
+    data = {"path": "stays.sqlite", "query": "select * from stays", "rows": rows}
+    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1"}
+    for more in ({}, {"cache": True}):
+        settings = OwnerSettings.model_validate(
+            {"name": "a", "data": data | more, "policy": policy}
+        )
+        if is_taken:
+            assert len(load_to_serve(settings, base=tmp_path, pinned=None).rows)
+            continue
+        with pytest.raises(InputError, match=r"data\.rows = .* give a range without a step"):
+            load_to_serve(settings, base=tmp_path, pinned=None)

@@ -86,7 +86,8 @@ def test_a_shard_on_the_disk_is_the_one_in_memory(
     table.iloc[60:70, -1] = np.nan
     data = written(table, tmp_path, kind) | {"storage": storage}
     if rows is not None:
-        data["rows"] = rows
+        # A database's rows take no step.
+        data["rows"] = rows.removesuffix(":3") if kind == "sqlite" else rows
     held = serve(tmp_path, feature_map, cache=False, **data)
     far = serve(tmp_path, feature_map, cache=True, **data)
     assert far.fingerprint == held.fingerprint
