@@ -123,7 +123,11 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
             beginning = pd.DataFrame({pinned.target_name: rows[pinned.target_name]})
         keep = _with_target(beginning, settings, pinned, where=where)
         rows, print_of_all = far(keep), _without(print_of_all, keep)
-    cache = ShardCache(Path(f"{base / settings.ledger.path}.shards"), fingerprint=print_of_all)
+    # In other words or units the same records have other features, but no other budget.
+    words = settings.data.model_dump_json(include={"rename", "units", "spellings"})
+    cache = ShardCache(
+        Path(f"{base / settings.ledger.path}.shards"), fingerprint=f"{print_of_all} {words}"
+    )
     table = _private(rows, settings, columns, where=where, cache=cache)
     return Served(rows, table, print_of_all)
 

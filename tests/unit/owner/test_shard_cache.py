@@ -115,6 +115,30 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "ledger.sqlite.shards").glob("*.*"))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"units": {"column-0": 0.01}},
+        {"rename": {"column-0": "column-1", "column-1": "column-0"}},
+        {"spellings": {"column-0": {"0": "1"}}},
+    ],
+)
+def test_the_same_records_in_other_words_meet_no_old_file(
+    tmp_path, feature_map, table_maker, words
+):
+    table = table_maker(60, seed=3)
+    table["column-0"] = np.arange(60) % 2
+    data = written(table, tmp_path, "parquet")
+    before = serve(tmp_path, feature_map, **data, cache=True)
+    made = before.table.shard(feature_map).records
+    after = serve(tmp_path, feature_map, **data, cache=True, **words)
+    expected = serve(tmp_path, feature_map, **data, cache=False, **words)
+    records = after.table.shard(feature_map).records
+    assert not np.array_equal(records.features, made.features)
+    equal(records, expected.table.shard(feature_map).records)
+    assert after.fingerprint == before.fingerprint
+
+
 def test_files_are_for_their_user_alone_and_made_once(tmp_path, feature_map, table_maker):
     data = written(table_maker(30, seed=5), tmp_path, "parquet")
     first = serve(tmp_path, feature_map, cache=True, **data).table.shard(feature_map).records
