@@ -195,6 +195,8 @@ def export_model(run: Path, form: str, out: Path) -> None:
     model = _model_of(run)
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
+    if form == "sql":
+        _check_backslashes(model, run)
     try:
         content = EXPORTS[form](model)
     except ModuleNotFoundError as error:
@@ -221,6 +223,21 @@ def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
                 f"{run}: the model's own input {name!r} has the name of a column that a prediction "
                 "adds; rename it in all tables and train again (copriv export --to json and "
                 "--to sklearn take it as it is)"
+            )
+
+
+def _check_backslashes(model: Model, run: Path) -> None:
+    """Refuse a model with an input whose name some databases would read on as a query.
+
+    Raises:
+      InputError: It has one.
+    """
+    for name in (rule.name for rule in model.feature_map.columns):
+        if "\\" in name:
+            raise InputError(
+                f"{run}: the model's own input {name!r} has a backslash in its name, which some "
+                "databases take for a sign of their own; rename it in all tables and train again, "
+                "or export to another form"
             )
 
 

@@ -136,7 +136,8 @@ def _coded(rule: ColumnRule, text: str, fill: str) -> str:
     cases += [
         f"WHEN {text} IN ({', '.join(map(_text, _spellings(key)))}) THEN {_number(code)}"
         for key, code in rule.codes.items()
-        if category_key(key) == key
+        # In some databases a backslash would make a quotation mark a part of the text.
+        if category_key(key) == key and "\\" not in key
     ]
     lines = "\n      ".join(cases)
     return f"CASE\n      {lines}\n      ELSE {_number(rule.unknown)} END"

@@ -305,6 +305,19 @@ def test_an_input_called_as_what_an_export_computes_is_one_sentence(
     assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
 
 
+def test_an_input_whose_name_would_end_elsewhere_in_a_database_is_one_sentence(
+    tmp_path, make_model, typed
+):
+    run, out = tmp_path / "model.json", tmp_path / "out"
+    hostile = json.dumps('\\" FROM accounts --')
+    run.write_text(make_model("squared").to_json().replace('"amount"', hostile))
+    said = typed("copriv", "export", run, "--to", "sql", "--out", out)
+    assert said.returncode == 2
+    assert "has a backslash in its name" in said.stderr
+    assert not out.exists()
+    assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
+
+
 @pytest.mark.parametrize(("loss", "name"), [("squared", "prediction"), ("logistic", "probability")])
 def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
     tmp_path, make_model, typed, loss, name

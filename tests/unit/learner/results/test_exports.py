@@ -147,6 +147,19 @@ def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model,
     np.testing.assert_allclose(found, [read[0], *[read[4]] * 4], rtol=0, atol=1e-6)
 
 
+def test_a_category_ends_its_text_in_no_database(make_model):
+    r"""In some of them, \\' is a quotation mark within a text, and the next one ends it."""
+    model = make_model()
+    hostile = "\\') OR 1=1 THEN currentUser() --"
+    columns = tuple(
+        rule.model_copy(update={"codes": {**rule.codes, hostile: 9.0}}) if rule.codes else rule
+        for rule in model.feature_map.columns
+    )
+    made = replace(model, feature_map=model.feature_map.model_copy(update={"columns": columns}))
+    assert sum(hostile in rule.codes for rule in made.feature_map.columns) == 2
+    assert sql_query(made) == sql_query(model)
+
+
 def test_a_long_sum_is_not_nested_deeper_than_a_database_allows():
     from learner.results.export_sql import _sum  # noqa: PLC0415
 
