@@ -24,7 +24,8 @@ __all__ = [
 # Of the letters of two names this many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8
-# What is missing is named so far: the name may be a stranger's, and of any length.
+# What is missing is named, and compared, so far: the name may be a stranger's, and of any length,
+# and two that are long are compared in the time of their product.
 LONGEST_SHOWN = 200
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
@@ -55,10 +56,10 @@ def of_accents(near: str, name: str) -> str:
     return ACCENTS if near != name and _composed(near) == _composed(name) else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = NEAR) -> str | None:
     """The known name that is nearest to another, None if none is near."""
-    by_lower = {_composed(one).lower(): one for one in known}
-    near = difflib.get_close_matches(_composed(name).lower(), by_lower, n=1, cutoff=NEAR)
+    by_lower = {_compared(one): one for one in known}
+    near = difflib.get_close_matches(_compared(name), by_lower, n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else None
 
 
@@ -118,6 +119,11 @@ def _as_words(value: str) -> str:
 def _bare(value: str) -> str:
     """The letters and digits of a value, in small letters."""
     return "".join(filter(str.isalnum, _composed(value).casefold()))
+
+
+def _compared(name: str) -> str:
+    """What of a name is compared with others."""
+    return _composed(name[:LONGEST_SHOWN]).lower()
 
 
 def _composed(name: str) -> str:

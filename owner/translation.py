@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,6 +11,7 @@ import pandas as pd
 from common.columns import category_key, category_keys, parse_numbers
 from common.errors import InputError
 from common.names import repeated
+from common.suggestions import nearest
 from common.texts import printable
 from owner.policy import PrivateSource
 
@@ -121,10 +121,7 @@ def with_hint(name: str, names: Sequence[str]) -> str:
     >>> with_hint("income", ["Annual Income", "age"])
     "no column 'income' (is it 'Annual Income'? then --rename 'income=Annual Income')"
     """
-    lowered = {other.lower(): other for other in names}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
-    hint = ""
-    if near:
-        meant = lowered[near[0]]
+    meant, hint = nearest(name, names, cutoff=0.5), ""
+    if meant is not None:
         hint = f" (is it {meant!r}? then {_pair(name, meant)})"
     return f"no column {name!r}{hint}"
