@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,6 +29,16 @@ T = TypeVar("T")
 
 KINDS = "a CSV or Parquet file, a folder of them, a pattern such as stays/*.csv, or a database"
 _ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
+# A password whose signs are not written as %XX ends elsewhere, and the library would say of the
+# rest of it that it is no host or port.
+_SIGN = r"%(?!00)[0-9A-Fa-f]{2}"
+_HOST = rf"(?:\[[0-9A-Za-z:.%]++\]|(?:[^@/? %:,\[\]]|{_SIGN})*+)(?::[0-9]*+)?+"
+_PARAMETER = rf"(?:[^&= %]|{_SIGN})++=(?:[^&= %]|{_SIGN})*+"
+_POSTGRES = re.compile(
+    rf"postgres(?:ql)?://(?:(?:[^@/ %]|{_SIGN})*+@)?{_HOST}(?:,{_HOST})*+"
+    rf"(?:/(?:[^@/? %]|{_SIGN})*+)?+(?:\?{_PARAMETER}(?:&{_PARAMETER})*+)?+",
+    re.ASCII,
+)
 _SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 
 
@@ -283,9 +294,10 @@ def database_source(place: str, query: str, *, base: Path) -> Source:
       InputError: Nothing is there, or it is no address of a database.
     """
     uri = read_secret(place, base=base, setting="database")
-    if not uri.startswith(("postgresql://", "postgres://")):
+    if not _POSTGRES.fullmatch(uri):
         raise InputError(
-            f"database = {place!r}: expected postgresql://USER:PASSWORD@HOST/DATABASE there"
+            f"database = {place!r}: expected postgresql://USER:PASSWORD@HOST/DATABASE there; in "
+            "names and passwords write @ as %40, / as %2F, % as %25 and a blank as %20"
         )
     title = f"the database of {place}"
     return Source(title, [Part(title, f"{uri} {query}", Postgres(uri, query))])

@@ -324,6 +324,48 @@ def test_a_database_elsewhere_is_named_by_a_secret_place(tmp_path, place, why):
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://bob:{}%zz@127.0.0.1:1/db",
+        "postgresql://bob:{}%00@127.0.0.1:1/db",
+        "postgresql://bob:{}/x@127.0.0.1:1/db",
+        "postgresql://bob:x@{}@127.0.0.1:1/db",
+        "postgresql://bob:1/{}@127.0.0.1:1/db",
+        "postgresql://bob:{} x@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:{}/db",
+        "postgresql://bob@127.0.0.1:1/db?password={}%zz",
+        "postgresql://bob@127.0.0.1:1/db?password=x&{}",
+        "postgresql://bob@127.0.0.1:1/db?password=x={}",
+    ],
+)
+def test_no_part_of_a_password_is_said(tmp_path, address):
+    pytest.importorskip("adbc_driver_postgresql.dbapi")
+    (tmp_path / "uri").write_text(address.format("s3cret"))
+    with pytest.raises(InputError, match="write @ as %40") as refused:
+        read(tmp_path, database="file:uri", query="select 1")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://127.0.0.1:1",
+        "postgres://bob@127.0.0.1:1/db",
+        "postgresql://bob:p%40ss:?#%25%2F[w@127.0.0.1:1/db",
+        "postgresql://bob:p@[::1]:1,127.0.0.1:1/db?connect_timeout=3&application_name=a%20b",
+        "postgresql:///db?host=%2Fno%2Fsuch&user=bob",
+        "postgresql://%2Fno%2Fsuch/db",
+        "postgresql:///db?host=/no/such",
+    ],
+)
+def test_an_address_as_the_library_reads_it_is_taken(tmp_path, address):
+    pytest.importorskip("adbc_driver_postgresql.dbapi")
+    (tmp_path / "uri").write_text(address)
+    with pytest.raises(InputError, match=r"connection to server|could not connect"):
+        read(tmp_path, database="file:uri", query="select 1")
+
+
 @pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
 def test_postgresql_gives_the_same_records():
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
