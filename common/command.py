@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -26,6 +25,7 @@ from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarn
 from common.logs import FORMATS
 from common.places import check_typed
 from common.texts import printable
+from common.typed_paths import A_FILE, A_FOLDER
 
 __all__ = [
     "ANEW",
@@ -85,12 +85,12 @@ noise_seed_option = click.option(
 
 def out_file(text: str, **more: Any) -> Callable[[Function], Function]:
     """The option --out of a command that writes one file; more is click's, such as `default`."""
-    return _out("FILE", click.Path(path_type=Path, dir_okay=False), text, more)
+    return _out("FILE", A_FILE, text, more)
 
 
 def out_folder(text: str, **more: Any) -> Callable[[Function], Function]:
     """The option --out of a command that writes a folder; more is click's, such as `default`."""
-    return _out("FOLDER", click.Path(path_type=Path, file_okay=False), text, more)
+    return _out("FOLDER", A_FOLDER, text, more)
 
 
 def as_listed(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:

@@ -7,7 +7,6 @@ names the file, the key, the value and what was expected.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +35,7 @@ from common.setting_errors import sentences
 from common.setting_keys import meanings
 from common.setting_kinds import strict_kinds
 from common.suggestions import did_you_mean
-from common.texts import printable
+from common.toml_files import parsed, read_toml
 
 __all__ = [
     "VALIDATION_SHARE",
@@ -69,8 +68,6 @@ LARGEST_DIGITS = 60
 _LONG_EXPONENT = re.compile(r"[eE][+-]?0*+(?:[1-9][0-9]{2,}|[5-9][0-9])", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>[!-~]{1,255}):(?P<port>[0-9]{1,5})", re.ASCII)
 LARGEST_PORT = 65535
-# A study of half a million owners; a text is held in memory several times over.
-LARGEST_TEXT = 64 * 2**20
 LARGEST_VALIDATION_SHARE = Fraction(9, 10)
 
 
@@ -268,50 +265,6 @@ def _check_loss(name: str) -> str:
 LossName = Annotated[str, AfterValidator(_check_loss)]
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The table of a TOML file.
-
-    Raises:
-      InputError: The file is missing, unreadable, endless or not TOML.
-    """
-    try:
-        # A pipe is read, too: a shell puts one in the place of a typed file.
-        with path.open(encoding="utf-8") as file:
-            text = file.read(LARGEST_TEXT + 1)
-        if len(text) > LARGEST_TEXT:
-            raise InputError(f"{path}: longer than {LARGEST_TEXT >> 20} MB; give a TOML file")
-        return _parsed(text)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
-        ) from None
-    except RecursionError:
-        raise InputError(
-            f"{path}: lists or tables are nested too deeply; write fewer levels"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: not valid TOML: {printable(error)}; correct that place"
-        ) from None
-    except ValueError:
-        raise InputError(
-            f"{path}: a whole number has thousands of digits; write a smaller one"
-        ) from None
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """The table of a TOML text.
-
-    Raises:
-      ValueError: It is not TOML, or a whole number has more digits than Python writes down.
-      RecursionError: It is nested too deeply.
-    """
-    table = tomllib.loads(text)
-    # Such a number is read without complaint if its digits are of another base.
-    repr(table)
-    return table
-
-
 def load_settings(
     kind: type[S],
     path: Path,
@@ -371,7 +324,7 @@ def parse_value(text: str) -> object:
     (0.1, 'auto', ['a'])
     """
     try:
-        return _parsed(f"v = {text}")["v"]
+        return parsed(f"v = {text}")["v"]
     except (ValueError, RecursionError):
         return text.strip()
 
@@ -383,7 +336,7 @@ def parse_values(text: str) -> list[object]:
     ([0.1, 1, 'auto'], [[1, 2], [3]])
     """
     try:
-        values: list[object] = _parsed(f"v = [{text}]")["v"]
+        values: list[object] = parsed(f"v = [{text}]")["v"]
     except (ValueError, RecursionError):
         return [parse_value(part) for part in text.split(",")]
     return values

@@ -25,6 +25,7 @@ from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.map_text import file_text
 from common.texts import counted
+from common.typed_paths import A_FOLDER
 from learner.commands.init_command import init, settings
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
@@ -104,13 +105,11 @@ def simulate(
 
 
 @cli.command()
-@click.argument(
-    "study", metavar="[STUDY.toml]", type=click.Path(path_type=Path, dir_okay=False), required=False
-)
+@click.argument("study", metavar="[STUDY.toml]", type=click.Path(path_type=Path), required=False)
 @study_options
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=A_FOLDER,
     metavar="RUN",
     help="Continue the run in this folder; with STUDY.toml, begin it there if it holds none.",
 )
@@ -217,9 +216,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
 
 
 @cli.command()
-@click.argument(
-    "study", metavar="[STUDY.toml]", type=click.Path(path_type=Path, dir_okay=False), required=False
-)
+@click.argument("study", metavar="[STUDY.toml]", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--owner",
     "owners",

@@ -17,6 +17,7 @@ from common.command import console
 from common.config import load_settings
 from common.errors import InputError, RefusedError
 from common.privacy import as_decimal, exact_sum
+from common.typed_paths import A_FILE
 from owner.ledger import Ledger
 from owner.ledger_reading import (
     History,
@@ -38,16 +39,14 @@ def ledger() -> None:
     """The budget: what the records have promised and spent, and to close a study for good."""
 
 
-ledger_argument = click.argument(
-    "path", metavar="LEDGER", type=click.Path(path_type=Path, dir_okay=False)
-)
+ledger_argument = click.argument("path", metavar="LEDGER", type=A_FILE)
 
 
 @ledger.command()
 @ledger_argument
 @click.option(
     "--settings",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=A_FILE,
     metavar="OWNER.toml",
     help="Say too what is left of the policy's lifetime budget.",
 )

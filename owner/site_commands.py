@@ -16,6 +16,7 @@ from common.command import as_listed, console, out_folder, reading_options, type
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
+from common.typed_paths import A_FILE
 
 if TYPE_CHECKING:
     from common.column_fit import ColumnSeen
@@ -35,8 +36,9 @@ accept_option = click.option(
 )
 
 
+# A folder is refused where settings are read, which names the file to give.
 settings_argument = click.argument(
-    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path, dir_okay=False)
+    "settings", metavar="OWNER.toml", type=click.Path(path_type=Path)
 )
 
 declare_option = click.option(
@@ -83,20 +85,20 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
 @settings_argument
 @click.option(
     "--study",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     metavar="STUDY.toml",
     help="Take loss, box, responses, epsilon, clip and kappa from a study's file.",
 )
 @study_numbers
 @click.option(
     "--features",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=A_FILE,
     metavar="FILE",
     help="A feature map, where the settings name none.",
 )
 @click.option(
     "--public",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     metavar="TABLE",
     help="Public records, to measure a typical gradient on.",
 )
@@ -175,7 +177,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE", type=A_FILE)
 @click.option(
     "--data",
     required=True,

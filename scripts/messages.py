@@ -88,7 +88,13 @@ MISTAKES = (
     Mistake("an owner's file where a study's is wanted", "copriv simulate owner.toml"),
     Mistake("a study's file where an owner's is wanted", "copriv-owner check study.toml"),
     Mistake("a table where a study's file is wanted", "copriv simulate stays.csv"),
-    Mistake("a folder where a file is wanted", "copriv simulate ."),
+    Mistake(
+        "a folder where a study's file is wanted",
+        "copriv simulate new",
+        files={"new/study.toml": ""},
+    ),
+    Mistake("a folder where a file is wanted", "copriv export model.json --to sql --out ."),
+    Mistake("a file where a run's folder is wanted", "copriv report model.json"),
     # keys
     of_study("a key misspelt", "epsilon = 1", "epsylon = 1"),
     of_study("a key in another table", "theta_max = 2", "theta_max = 2\nhorizon = 3"),

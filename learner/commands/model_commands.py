@@ -9,6 +9,7 @@ import click
 
 from common.command import console, out_file, reading_options, typed_place
 from common.texts import counted
+from common.typed_paths import A_FILE, A_FOLDER
 
 __all__ = ["evaluate", "export", "predict", "report"]
 
@@ -17,7 +18,7 @@ FORMS = ("onnx", "sklearn", "json", "sql")
 run_argument = click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 data_option = click.option(
     "--data",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=A_FILE,
     required=True,
     metavar="TABLE",
     help="A raw table, CSV, Parquet or a database, with the columns that the model was trained on, "
@@ -93,7 +94,7 @@ def export(run: Path, form: str, out: Path) -> None:
     metavar="RUN...",
     nargs=-1,
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=A_FOLDER,
 )
 @out_file("The page that compares several runs.", default=Path("comparison.html"))
 def report(runs: tuple[Path, ...], out: Path) -> None:

@@ -27,9 +27,8 @@ __all__ = [
     "yes_option",
 ]
 
-study_argument = click.argument(
-    "study", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False)
-)
+# A folder is refused where settings are read, which names the file to give.
+study_argument = click.argument("study", metavar="STUDY.toml", type=click.Path(path_type=Path))
 
 
 overrides_option = click.option(

@@ -8,13 +8,14 @@ import click
 
 from common.command import address_value, checked_option, console, out_folder
 from common.names import check_name
+from common.typed_paths import A_FILE, A_FOLDER
 from learner.commands.options import days_option, load_study, overrides_option, study_argument
 
 __all__ = ["admit", "check", "close", "doctor", "invite"]
 
 certs_option = click.option(
     "--certs",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=A_FOLDER,
     default=Path("certs"),
     show_default=True,
     metavar="FOLDER",
@@ -70,7 +71,7 @@ def invite(
     metavar="REQUEST...",
     nargs=-1,
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=A_FILE,
 )
 @certs_option
 @days_option
@@ -140,7 +141,7 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run", metavar="RUN", type=A_FOLDER)
 @click.option("--abandon", is_flag=True, help="End a run that has not finished, for good.")
 @click.option("--insecure", is_flag=True, help="As for train.")
 def close(run: Path, *, abandon: bool, insecure: bool) -> None:

@@ -119,7 +119,7 @@ def test_paths_in_a_loop_of_links_or_too_long_stay_paths(tmp_path):
 
 
 def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("common.config.LARGEST_TEXT", 2**20)
+    monkeypatch.setattr("common.toml_files.LARGEST_TEXT", 2**20)
     path = tmp_path / "study.toml"
     path.write_text(" " * 2**20)
     assert read_toml(path) == {}

@@ -1,0 +1,71 @@
+"""TOML as people and their programs write it: read, or refused in one sentence."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from common.errors import InputError
+from common.texts import first_few, printable
+
+__all__ = ["parsed", "read_toml"]
+
+# A study of half a million owners; a text is held in memory several times over.
+LARGEST_TEXT = 64 * 2**20
+# So many of a folder's settings files are named.
+NAMED = 3
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table of a TOML file.
+
+    Raises:
+      InputError: The file is missing, unreadable, endless or not TOML.
+    """
+    try:
+        # A pipe is read, too: a shell puts one in the place of a typed file.
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEXT + 1)
+        if len(text) > LARGEST_TEXT:
+            raise InputError(f"{path}: longer than {LARGEST_TEXT >> 20} MB; give a TOML file")
+        return parsed(text)
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; give {_settings_in(path)}") from None
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give the path of a TOML file"
+        ) from None
+    except RecursionError:
+        raise InputError(
+            f"{path}: lists or tables are nested too deeply; write fewer levels"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: not valid TOML: {printable(error)}; correct that place"
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{path}: a whole number has thousands of digits; write a smaller one"
+        ) from None
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The table of a TOML text.
+
+    Raises:
+      ValueError: It is not TOML, or a whole number has more digits than Python writes down.
+      RecursionError: It is nested too deeply.
+    """
+    table = tomllib.loads(text)
+    # Such a number is read without complaint if its digits are of another base.
+    repr(table)
+    return table
+
+
+def _settings_in(folder: Path) -> str:
+    """What to give in the place of a folder: the settings that lie there."""
+    found = [printable(file) for file in sorted(folder.glob("*.toml")) if file.is_file()]
+    if len(found) > 1:
+        return f"one of {first_few(found, NAMED)}"
+    return next(iter(found), "the path of a TOML file")

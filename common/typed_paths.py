@@ -1,0 +1,30 @@
+"""Paths that are typed, of files and of folders: one of the other kind is refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["A_FILE", "A_FOLDER"]
+
+
+class _Typed(click.Path):
+    """A path of a file or of a folder, which need not be there."""
+
+    def __init__(self, *, is_folder: bool) -> None:
+        super().__init__(path_type=Path)
+        self._is_folder = is_folder
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, unless the other kind is there."""
+        path = Path(value)
+        if self._is_folder and path.is_file():
+            self.fail(f"{path} is a file; give a folder", param, ctx)
+        if not self._is_folder and path.is_dir():
+            self.fail(f"{path} is a folder; give a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+A_FILE, A_FOLDER = _Typed(is_folder=False), _Typed(is_folder=True)
