@@ -30,6 +30,7 @@ __all__ = [
     "REPEATED",
     "Column",
     "Look",
+    "is_called",
     "look_at",
     "within_reach",
 ]
@@ -163,13 +164,13 @@ class Column:
         """
         if self.kind == "date" or not self.hardly_repeats:
             return False
-        named = _is_called(self.name, _RECORD_NAME)
+        named = is_called(self.name, _RECORD_NAME)
         return self.kind != "number" or (self.is_whole and (named or self._counts))
 
     @cached_property
     def most_of_a_person(self) -> int:
         """How many records share a value at most, where values may name persons; else 0."""
-        is_named = _is_called(self.name, _PERSON_NAME) and self.kind not in {"date", "empty"}
+        is_named = is_called(self.name, _PERSON_NAME) and self.kind not in {"date", "empty"}
         if not is_named or not self.count / REPEATED < self.distinct < self.count:
             return 0
         known = self.numbers[np.isfinite(self.numbers)]
@@ -212,7 +213,7 @@ class Column:
     @property
     def is_code(self) -> bool:
         """Whether its numbers are names: whole, and called so."""
-        return self.kind == "number" and self.is_whole and _is_called(self.name, _CODE_NAME)
+        return self.kind == "number" and self.is_whole and is_called(self.name, _CODE_NAME)
 
     @cached_property
     def far_out(self) -> Vector:
@@ -356,12 +357,12 @@ def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str |
     return ""
 
 
-def _is_called(name: str, words: re.Pattern[str]) -> bool:
+def is_called(name: str, words: re.Pattern[str]) -> bool:
     """Whether one of the words of a column's name is among these.
 
-    >>> [_is_called(name, _CODE_NAME) for name in ("customerId", "house_no.", "No.", "PAID")]
+    >>> [is_called(name, _CODE_NAME) for name in ("customerId", "house_no.", "No.", "PAID")]
     [True, True, True, False]
-    >>> [_is_called(name, _CODE_NAME) for name in ("number_of_calls", "noRooms", "nr of sons")]
+    >>> [is_called(name, _CODE_NAME) for name in ("number_of_calls", "noRooms", "nr of sons")]
     [False, False, False]
     """
     apart = _CAPITAL_WITHIN.sub(" ", name).lower().replace("_", " ")

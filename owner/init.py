@@ -15,6 +15,7 @@ from common.config import check_settings, load_settings, parse_epsilon
 from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
+from common.frequencies import frequency_notes
 from common.looking import PLAINLY, Column, Look, look_at
 from common.names import check_name
 from common.number_marks import mark_notes
@@ -73,7 +74,11 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     check_header(read_header(source, base=Path()), table, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
-    notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
+    notes = [
+        *mark_notes(source, base=Path(), table=table),
+        *copy_notes(look),
+        *frequency_notes(look),
+    ]
     for column in look.columns.values():
         if column.unread_number:
             words = f"{column.unread_words}, so they are names{_withheld(column)}; {PLAINLY}"

@@ -21,6 +21,7 @@ from common.config import load_settings
 from common.errors import DoubtWarning, InputError
 from common.features import FeatureMap, FeatureSettings
 from common.files import make_folder, write_or_refuse
+from common.frequencies import frequency_notes
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource
@@ -67,6 +68,7 @@ def write_study(
     noted = (
         *notes,
         *inputs.warnings,
+        *frequency_notes(session.look, target=target.name),
         *unread_notes(session.look, session.table.iloc[public], inputs.numeric, target),
         *far_out_notes(session.look, feature_map),
         *unknown_notes(_owners_records(draft), feature_map),

@@ -449,6 +449,21 @@ def test_an_owner_gets_settings_that_serve(folder, typed):
     assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
 
 
+def test_a_table_of_frequencies_is_told_from_records(folder, typed):
+    kinds = pd.DataFrame([(s, a, i) for s in "fm" for a in range(15) for i in "yn"])
+    kinds = kinds.set_axis(["sex", "age", "ill"], axis=1).assign(
+        Freq=[7 * k % 19 for k in range(60)]
+    )
+    kinds.to_csv(folder / "kinds.csv", index=False)
+    parts = ("--owners", "2", "--public", "10")
+    for command in (("copriv", "init", "--target", "ill", *parts), ("copriv-owner", "init")):
+        said = typed(*command, "kinds.csv", "--yes")
+        assert said.returncode == 0, said.stderr
+        assert "Freq: seems to say how many records each row stands for" in said.stdout
+    said = init(typed, "kinds.csv", "--target", "Freq", *parts, "--out", "counted")
+    assert "how many records each row" not in said
+
+
 def test_an_owner_is_told_which_numbers_and_dates_are_not_read(folder, typed):
     table = raw_table()
     table["weight"] = [f"{50 + i % 9} kg" for i in range(len(table))]
