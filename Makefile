@@ -24,7 +24,7 @@ env: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "copriv needs Python 3.11 or later; set PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(wildcard $@),,--clear) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev]'
 	$(BIN)/python -m compileall -q common learner owner
 	touch $@

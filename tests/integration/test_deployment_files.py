@@ -241,3 +241,13 @@ def test_an_image_holds_what_its_rooms_import(rooms, lists):
     }
     # pydantic brings its core along, numba its compiler.
     assert imported_by(*rooms) - optional - {"pydantic-core", "llvmlite"} <= held
+
+
+def test_an_installation_that_was_stopped_is_begun_anew(tmp_path):
+    def steps():
+        make = ["make", "--dry-run", "--always-make", f"VENV={tmp_path}", "env"]
+        return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert f"-m venv --clear {tmp_path}\n" in steps()
+    (tmp_path / ".installed").touch()
+    assert "--clear" not in steps()
