@@ -35,7 +35,7 @@ __all__ = [
     "within_reach",
 ]
 
-PLAINLY = "if they are amounts, write them plainly, such as -1234"
+PLAINLY = "if they are amounts, write them plainly and in one unit, such as -1234"
 
 # A column with so large a share of different values names records.
 IDENTIFYING = 0.9

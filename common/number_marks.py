@@ -56,6 +56,9 @@ _BESIDE_TEXT = re.compile(
     r"| ?[$\xa2\xa3\xa5\xb0\u2030\u20a0-\u20bf])?)",
     re.ASCII,
 )
+_CURRENCY = re.compile(rf"(?:{_CURRENCIES})|[$\xa2\xa3\xa5\u20a0-\u20bf]")
+_MEASURE_WORDS = "g kg mg lb lbs oz t mm cm m km in ft mi ml cl dl l kW kWh \xb0C \xb0F"
+_MEASURES = frozenset(_MEASURE_WORDS.split())
 # Days of one month are no numbers beside a unit.
 _MONTHS = "january february march april may june july august september october november december"
 _MONTH_WORDS = frozenset(word for name in _MONTHS.split() for word in (name, name[:3]))
@@ -130,17 +133,19 @@ def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Where numbers stand beside several units of time, none of which is converted.
+    """Where numbers stand beside several units of time, or currencies: none is converted.
 
     >>> _unit_notes({"age": ["2 years", "7", "3 months"], "term": ["36 months", "1 mo", "12"]})
     ["age: cells such as '2 years' and '3 months' are read as 2 and 3; write all in one unit"]
+    >>> _unit_notes({"fee": ["$5", "\u20ac6", "7"], "cost": ["$5", "-$6", "7"]})
+    ["fee: cells such as '$5' and '\u20ac6' are read as 5 and 6; write all in one unit"]
     """
     notes = []
     for name, texts in columns.items():
-        behind = {unit: text for text in texts if text[-1:].isalpha() and (unit := unit_of(text))}
-        if len(behind) < 2 or not _nearly_all(_is_read, texts):
+        beside = {unit: text for text in texts if (unit := _unit_or_currency(text))}
+        if len(beside) < 2 or not _nearly_all(_is_read, texts):
             continue
-        cells = list(behind.values())[:2]
+        cells = list(beside.values())[:2]
         shown = " and ".join(repr(printable(cell, LONGEST_NAME)) for cell in cells)
         read = " and ".join(f"{parse_number(cell):g}" for cell in cells)
         notes.append(
@@ -148,6 +153,14 @@ def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
             "in one unit"
         )
     return notes
+
+
+def _unit_or_currency(text: str) -> str:
+    """The unit of time, or the sign of a currency, beside a number that is read; empty for none."""
+    if text[-1:].isalpha():
+        return unit_of(text)
+    sign = _CURRENCY.search(text)
+    return sign[0] if sign is not None else ""
 
 
 def _point_notes(
@@ -266,15 +279,31 @@ def unread_number(texts: Sequence[str]) -> str:
 
 
 def _beside_a_word(texts: Sequence[str]) -> str:
-    """One of a column's texts where these are numbers beside the same word; empty for none."""
+    """One of a column's texts where these are amounts, or numbers beside one word; else empty.
+
+    >>> _beside_a_word(["$5", "5 \u20ac", "7"]), _beside_a_word(["61 kg", "140 lb"])
+    ('5 \u20ac', '61 kg')
+    >>> _beside_a_word(["12 Main", "9 Elm"]), _beside_a_word(["$5", "7"])
+    ('', '')
+    """
     found = [match for text in texts if (match := _BESIDE_TEXT.fullmatch(text)) is not None]
     words = Counter((match["before"], match["behind"].strip()) for match in found)
     words.pop(("", ""), None)
+    if unread := [m.string for m in found if _is_amount(m) and not _is_read(m.string)]:
+        amounts = {match.string for match in found if _is_amount(match)}
+        if _nearly_all(lambda text: text in amounts or _is_read(text), texts):
+            return unread[0]
     best, count = max(words.items(), key=lambda item: item[1], default=(("", ""), 0))
     is_month = best[1].lower() in _MONTH_WORDS
     if not count or is_month or count < READABLE_SHARE * len(texts):
         return ""
     return next(m.string for m in found if (m["before"], m["behind"].strip()) == best)
+
+
+def _is_amount(match: re.Match[str]) -> bool:
+    """Whether a number stands beside a currency or a measure."""
+    words = (match["before"].strip(), match["behind"].strip())
+    return any(_CURRENCY.fullmatch(word) or word in _MEASURES for word in words)
 
 
 def _is_decimal_comma(text: str) -> bool:

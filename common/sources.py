@@ -313,7 +313,7 @@ def reading(read: Callable[[], T], title: str) -> T:
         reason = str(error).strip().splitlines()
         if isinstance(error, OSError) and error.errno:
             reason = [os.strerror(error.errno)]
-        why = reason[0] if reason else repr(error)
+        why = reason[0].rstrip(".") if reason else repr(error)
         raise InputError(
             f"{title}: cannot be read as a table: {why}; correct that, or give another table"
         ) from None

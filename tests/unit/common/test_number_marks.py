@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from common.number_marks import mark_notes
+from common.number_marks import mark_notes, unread_number
 from common.tables import TableSource, read_table
 
 THOUSANDS = ["48.011", "2.756", "959"]
@@ -139,6 +139,31 @@ def test_characters_that_a_typed_encoding_loses_are_told_of(tmp_path):
         assert [note[:52] for note in told] == (
             ["ort: has characters that are none in the encoding as"] if encoding == "ascii" else []
         )
+
+
+@pytest.mark.parametrize(
+    ("cells", "example"),
+    [
+        (["$5", "5 \u20ac", "12 \u20ac"], "5 \u20ac"),
+        (["5", "7 \u20ac"], "7 \u20ac"),
+        (["5 USD", "7 EUR"], "5 USD"),
+        (["61 kg", "140 lb", "70"], "61 kg"),
+        (["$5", "\u20ac7", "9"], ""),
+        (["12 Main", "9 Elm", "7"], ""),
+        (["12 June", "13 May"], ""),
+        (["3 north", "4 south"], ""),
+    ],
+)
+def test_amounts_in_several_currencies_or_units_are_numbers_that_are_not_read(cells, example):
+    assert unread_number(cells) == example
+
+
+def test_numbers_of_several_currencies_are_told_of(tmp_path):
+    fees = {"fee": ["$5", "\u20ac61", "$7"], "cost": ["$5", "-$7", "9"], "who": ["a", "b", "c"]}
+    (told,) = noted(tmp_path, ",", fees)
+    assert told == (
+        "fee: cells such as '$7' and '\u20ac61' are read as 7 and 61; write all in one unit"
+    )
 
 
 def test_numbers_of_several_units_are_told_of(tmp_path):

@@ -120,6 +120,40 @@ def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
     assert read(tmp_path, "t.csv")["x"][0] == "a; b"
 
 
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        (lambda path: FRAME.to_csv(path, compression="zip"), "a ZIP archive, or a workbook"),
+        (
+            lambda path: FRAME.to_csv(path, compression="gzip"),
+            r"gzip; let its name end in \.csv\.gz",
+        ),
+        (FRAME.to_parquet, r"Parquet; let its name end in \.parquet"),
+        (
+            lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0\n"),
+            "a workbook of Excel; save the sheet",
+        ),
+        (lambda path: sqlite3.connect(path).execute("create table t (a)"), "an SQLite database"),
+    ],
+)
+@pytest.mark.parametrize("encoding", [None, "utf-8"])
+def test_a_file_of_another_program_is_not_taken_for_csv(tmp_path, write, what, encoding):
+    write(tmp_path / "t.csv")
+    with pytest.raises(InputError, match=f"is not CSV but .*{what}"):
+        read(tmp_path, "t.csv", encoding=encoding)
+
+
+def test_a_column_may_be_called_as_another_format_begins(tmp_path):
+    (tmp_path / "t.csv").write_text("PAR1,PK\n1,2\n")
+    assert list(read(tmp_path, "t.csv").columns) == ["PAR1", "PK"]
+
+
+def test_a_file_that_is_broken_is_told_of_in_one_sentence(tmp_path):
+    (tmp_path / "t.parquet").write_text("age\n" + "3\n" * 9)
+    with pytest.raises(InputError, match=r"[a-z]; correct that, or give another table$"):
+        read(tmp_path, "t.parquet")
+
+
 @pytest.mark.parametrize("encoding", ["utf-9", ""])
 def test_what_is_told_of_a_file_is_checked(tmp_path, encoding):
     with pytest.raises(InputError, match=r"encoding: got .*expected an encoding such as"):
