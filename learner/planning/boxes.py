@@ -22,6 +22,8 @@ ROOM = 2.0
 # have no best model at all.
 BELIEVED = 5.0
 NAMED = 3
+# Fewer records for each feature, of classes those of the rarer one, take an edge by chance.
+FEWEST_PER_FEATURE, FEWEST_OF_A_CLASS = 10, 5
 
 
 def roomy_box(loss: Loss, records: Records) -> float:
@@ -62,9 +64,27 @@ def edge_sentence(
     if not found:
         return None
     where = f"the public model is at an edge of its box ({first_few(found, NAMED)})"
-    if problem.theta_max >= roomy_box(problem.loss, records):
+    if problem.theta_max < roomy_box(problem.loss, records):
+        return f"{where}; enlarge model.theta_max, which is {problem.theta_max:g}"
+    if _are_few(problem.loss, records):
         return (
             f"{where}, where few public records take it by chance; give more of them, or fewer "
             "columns"
         )
-    return f"{where}; enlarge model.theta_max, which is {problem.theta_max:g}"
+    cause = (
+        "the public records tell the classes apart there nearly without a mistake: is it known "
+        "before the target is? or two columns nearly follow each other"
+        if problem.loss.has_classes()
+        else "two columns nearly follow each other"
+    )
+    return f"{where}, which holds it: {cause}; leave one out"
+
+
+def _are_few(loss: Loss, records: Records) -> bool:
+    """Whether so few records, or so few of a class, may have any model."""
+    num_records, num_features = records.features.shape
+    if num_records < FEWEST_PER_FEATURE * num_features:
+        return True
+    positive = int(np.count_nonzero(records.targets > 0))
+    rarer = min(positive, num_records - positive)
+    return loss.has_classes() and rarer < FEWEST_OF_A_CLASS * num_features

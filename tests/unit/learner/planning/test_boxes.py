@@ -7,7 +7,7 @@ import pytest
 
 from common.losses import Logistic, Regulariser, Squared
 from common.terms import Records
-from learner.planning.boxes import edge_sentence, roomy_box
+from learner.planning.boxes import BOXES, edge_sentence, roomy_box
 from learner.simulated.problem import Problem
 
 
@@ -56,7 +56,7 @@ def test_a_public_model_at_an_edge_of_its_box_is_named(theta_max, named):
 
 def test_a_box_with_room_for_all_that_is_believed_is_not_to_be_enlarged():
     """Of classes that few public records separate a larger box makes a worse model."""
-    x = np.linspace(-1, 1, 40)
+    x = np.linspace(-1, 1, 8)
     records = Records(features=x[:, None], targets=np.sign(x))
     for theta_max in (1.0, roomy_box(Logistic(), records)):
         problem = Problem(
@@ -66,3 +66,36 @@ def test_a_box_with_room_for_all_that_is_believed_is_not_to_be_enlarged():
         assert sentence is not None
         assert ("enlarge model.theta_max" in sentence) == (theta_max == 1.0)
         assert ("give more of them, or fewer columns" in sentence) == (theta_max > 1.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "rarer", "said"),
+    [
+        (400, 200, "tell the classes apart there nearly without a mistake"),
+        (400, 4, "few public records take it by chance"),
+        (8, 4, "few public records take it by chance"),
+    ],
+)
+def test_many_records_that_are_told_apart_are_not_called_few(count, rarer, said):
+    x = np.r_[-np.linspace(1, 2, count - rarer), np.linspace(1, 2, rarer)]
+    records = Records(features=x[:, None], targets=np.sign(x))
+    problem = Problem(
+        loss=Logistic(), regulariser=Regulariser(coefficient=0.0), theta_max=BOXES[-1]
+    )
+    sentence = edge_sentence(problem, records, np.array([BOXES[-1]]), ["age"])
+    assert sentence is not None
+    assert said in sentence
+
+
+def test_columns_that_follow_each_other_are_named_where_records_are_many():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=500)
+    features = np.stack([x, x + 1e-4 * rng.normal(size=500)], axis=1)
+    targets = x + 100.0 * (features[:, 1] - x)
+    records = Records(features=features, targets=targets)
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=BOXES[-1])
+    sentence = edge_sentence(problem, records, np.array([-50.0, 50.0]), ["m", "km"])
+    assert sentence == (
+        "the public model is at an edge of its box (m, km), which holds it: two columns nearly "
+        "follow each other; leave one out"
+    )
