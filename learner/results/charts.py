@@ -13,12 +13,25 @@ from common.arrays import Labels, Vector
 from common.texts import number_words
 from learner.results.page import escaped
 
-__all__ = ["Line", "Mark", "curve", "strip", "timeline"]
+__all__ = [
+    "DASHED",
+    "DASHED_AND_DOTTED",
+    "DOTTED",
+    "Line",
+    "Mark",
+    "curve",
+    "strip",
+    "timeline",
+]
 
 # In units of the picture, about the width of a phone: text is sized for it in page.css.
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # Names of curves: the place of the first, and how far they stand apart.
 HIGHEST_NAME, NAME_HEIGHT = 34, 14
+# A piece of a line before its name.
+SAMPLE = 24
+# Lines of one colour are told apart by their dashes.
+DASHED, DOTTED, DASHED_AND_DOTTED = "6 4", "2 3", "9 3 2 3"
 # More points than pixels show nothing more.
 MOST_POINTS = 200
 SMALLEST, LARGEST = 1e-16, 1e300
@@ -31,13 +44,13 @@ TIMELINE = "When each owner answered: darker where it answered more often"
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A curve: its name, points, and whether it is dashed."""
+    """A curve: its name, points, colour, and what SVG says of its dashes; empty for none."""
 
     name: str
     x: Vector
     y: Vector
     color: str = "var(--blue)"
-    dashed: bool = False
+    dashes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +88,9 @@ def curve(
     if not shown:
         return ""
     named = [line for line in shown if line.name]
-    # All names have room beside the curves.
-    height = max(240, HIGHEST_NAME + NAME_HEIGHT * len(named) + BOTTOM)
+    # Names stand beside the curves, with room for all; where a colour is used again, below them.
+    is_listed = len({line.color for line in named}) < len(named)
+    height = 240 if is_listed else max(240, HIGHEST_NAME + NAME_HEIGHT * len(named) + BOTTOM)
     positive = np.concatenate([line.y[line.y > 0] for line in shown])
     floor = max(SMALLEST, float(positive.min()) if positive.size else SMALLEST)
     xs = np.concatenate([line.x for line in shown])
@@ -90,17 +104,10 @@ def curve(
     parts = [_y_axis(floor, top, to_y), _x_axis(ticks, to_x, height)]
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts += [_drawn(line, to_x, lambda y: to_y(max(y, floor))) for line in shown]
-    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(named)]
-    # In the colour of its line: where lines lie close a name may stand nearer to another one.
-    # A band is too pale for words.
-    colors = ["" if line.color == "var(--band)" else line.color for line in named]
-    parts += [
-        _text(WIDTH - RIGHT, y, named[k].name, "end", color=colors[k])
-        for y, k in _apart(ends_at, height - BOTTOM - 4.0)
-    ]
+    parts += _listed(named, height) if is_listed else _beside(named, to_y, floor, height)
     parts.append(_text(LEFT, 12, y_label, "start"))
     parts.append(_text(WIDTH - RIGHT, height - 4, x_label, "end"))
-    return _figure(title, parts, height)
+    return _figure(title, parts, height + (NAME_HEIGHT * len(named) + 8 if is_listed else 0))
 
 
 def strip(
@@ -227,8 +234,7 @@ def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
     """A line, and invisible dots that show its values."""
     points = [(to_x(float(x)), to_y(float(y))) for x, y in zip(line.x, line.y, strict=True)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dash = ' stroke-dasharray="6 4"' if line.dashed else ""
-    drawn = f'<polyline points="{path}" fill="none" stroke="{line.color}" stroke-width="2"{dash}/>'
+    drawn = f'<polyline points="{path}" fill="none" {_stroke(line)}/>'
     tips = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="transparent"><title>'
         f"{escaped(line.name)}, {number_words(float(a))}: {number_words(float(b))}"
@@ -236,6 +242,34 @@ def _drawn(line: Line, to_x: Scale, to_y: Scale) -> str:
         for (x, y), a, b in zip(points, line.x, line.y, strict=True)
     )
     return drawn + tips
+
+
+def _stroke(line: Line) -> str:
+    """How a line is drawn."""
+    dashes = f' stroke-dasharray="{line.dashes}"' if line.dashes else ""
+    return f'stroke="{line.color}" stroke-width="2"{dashes}'
+
+
+def _listed(lines: Sequence[Line], top: int) -> list[str]:
+    """The names of lines below the picture, each after a piece of its line."""
+    parts = []
+    for k, line in enumerate(lines, start=1):
+        y = top + NAME_HEIGHT * k
+        parts.append(f'<path d="M{LEFT} {y - 3}h{SAMPLE}" fill="none" {_stroke(line)}/>')
+        parts.append(_text(LEFT + SAMPLE + 6, y, line.name, "start"))
+    return parts
+
+
+def _beside(lines: Sequence[Line], to_y: Scale, floor: float, height: int) -> list[str]:
+    """The names of lines where these end, none on another."""
+    ends_at = [(to_y(max(float(line.y[-1]), floor)) - 12, k) for k, line in enumerate(lines)]
+    # In the colour of its line: where lines lie close a name may stand nearer to another one.
+    # A band is too pale for words.
+    colors = ["" if line.color == "var(--band)" else line.color for line in lines]
+    return [
+        _text(WIDTH - RIGHT, y, lines[k].name, "end", color=colors[k])
+        for y, k in _apart(ends_at, height - BOTTOM - 4.0)
+    ]
 
 
 def _apart(labels: Sequence[tuple[float, int]], lowest: float) -> list[tuple[float, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from common.texts import counted
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
-from learner.results.charts import Line, Mark, curve, strip
+from learner.results.charts import DASHED, Line, Mark, curve, strip
 from learner.results.forecast_text import sentences, smallest_words, worth_words
 from learner.results.page import Cell, behind, listed, page, paragraphs, section, table, write_page
 
@@ -131,16 +131,16 @@ def _curve(kind: str, answers: Mapping[str, Answer]) -> str:
     points = sorted(((float(x), answer) for x, answer in answers.items()), key=lambda p: p[0])
     x = np.array([point[0] for point in points])
 
-    def line(name: str, values: list[float], color: str, *, dashed: bool) -> Line:
-        return Line(name=name, x=x, y=np.array(values), color=color, dashed=dashed)
+    def line(name: str, values: list[float], color: str, dashes: str = "") -> Line:
+        return Line(name=name, x=x, y=np.array(values), color=color, dashes=dashes)
 
     alone = [float(np.median(answer.alone)) for _, answer in points]
     lines = [
-        line("", [answer.low for _, answer in points], "var(--band)", dashed=False),
-        line("nine runs in ten", [a.high for _, a in points], "var(--band)", dashed=False),
-        line("alone, middle owner", alone, "var(--gold)", dashed=True),
-        line("public model", [a.public for _, a in points], "var(--soft)", dashed=True),
-        line("together", [a.relative_fitness for _, a in points], "var(--blue)", dashed=False),
+        line("", [answer.low for _, answer in points], "var(--band)"),
+        line("nine runs in ten", [a.high for _, a in points], "var(--band)"),
+        line("alone, middle owner", alone, "var(--gold)", DASHED),
+        line("public model", [a.public for _, a in points], "var(--soft)", DASHED),
+        line("together", [a.relative_fitness for _, a in points], "var(--blue)"),
     ]
     title = f"Expected relative fitness against {CURVES[kind]}"
     drawn = curve(title, lines, x_label=CURVES[kind], y_label=FITNESS, log_x=True)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from common.arrays import Vector
 from common.texts import counted
-from learner.results.charts import Line, curve
+from learner.results.charts import DASHED, DASHED_AND_DOTTED, DOTTED, Line, curve
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
 
 __all__ = [
@@ -27,6 +27,10 @@ __all__ = [
 
 FITNESS = "relative fitness (0 is the best)"
 COLORS = ("var(--blue)", "var(--green)", "var(--gold)", "var(--red)")
+# So many curves have looks of their own.
+LOOKS = tuple(
+    (color, dashes) for dashes in ("", DASHED, DOTTED, DASHED_AND_DOTTED) for color in COLORS
+)
 WORDS = (
     "Each row is a point of the grid: the mean over seeds and its 95 % interval, by Student's t. "
     "A seed fixes the clocks and the noise; records and what was chosen are the same at all of "
@@ -216,14 +220,14 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
         band = "var(--band)"
         sides = () if np.isnan(half).any() else (np.maximum(together - half, 0.0), together + half)
         lines += [Line(name="", x=x, y=side, color=band) for side in sides]
-        color = COLORS[number % len(COLORS)]
-        lines.append(Line(name=name or "together", x=x, y=together, color=color))
+        color, dashes = LOOKS[number % len(LOOKS)]
+        lines.append(Line(name=name or "together", x=x, y=together, color=color, dashes=dashes))
         if number == 0:
             free = ordered["public"].to_numpy()
             alone = ordered["alone"].to_numpy()
             names = (("public model", free, "var(--soft)"), ("alone, mean", alone, "var(--gold)"))
             lines += [
-                Line(name=what, x=x, y=values, color=color, dashed=True)
+                Line(name=what, x=x, y=values, color=color, dashes=DASHED)
                 for what, values, color in names
                 if not np.isnan(values).any() and not others
             ]

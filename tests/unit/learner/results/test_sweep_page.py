@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -35,3 +37,18 @@ def test_one_seed_has_no_interval(tmp_path, seeds):
     page = write_sweep_page(tmp_path, "s", summary, keys).read_text()
     for text, words in ((told.get(), "±"), (page, "±"), (page, "interval of its mean")):
         assert (words in text) == (seeds > 1)
+
+
+@pytest.mark.parametrize("count", [3, 5, 16])
+def test_no_two_curves_of_a_sweep_look_alike(tmp_path, count):
+    points = [(epsilon, rounds) for rounds in range(count) for epsilon in (1.0, 2.0)]
+    of_each = [
+        rows(2).iloc[:2].assign(point=k, **{"privacy.epsilon": e, "algorithm.rounds": r})
+        for k, (e, r) in enumerate(points)
+    ]
+    table = pd.concat(of_each)
+    keys = ["privacy.epsilon", "algorithm.rounds"]
+    page = write_sweep_page(tmp_path, "s", sweep_summary(table, keys), keys).read_text()
+    picture = page.partition("<figure>")[2].partition("</figure>")[0]
+    looks = re.findall(r'<polyline [^>]*?fill="none" (stroke="var\(--(?!band)[^/]*)/>', picture)
+    assert len(looks) == len(set(looks)) == count

@@ -77,8 +77,9 @@ def test_a_name_has_the_colour_of_its_line_and_the_axis_both_of_its_ends(log_x):
 @pytest.mark.parametrize("count", [2, 6, 30])
 @pytest.mark.parametrize("end", [1e-4, 0.01])
 def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end):
+    x = np.array([1.0, 9.0])
     lines = [
-        Line(name=f"curve {k}", x=np.array([1.0, 9.0]), y=np.array([1.0, end * (1 + k / 1e6)]))
+        Line(name=f"curve {k}", x=x, y=np.array([1.0, end * (1 + k / 1e6)]), color=f"c{k}")
         for k in range(count)
     ]
     drawn = curve("t", lines, x_label="k", y_label="fitness")
@@ -87,3 +88,19 @@ def test_names_of_curves_that_end_together_stand_apart_above_the_axis(count, end
     assert len(places) == count
     assert min(np.diff(places)) >= 14
     assert 20 < places[0] < places[-1] < height - 44
+
+
+def test_curves_of_one_colour_are_listed_below_the_picture_beside_a_piece_of_each():
+    x = np.array([1.0, 9.0])
+    dashes = ["", "6 4", "2 3"]
+    lines = [Line(name=f"curve {k}", x=x, y=x, dashes=dashes[k]) for k in range(3)]
+    drawn = curve("t", lines, x_label="k", y_label="fitness")
+    [height] = map(float, re.findall(r'viewBox="0 0 440 ([0-9.]+)"', drawn))
+    places = [float(y) for y in re.findall(r'y="([0-9.]+)"[^>]*>curve \d</text>', drawn)]
+    assert 240 < places[0] < places[1] < places[2] < height
+    for k, place in enumerate(places):
+        assert (
+            re.search(rf'<path d="M58 {place - 3:.0f}h24"[^>]*dasharray="{dashes[k]}"', drawn)
+            or not k
+        )
+    assert drawn.count('stroke-dasharray="6 4"') == 2
