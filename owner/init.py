@@ -16,6 +16,7 @@ from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
+from common.headers import check_header
 from common.looking import PLAINLY, Column, Look, look_at
 from common.names import check_name
 from common.number_marks import mark_notes
@@ -24,7 +25,7 @@ from common.suggestions import among_columns
 from common.tables import TableSource, read_header, read_table
 from common.texts import counted
 from common.totals import refuse_totals
-from owner.loading import check_header, load_records
+from owner.loading import load_records
 from owner.policy import OwnerSettings
 
 __all__ = [

@@ -16,8 +16,8 @@ from common.config import check_settings, parse_epsilon, with_absolute_paths
 from common.copies import copy_notes
 from common.errors import InputError
 from common.files import make_folder
+from common.headers import check_header
 from common.looking import Look, look_at
-from common.names import places_of
 from common.number_marks import mark_notes
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
@@ -242,18 +242,13 @@ def open_session(place: Mapping[str, str]) -> Session:
       place: Settings of a table, as :class:`~common.tables.TablePlace` has them.
 
     Raises:
-      InputError: It cannot be read, has two columns of one name, or a row of totals.
+      InputError: It cannot be read, its first line looks like a record, or a row holds totals.
     """
     given = check_settings(TableSource, place, where="init")
     source = with_absolute_paths(given, Path.cwd())
     where = str(place.get("path") or place["database"])
-    names = [name.strip() for name in read_header(source, base=Path())]
-    if names.count("") > 1:
-        raise InputError(
-            f"{where}: {places_of('', names)} have no name; remove those that are empty and name "
-            "the others, or remove what stands above the header"
-        )
     table = read_table(source, base=Path())
+    check_header(read_header(source, base=Path()), table, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
     notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]

@@ -622,7 +622,7 @@ def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
         ("\ufeffsep=\t", "the first line is 'sep=\\t', which some programs write above the header"),
         (
             "Report 2020;;",
-            "columns 2, 3 have no name; remove those that are empty and name the",
+            "(columns 2, 3 have no name); correct them, add a line with the columns' names, or rem",
         ),
         ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
     ],
@@ -632,6 +632,16 @@ def test_a_line_above_the_header_is_told_as_such(folder, typed, above, words):
     said = typed("copriv", "init", "above.csv", "--target", "y", "--yes", "--out", "s")
     assert said.returncode == 2
     assert words in said.stderr
+
+
+@pytest.mark.parametrize("first", ["36,f,12", "150,4,virginica", "age,2020-01-31,days"])
+def test_a_record_in_the_place_of_the_header_is_told_before_a_study_is_made(folder, typed, first):
+    rows = "".join(f"{20 + i},{'fm'[i % 2]},{i % 9}\n" for i in range(60))
+    (folder / "headless.csv").write_text(f"{first}\n{rows}")
+    target = first.rpartition(",")[2]
+    said = typed("copriv", "init", "headless.csv", "--target", target, "--yes", "--out", "s")
+    assert said.returncode == 2
+    assert "headless.csv: the first line looks like a record, not like column names" in said.stderr
 
 
 def test_annotated_settings_are_what_was_chosen():

@@ -16,65 +16,10 @@ from common.config import load_settings
 from common.errors import InputError, PolicyError
 from common.features import load_feature_map
 from owner.attaching import open_attachment
-from owner.loading import Loaded, check_header, load_records, load_to_serve
+from owner.loading import Loaded, load_records, load_to_serve
 from owner.policy import OwnerSettings
 from owner.server import start_owner
 from owner.shard import fingerprint
-
-ROWS = [["36", "Bronx", "Dec-2011"], ["41", "Bronx", "Jan-2010"], ["29", "Kings", "Jan-2010"]]
-
-HEADERS = [
-    ["age", "county", "issued"],
-    ["", "Hospital County", "Zip Code - 3 digits"],
-    ["rownames", "s", "d"],
-    ["Time", "V1", "V28"],
-    ["num_tl_120dpd_2m", "inq_last_6mths", "percent_bc_gt_75"],
-    ["Patient.Disposition", "EmergeNocYes DepartmeNot INodicator", "Age Bins"],
-    ["0", "1", "2"],
-    ["1", "2", "3"],
-    ["2011 income", "May be", "Q1 2011"],
-    # One record that says what its column is called decides nothing.
-    ["age", "Kings", "issued"],
-]
-
-
-@pytest.mark.parametrize("names", HEADERS, ids="|".join)
-def test_column_names_as_files_have_them_pass(names):
-    check_header(names, pd.DataFrame(ROWS, columns=names), where="t.csv")
-
-
-RECORDS = [
-    (["36", "Bronx", "married"], "the name of column 1 is a number"),
-    (["age", "1,234.50", "x"], "column 2 is a number"),
-    (["0", "1", "x"], "column 1 is a number"),
-    (["0", "7", "9"], "column 1 is a number"),
-    (["10.5%", "a", "b"], "column 1 is a number"),
-    (["age", "county", "Dec-2011"], "column 3 is a date"),
-    (["age", "2011-12-01", "x"], "column 2 is a date"),
-    (["age", "NA", "x"], "column 2 is a missing value"),
-    (["x", "county", "x"], "columns 1, 3 have the same name"),
-    (["", "county", ""], "columns 1, 3 have no name"),
-]
-
-
-@pytest.mark.parametrize(("names", "why"), RECORDS, ids=lambda x: "|".join(x)[:40])
-def test_a_header_that_looks_like_a_record_is_refused(names, why):
-    with pytest.raises(InputError, match=r"looks like a record.*add a line") as refused:
-        check_header(names, pd.DataFrame(ROWS), where="t.csv")
-    assert why in str(refused.value)
-    # The sentence may be logged: it does not tell the record.
-    assert not any(name in str(refused.value) for name in names if len(name) > 2)
-
-
-def test_names_that_the_rows_below_repeat_are_a_record():
-    rows = pd.DataFrame([["F", "Bronx", "a"], ["M", "Kings", "b"], ["F", "Bronx", "c"]])
-    with pytest.raises(InputError, match="2 of 3 names are values of the rows below"):
-        check_header(["F", "Bronx", "z"], rows, where="t.csv")
-    check_header(["F", "county", "z"], rows, where="t.csv")
-    # Whether an owner is served is not for one record to decide, even if it repeats the header.
-    names = ["sex", "county", "kind"]
-    rows.loc[len(rows)] = names
-    check_header(names, rows, where="t.csv")
 
 
 @pytest.fixture

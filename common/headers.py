@@ -1,0 +1,84 @@
+"""Whether the line above a table's records has the columns' names, or is a record itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from common.columns import is_missing_text, parse_month, parse_number
+from common.errors import InputError
+from common.names import places_of, repeated
+
+__all__ = ["ROWS_BELOW", "check_header"]
+
+# Values of the rows below are looked for in this many of them.
+ROWS_BELOW = 10_000
+# Names 0, 1, 2, ... that a program gave are no record; fewer than this many might be.
+FEWEST_IN_ORDER = 3
+
+
+def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
+    """Refuse a table whose column names look like a record.
+
+    They do if two are equal, if one reads as a number, a date or a missing value (unless all
+    that are numbers count 0, 1, 2, ... or 1, 2, 3, ...), or if at least half of them are values
+    that their own columns hold again and again. One name may be empty, as that of row numbers.
+
+    Args:
+      names: The names as the file has them.
+      table: Its rows.
+      where: What the table is called in an error.
+
+    Raises:
+      InputError: They look like a record; the sentence says why, but not what the record is.
+    """
+    why = _why_a_record([name.strip() for name in names], table)
+    if why:
+        raise InputError(
+            f"{where}: the first line looks like a record, not like column names ({why}); correct "
+            "them, add a line with the columns' names, or remove what stands above it"
+        )
+
+
+def _why_a_record(names: Sequence[str], table: pd.DataFrame) -> str:
+    """Why names look like a record, empty where they do not."""
+    twice = repeated(names)
+    if twice:
+        return f"{places_of(twice[0], names)} have {'the same' if twice[0] else 'no'} name"
+    numbered = [name for name in names if not math.isnan(parse_number(name))]
+    if not _in_order(numbered):
+        return f"the name of column {names.index(numbered[0]) + 1} is a number"
+    for i, name in enumerate(names, start=1):
+        if not math.isnan(parse_month(name)):
+            return f"the name of column {i} is a date"
+        if name and is_missing_text(name):
+            return f"the name of column {i} is a missing value"
+    columns = (column for _, column in table.head(ROWS_BELOW).items())
+    again = sum(
+        _occurs_again(name, column)
+        for name, column in zip(names, columns, strict=False)
+        if name and name not in numbered
+    )
+    if again and 2 * again >= len(names):
+        return f"{again} of {len(names)} names are values of the rows below"
+    return ""
+
+
+def _in_order(numbered: Sequence[str]) -> bool:
+    """Whether numbers are the names that a program gives: none, or all of them in order."""
+    count = len(numbered)
+    counted = ([str(i) for i in range(start, start + count)] for start in (0, 1))
+    return not count or (count >= FEWEST_IN_ORDER and list(numbered) in counted)
+
+
+def _occurs_again(name: str, column: pd.Series) -> bool:
+    """Whether at least two cells of a column say what its name says.
+
+    Two, because one cell alone must not decide whether an owner serves.
+    """
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return False
+    return sum(isinstance(cell, str) and cell.strip() == name for cell in column) >= 2
