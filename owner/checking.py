@@ -53,7 +53,6 @@ class DryRun:
       epsilon_left: What is left of the lifetime budget.
       studies: Studies in the ledger.
       feature_map: The map looked at, or None when there is none.
-      unreadable_targets: Records that get the map's public target, for want of a readable one.
       terms: The study looked at, or None.
       epsilon_confirmed: What the noise library's own map says the responses spend.
       noise_scale: The scale b of the noise on each coordinate, in gradient units.
@@ -70,7 +69,6 @@ class DryRun:
     epsilon_left: Fraction
     studies: int
     feature_map: FeatureMap | None = None
-    unreadable_targets: int = 0
     terms: StudyTerms | None = None
     epsilon_confirmed: Fraction = Fraction(0)
     noise_scale: float = math.nan
@@ -126,12 +124,6 @@ def _in_words(found: DryRun, settings: OwnerSettings) -> Iterator[str]:
         f"{counted(feature_map.num_public_records, f'{feature_map.source_kind} record')} of "
         f"{printable(feature_map.source)}"
     )
-    if found.unreadable_targets:
-        yield (
-            f"  {found.unreadable_targets:,} of {counted(found.num_records, 'record')} "
-            f"{'has' if found.unreadable_targets == 1 else 'have'} no readable "
-            f"{printable(feature_map.target_name)}; each gets the map's public value"
-        )
     if terms is not None:
         yield from _promise_in_words(found, terms, feature_map, settings)
 
@@ -234,7 +226,6 @@ def dry_run(
     check_provenance(feature_map, raw, where=str(path), allow_private_bounds=allow_private_bounds)
     found |= {
         "feature_map": feature_map,
-        "unreadable_targets": loaded.table.count_unreadable_targets(feature_map),
         "seen": look_at_columns(raw, feature_map),
         "empty_rows": count_empty_rows(raw, feature_map),
     }

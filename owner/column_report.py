@@ -17,6 +17,7 @@ from common.texts import LONGEST_NAME, counted, printable
 __all__ = ["columns_table", "notes_below", "records_in_words", "refuse_faults"]
 
 NOTHING = "-"
+SMALLEST_SHARE = 0.001
 LEGEND = (
     "filled, cut and unknown are shares of the records; drift 0 and spread 1 are as in the public "
     "records; - is not compared"
@@ -82,13 +83,25 @@ def notes_below(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]
 
 
 def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator[str]:
-    """The shares of classes, and rows that count and hold nothing."""
+    """The shares of classes, targets that are none, and rows that count and hold nothing."""
     yield from _class_shares(seen)
+    for one in seen:
+        if one.kind == "target" and one.filled:
+            yield (
+                f"{printable(one.name, LONGEST_NAME)}: {_in_per_cent(one.filled)} of the "
+                "records have no target that can be read, and get the public one; "
+                'missing_target = "drop" in [data] of OWNER.toml leaves them out'
+            )
     if empty_rows:
         yield (
             f"{counted(empty_rows, 'row is', 'rows are')} empty in every column of the feature "
             "map, and counted in n_i all the same; leave out of the table what is no record"
         )
+
+
+def _in_per_cent(share: float) -> str:
+    """A share that is not 0, in per cent."""
+    return f"{share:.1%}" if share >= SMALLEST_SHARE else "less than 0.1%"
 
 
 def _class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:

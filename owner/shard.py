@@ -113,13 +113,6 @@ class PrivateTable:
         """The names of the columns that learners may know of, which are public."""
         return self._columns
 
-    def count_unreadable_targets(self, feature_map: FeatureMap) -> int:
-        """How many records get the map's public target, for the operator's eyes."""
-        if self._rows is None:
-            raise RuntimeError("the raw records were let go")
-        targets = feature_map.target.raw(self._rows[feature_map.target_name])
-        return int(np.count_nonzero(np.isnan(targets)))
-
     def shard(self, feature_map: FeatureMap) -> Shard:
         """The shard under a learner's feature map.
 

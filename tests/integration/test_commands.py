@@ -418,7 +418,7 @@ def test_unreadable_targets_are_counted_for_the_operator_and_refused_by_nobody(
     settings = owner_folder(table=table)
     checked = typed("copriv-owner", "check", settings)
     assert checked.returncode == 0, checked.stderr
-    assert "3 of 50 records have no readable y; each gets the map's public value" in checked.stdout
+    assert "y: 6.0% of the records have no target that can be read" in checked.stdout
     start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
     said = sentence(typed("copriv-owner", "serve", owner_folder(table=table.drop(columns="y"))))
     assert "no column 'y'" in said

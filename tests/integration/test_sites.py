@@ -259,6 +259,7 @@ def test_rows_that_hold_nothing_are_told_to_their_officer(study, table_maker):
         assert said.returncode == 0, said.stderr
         assert "200 records" in said.stdout
         assert "2 rows are empty in every column of the feature map" in said.stdout
+        assert "y: 1.0% of the records have no target that can be read, and get" in said.stdout
 
 
 def test_a_table_joins_as_it_is_typed_to_be_read(study, table_maker):

@@ -293,7 +293,8 @@ def test_rows_that_count_and_hold_nothing_are_named(study_map, empty, words):
     table.loc[empty, table.columns != "age"] = None
     table["cost"] = table["cost"].astype(object)
     table.loc[0, "cost"] = "unknown"
-    _, (_, told) = shown(table, study_map)
+    _, (_, lacking, told) = shown(table, study_map)
+    assert "of the records have no target that can be read, and get the public one" in lacking
     assert told.startswith(f"{words} empty in every column of the feature map, and counted in n_i")
 
 
