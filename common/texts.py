@@ -12,6 +12,7 @@ __all__ = [
     "first_few",
     "named",
     "number_words",
+    "percent_words",
     "printable",
     "shortened",
 ]
@@ -97,6 +98,17 @@ def number_words(value: float, digits: int = 3) -> str:
     short = f"{value:.{digits}g}"
     is_whole = 10.0**digits <= abs(float(short)) < MOST_WRITTEN_OUT
     return f"{value:,.0f}" if is_whole else short
+
+
+def percent_words(share: float) -> str:
+    """A share as people read it; what is not 0 is never called 0.
+
+    >>> [percent_words(share) for share in (0.1304, 0.0004, 0.0, 12.34)]
+    ['13.0%', 'less than 0.1%', '0.0%', '1,234%']
+    """
+    if 0.0 < share < 0.001:
+        return "less than 0.1%"
+    return f"{share:.1%}" if share < 10.0 else f"{share:,.0%}"
 
 
 def shortened(texts: Sequence[str]) -> list[str]:

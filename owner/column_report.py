@@ -12,12 +12,11 @@ from common.column_faults import faults_of, one_of
 from common.column_fit import ColumnSeen
 from common.errors import InputError
 from common.suggestions import among_columns
-from common.texts import LONGEST_NAME, counted, printable
+from common.texts import LONGEST_NAME, counted, percent_words, printable
 
 __all__ = ["columns_table", "notes_below", "records_in_words", "refuse_faults"]
 
 NOTHING = "-"
-SMALLEST_SHARE = 0.001
 LEGEND = (
     "filled, cut and unknown are shares of the records; drift 0 and spread 1 are as in the public "
     "records; - is not compared"
@@ -88,7 +87,7 @@ def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator
     for one in seen:
         if one.kind == "target" and one.filled:
             yield (
-                f"{printable(one.name, LONGEST_NAME)}: {_in_per_cent(one.filled)} of the "
+                f"{printable(one.name, LONGEST_NAME)}: {percent_words(one.filled)} of the "
                 "records have no target that can be read, and get the public one; "
                 'missing_target = "drop" in [data] of OWNER.toml leaves them out'
             )
@@ -97,11 +96,6 @@ def records_in_words(seen: Sequence[ColumnSeen], *, empty_rows: int) -> Iterator
             f"{counted(empty_rows, 'row is', 'rows are')} empty in every column of the feature "
             "map, and counted in n_i all the same; leave out of the table what is no record"
         )
-
-
-def _in_per_cent(share: float) -> str:
-    """A share that is not 0, in per cent."""
-    return f"{share:.1%}" if share >= SMALLEST_SHARE else "less than 0.1%"
 
 
 def _class_shares(seen: Sequence[ColumnSeen]) -> Iterator[str]:

@@ -177,7 +177,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=A_FILE)
+@click.argument("file", metavar="INVITATION", type=A_FILE)
 @click.option(
     "--data",
     required=True,
@@ -209,7 +209,7 @@ def join(
 
     Shows what is asked and how each column fits, here only, and writes nothing if one does not:
     map it with --rename, --unit and --spelling, or pass one that is right with --accept. The
-    request and, later, the certificate are beside FILE; the key never leaves FOLDER. Tell the
+    request and, later, the certificate are beside INVITATION; the key never leaves FOLDER. Tell the
     learner the fingerprint by telephone.
 
     Example: copriv-owner join bank.invitation --data loans.csv --rename income=pay

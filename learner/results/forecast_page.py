@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.texts import counted
+from common.texts import counted, percent_words
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import OwnerVerdict, Smallest, Verdict
 from learner.results.charts import DASHED, Line, Mark, curve, strip
@@ -59,8 +59,8 @@ def _first(verdict: Verdict) -> str:
         who = "No owner is"
     words = (
         f"{who} expected to gain. The common model is expected to have "
-        f"{verdict.relative_fitness:.1%} more loss than the best model of all records. Nothing was "
-        "asked or spent to say so."
+        f"{percent_words(verdict.relative_fitness)} more loss than the best model of all records. "
+        "Nothing was asked or spent to say so."
     )
     return (
         paragraphs([line for line in lines if line.startswith("warning: ")], "warning")

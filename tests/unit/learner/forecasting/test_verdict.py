@@ -124,3 +124,8 @@ def test_the_way_that_auto_takes_is_said_with_the_reason(candidate):
     assert auto.as_json()["way"] == "ticks from zero"
     named = verdict(candidate, {"study": answer(0.004)}, base=replace(base, way=None))
     assert not any("learnt by" in line for line in sentences(named))
+
+
+def test_no_loss_is_called_none(candidate, tmp_path):
+    page = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(0.0004)})).read_text()
+    assert "is expected to have less than 0.1% more loss than the best model" in page
