@@ -23,9 +23,10 @@ FEWEST_IN_ORDER = 3
 def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
     """Refuse a table whose column names look like a record.
 
-    They do if two are equal, if one reads as a number, a date or a missing value (unless all
-    that are numbers count 0, 1, 2, ... or 1, 2, 3, ...), or if at least half of them are values
-    that their own columns hold again and again. One name may be empty, as that of row numbers.
+    They do if two are equal, if one reads as a number or a date (unless all that are numbers count
+    0, 1, 2, ... or 1, 2, 3, ...), if one is a missing value as its own column holds it again and
+    again, or if at least half of them are values that their own columns hold again and again. One
+    name may be empty, as that of row numbers.
 
     Args:
       names: The names as the file has them.
@@ -51,17 +52,20 @@ def _why_a_record(names: Sequence[str], table: pd.DataFrame) -> str:
     numbered = [name for name in names if not math.isnan(parse_number(name))]
     if not _in_order(numbered):
         return f"the name of column {names.index(numbered[0]) + 1} is a number"
-    for i, name in enumerate(names, start=1):
-        if not math.isnan(parse_month(name)):
-            return f"the name of column {i} is a date"
-        if name and is_missing_text(name):
-            return f"the name of column {i} is a missing value"
+    dates = [i for i, name in enumerate(names, start=1) if not math.isnan(parse_month(name))]
+    if dates:
+        return f"the name of column {dates[0]} is a date"
     columns = (column for _, column in table.head(ROWS_BELOW).items())
-    again = sum(
-        _occurs_again(name, column)
-        for name, column in zip(names, columns, strict=False)
-        if name and name not in numbered
-    )
+    repeats = {
+        i: name
+        for i, (name, column) in enumerate(zip(names, columns, strict=False), start=1)
+        if name and name not in numbered and _occurs_again(name, column)
+    }
+    # Na may be sodium, and Nat a party.
+    missing = [i for i, name in repeats.items() if is_missing_text(name)]
+    if missing:
+        return f"the name of column {missing[0]} is a missing value"
+    again = len(repeats)
     if again and 2 * again >= len(names):
         return f"{again} of {len(names)} names are values of the rows below"
     return ""

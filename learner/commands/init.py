@@ -251,7 +251,7 @@ class _Draft:
         public = table.iloc[self.public]
         groups: dict[str, Any] = {}
         if self.session.is_dealt(self.choices):
-            public, groups = self.with_owners(public)
+            public, groups = self.with_owners(public, known=self.known[self.public])
         write_table(out / "public.parquet", public)
         for part in self.parts:
             write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
@@ -265,10 +265,16 @@ class _Draft:
             ],
         }
 
-    def with_owners(self, public: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    def with_owners(
+        self, public: pd.DataFrame, *, known: Flags
+    ) -> tuple[pd.DataFrame, dict[str, Any]]:
         """Dealt rows with a column that says among whose they lie, and its settings of forecasts.
 
         Else their order would count as that of last rows, which come after the owners'.
+
+        Args:
+          public: The public rows.
+          known: Which of them have a target: a forecast sees no other.
         """
         column = next(iter(self.parts[0].where), None)
         if column is None:
@@ -276,10 +282,10 @@ class _Draft:
             while column in public.columns:
                 column += "_"
             public = public.assign(**{column: among_whose(self.public, self.parts)})
-        there = count_values(public[column])
+        there = count_values(public[column][known])
         groups = {part.name: part.where.get(column, part.name) for part in self.parts}
-        known = {name: group for name, group in groups.items() if group in there}
-        return public, {"forecast": {"group_column": column, "groups": known}}
+        found = {name: group for name, group in groups.items() if group in there}
+        return public, {"forecast": {"group_column": column, "groups": found}}
 
     def counts(self, path: Path, num_features: int) -> Iterator[str]:
         """How many records there are of whom: all rows are accounted for."""

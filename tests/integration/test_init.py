@@ -237,6 +237,21 @@ def test_a_forecast_knows_of_whom_dealt_rows_are(folder, typed, column, owned):
         assert near.mean() > 0.9
 
 
+def test_dealt_rows_without_a_target_name_no_owners_group(folder, typed):
+    """Of an owner all of whose public rows lack the target no forecast sees a record."""
+    table = pd.DataFrame({"age": np.arange(900) * 3, "days": np.arange(900) % 7 + 0.5})
+    table.to_csv(folder / "sorted.csv", index=False)
+    arguments = ("sorted.csv", "--target", "days", "--owners", "3", "--public", "30")
+    init(typed, *arguments, "--out", "whole")
+    public = pd.read_parquet(folder / "whole" / "public.parquet")
+    is_last = table["age"].isin(public["age"][public["owner"] == "owner-3"].astype(int))
+    table.loc[is_last, "days"] = np.nan
+    table.to_csv(folder / "sorted.csv", index=False)
+    assert "s/study.toml: 3 owners" in init(typed, *arguments, "--out", "s")
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.forecast.groups == {"owner-1": "owner-1", "owner-2": "owner-2"}
+
+
 def test_a_table_that_nothing_would_be_read_from_is_refused(folder, typed):
     raw_table().sort_values("county").to_csv(folder / "sorted.csv", index=False)
     init(typed, "sorted.csv", "--target", "days", "--owners", "county", "--out", "s")

@@ -38,7 +38,6 @@ RECORDS = [
     (["10.5%", "a", "b"], "column 1 is a number"),
     (["age", "county", "Dec-2011"], "column 3 is a date"),
     (["age", "2011-12-01", "x"], "column 2 is a date"),
-    (["age", "NA", "x"], "column 2 is a missing value"),
     (["x", "county", "x"], "columns 1, 3 have the same name"),
     (["", "county", ""], "columns 1, 3 have no name"),
 ]
@@ -51,6 +50,17 @@ def test_a_header_that_looks_like_a_record_is_refused(names, why):
     assert why in str(refused.value)
     # The sentence may be logged: it does not tell the record.
     assert not any(name in str(refused.value) for name in names if len(name) > 2)
+
+
+@pytest.mark.parametrize(("name", "is_record"), [("NA", True), ("Na", False), ("Nat", False)])
+def test_a_missing_value_is_a_record_where_its_column_has_it_again(name, is_record):
+    rows = pd.DataFrame([["36", "NA", "a"], ["41", "NA", "b"], ["29", "3.5", "c"]])
+    names = ["RI", name, "type"]
+    if is_record:
+        with pytest.raises(InputError, match="the name of column 2 is a missing value"):
+            check_header(names, rows, where="t.csv")
+    else:
+        check_header(names, rows, where="t.csv")
 
 
 def test_names_that_the_rows_below_repeat_are_a_record():
