@@ -251,7 +251,7 @@ class _Draft:
         public = table.iloc[self.public]
         groups: dict[str, Any] = {}
         if self.session.is_dealt(self.choices):
-            public, groups = self.with_owners(public, known=self.known[self.public])
+            public, groups = _with_owners(self, public)
         write_table(out / "public.parquet", public)
         for part in self.parts:
             write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
@@ -264,28 +264,6 @@ class _Draft:
                 for part in self.parts
             ],
         }
-
-    def with_owners(
-        self, public: pd.DataFrame, *, known: Flags
-    ) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """Dealt rows with a column that says among whose they lie, and its settings of forecasts.
-
-        Else their order would count as that of last rows, which come after the owners'.
-
-        Args:
-          public: The public rows.
-          known: Which of them have a target: a forecast sees no other.
-        """
-        column = next(iter(self.parts[0].where), None)
-        if column is None:
-            column = "owner"
-            while column in public.columns:
-                column += "_"
-            public = public.assign(**{column: among_whose(self.public, self.parts)})
-        there = count_values(public[column][known])
-        groups = {part.name: part.where.get(column, part.name) for part in self.parts}
-        found = {name: group for name, group in groups.items() if group in there}
-        return public, {"forecast": {"group_column": column, "groups": found}}
 
     def counts(self, path: Path, num_features: int) -> Iterator[str]:
         """How many records there are of whom: all rows are accounted for."""
@@ -304,6 +282,24 @@ class _Draft:
             f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "
             f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{rest}"
         )
+
+
+def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Dealt rows with a column that says among whose they lie, and its settings of forecasts.
+
+    Else their order would count as that of last rows, which come after the owners'.
+    """
+    column = next(iter(draft.parts[0].where), None)
+    if column is None:
+        column = "owner"
+        while column in public.columns:
+            column += "_"
+        public = public.assign(**{column: among_whose(draft.public, draft.parts)})
+    # A forecast sees no row without a target.
+    there = count_values(public[column][draft.known[draft.public]])
+    groups = {part.name: part.where.get(column, part.name) for part in draft.parts}
+    found = {name: group for name, group in groups.items() if group in there}
+    return public, {"forecast": {"group_column": column, "groups": found}}
 
 
 def _owners_records(draft: _Draft) -> pd.DataFrame:
