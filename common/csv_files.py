@@ -53,12 +53,12 @@ _UNICODE_MARKS = (
 )
 # What files of other programs begin with, and what to make of them.
 _OTHERS = (
-    (b"PK\x03\x04", "a ZIP archive, or a workbook of Excel; unpack it, or save the sheet as CSV"),
-    (b"\xd0\xcf\x11\xe0", "a workbook of Excel; save the sheet as CSV"),
-    (b"\x1f\x8b", "compressed by gzip; let its name end in .csv.gz"),
-    (b"PAR1\x15", "Parquet; let its name end in .parquet"),
-    (b"SQLite format 3\0", "an SQLite database; let its name end in .sqlite, and give a query"),
-    (b"%PDF-", "a PDF; save the table as CSV"),
+    (b"PK\x03\x04", "a ZIP archive, or a workbook of Excel", "unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", "a workbook of Excel", "save the sheet as CSV"),
+    (b"\x1f\x8b", "compressed by gzip", "let its name end in .csv.gz"),
+    (b"PAR1\x15", "Parquet", "let its name end in .parquet"),
+    (b"SQLite format 3\0", "an SQLite database", "let its name end in .sqlite, and give a query"),
+    (b"%PDF-", "a PDF", "save the table as CSV"),
 )
 # Every byte is one character of it, so cells can be cut out before they are decoded.
 _BYTES = "latin-1"
@@ -167,9 +167,9 @@ class CsvFile:
           InputError: The file begins as one of another program does.
         """
         start = self._start(16)
-        for mark, what in _OTHERS:
+        for mark, what, cure in _OTHERS:
             if start.startswith(mark):
-                raise InputError(f"{self._path}: is not CSV but {what}")
+                raise InputError(f"{self._path}: is not CSV but {what}; {cure}")
         if self._dialect.encoding is not None:
             return self._dialect.encoding
         return next((name for mark, name in _UNICODE_MARKS if start.startswith(mark)), _BYTES)

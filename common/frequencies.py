@@ -17,11 +17,13 @@ __all__ = ["frequency_notes"]
 
 _COUNT_NAME = re.compile(
     r"^n$|(?<![a-z])(?:freqs?|frequency|frequencies|counts?|weights?|wt|wgt|anzahl|häufigkeit|"
-    r"haeufigkeit|gewicht|effectifs?|poids|frecuencia|peso|frequenza)(?![a-z])"
+    r"haeufigkeit|gewicht|effectifs?|poids|frecuencia|peso|frequenza)(?![a-z])",
+    re.ASCII,
 )
 _WEIGHT_NAME = re.compile(
     r"(?<![a-z])(?:fnlwgt|perwt|hhwt|pweights?|sampwt|(?:survey|sampling|sample|person|final) "
-    r"(?:weights?|wt|wgt))(?![a-z])"
+    r"(?:weights?|wt|wgt))(?![a-z])",
+    re.ASCII,
 )
 # So many pairs of rows would be alike by chance where no two are: each row stands for a kind.
 PAIRS = 3.0

@@ -56,7 +56,7 @@ _BESIDE_TEXT = re.compile(
     r"| ?[$\xa2\xa3\xa5\xb0\u2030\u20a0-\u20bf])?)",
     re.ASCII,
 )
-_CURRENCY = re.compile(rf"(?:{_CURRENCIES})|[$\xa2\xa3\xa5\u20a0-\u20bf]")
+_CURRENCY = re.compile(rf"(?:{_CURRENCIES})|[$\xa2\xa3\xa5\u20a0-\u20bf]", re.ASCII)
 _MEASURE_WORDS = "g kg mg lb lbs oz t mm cm m km in ft mi ml cl dl l kW kWh \xb0C \xb0F"
 _MEASURES = frozenset(_MEASURE_WORDS.split())
 # Days of one month are no numbers beside a unit.

@@ -200,7 +200,9 @@ def _computed(
     if decisions:
         _print_time(decisions, seeds, how)
     to_repeat = _to_repeat(points, grounds, decisions, seeds)
-    repeated = how.run("seeds", repeat_point, to_repeat, read_repeated) if decisions else Sweep()
+    repeated = (
+        how.run("repeating", repeat_point, to_repeat, read_repeated) if decisions else Sweep()
+    )
     failures += [_failed(points[int(name[6:11])], its) for name, its in repeated.failures.items()]
     for sentence in list(dict.fromkeys(failures))[:MOST_SHOWN]:
         how.console.print(f"left out: {sentence}", highlight=False)

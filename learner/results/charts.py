@@ -28,6 +28,10 @@ __all__ = [
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440, 58, 10, 20, 44
 # Names of curves: the place of the first, and how far they stand apart.
 HIGHEST_NAME, NAME_HEIGHT = 34, 14
+# Round values of a decade of which few are shown.
+FINE = (*(k / 10 for k in range(10, 20)), *(k / 2 for k in range(4, 10)), 5.0, 6.0, 7.0, 8.0, 9.0)
+# So many whole values are all shown.
+FEW_STEPS = 8
 # A piece of a line before its name.
 SAMPLE = 24
 # Lines of one colour are told apart by their dashes.
@@ -323,8 +327,17 @@ def _logarithmic(low: float, high: float, start: float, stop: float) -> Scale:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Round values between two ends."""
-    return [value for value in _round_values(low, high) if low <= value <= high]
+    """Round values between two ends: finer ones where there would be one alone.
+
+    >>> _decades(1.0, 1.25), _decades(1.0, 3.0)
+    ([1.0, 1.1, 1.2], [1.0, 2.0])
+    """
+    found = [value for value in _round_values(low, high) if low <= value <= high]
+    if len(found) > 1:
+        return found
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    finer = [m * 10.0**e for e in range(first, last + 1) for m in FINE]
+    return [value for value in finer if low <= value <= high] or found
 
 
 def _round_values(low: float, high: float) -> list[float]:
@@ -355,7 +368,13 @@ def _few_points(xs: Vector, to_x: Scale) -> list[float]:
 
 
 def _round_steps(low: float, high: float) -> list[float]:
-    """Whole values, evenly apart, both ends among them."""
+    """Whole values, about evenly apart, both ends among them; all where they are few.
+
+    >>> _round_steps(1, 8), _round_steps(1, 300)
+    ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0, 76.0, 150.0, 225.0, 300.0])
+    """
+    if float(low).is_integer() and high - low < FEW_STEPS:
+        return [float(v) for v in np.arange(low, high + 1)]
     return [float(v) for v in np.unique(np.round(np.linspace(low, high, 5)))]
 
 

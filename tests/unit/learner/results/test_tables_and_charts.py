@@ -104,3 +104,12 @@ def test_curves_of_one_colour_are_listed_below_the_picture_beside_a_piece_of_eac
             or not k
         )
     assert drawn.count('stroke-dasharray="6 4"') == 2
+
+
+def test_an_axis_of_a_narrow_range_has_more_than_its_foot():
+    line = Line(name="together", x=np.arange(1.0, 9.0), y=np.linspace(0.11, 0.135, 8))
+    drawn = curve("t", [line], x_label="k", y_label="fitness")
+    numbers = re.findall(r'text-anchor="end">([0-9.]+)</text>', drawn)
+    assert len(numbers) > 2
+    below = re.findall(r'text-anchor="middle">([0-9.]+)</text>', drawn)
+    assert below == [str(k) for k in range(1, 9)]
