@@ -81,10 +81,14 @@ def gradients(records: Records) -> dict[str, Work]:
 
 
 def in_blocks(records: Records) -> dict[str, Work]:
-    """The same by numpy, for one loss."""
+    """The same by numpy, for a loss whose slope is smooth and one whose slope jumps."""
     theta, shard = np.linspace(-0.1, 0.1, records.features.shape[1]), Shard(records)
-    loss = LOSSES["logistic"].example()
-    return {"logistic, numpy": lambda: mean_gradient(shard, theta, loss=loss, clip=None)}
+    return {
+        f"{name}, numpy": partial(
+            mean_gradient, shard, theta, loss=LOSSES[name].example(), clip=None
+        )
+        for name in ("logistic", "hinge")
+    }
 
 
 def by_threads(shape: tuple[int, int], turns: int) -> dict[int, float]:
