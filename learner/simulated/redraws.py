@@ -44,8 +44,8 @@ LEAST_WEIGHT = 1e-9
 # How much of what James and Stein take off a model is taken off.
 TAKEN_OFF = 0.5
 TINY = 1e-300
-# Angles by whose sum an integral is computed.
-ANGLES = 1000
+# Angles by whose sum an integral is computed, and the square for which they are too coarse.
+ANGLES, FAR = 1000, 1e4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,10 +93,11 @@ class Redraws:
         """What moves these records' best model to where it should be, to first order, (n,)."""
         # At an edge of the box the model is not what its records say; that of no box is.
         known, model = self._coordinates, self._coordinates.of(self._unbound)
-        told = model**2 * self._freedom / known.variances
-        kept, varies = _kept(told)
+        with np.errstate(over="ignore"):  # of records without chance
+            told = model**2 * (self._freedom / known.variances)
+        taken, wider = _taken(told)
         chance = (weights - 1.0) @ known.scores / len(weights)
-        wanted = np.sqrt(kept + told * varies) * chance + (1.0 - kept) * model
+        wanted = np.sqrt(1.0 - taken + wider) * chance + taken * model
         tilt: Vector = known.scores @ ((wanted - chance) / known.variances)
         return tilt
 
@@ -175,24 +176,30 @@ class Redraws:
         )
 
 
-def _kept(told: Vector) -> tuple[Vector, Vector]:
-    r"""The mean and variance of how much of coordinates is kept, shapes (d,).
+def _taken(told: Vector) -> tuple[Vector, Vector]:
+    r"""What of coordinates is not kept, :math:`1 - \mathrm{E}(k_j)`; and what that varies by.
 
     As k is the square of the sine of an angle whose tangent is half-Cauchy, angles are uniform
-    before :math:`z_j` is seen, and as likely as it is after that.
+    before :math:`z_j` is seen, and as likely as it is after that. Far beyond chance
+    :math:`1 - k_j` is exponential, of mean :math:`2/s_j`.
 
     Args:
       told: The coordinates' squares in variances of chance, :math:`s_j`, shape (d,).
 
-    >>> [each.round(3).tolist() for each in _kept(np.array([0.0, 4.0, 25.0]))]
-    [[0.333, 0.531, 0.916], [0.089, 0.101, 0.007]]
+    Returns:
+      That, and :math:`s_j \mathrm{Var}(k_j)`, shapes (d,).
+
+    >>> [each.round(3).tolist() for each in _taken(np.array([0.0, 4.0, 25.0, np.inf]))]
+    [[0.667, 0.469, 0.084, 0.0], [0.0, 0.402, 0.18, 0.0]]
     """
-    angles = (np.arange(ANGLES) + 0.5) * (np.pi / 2 / ANGLES)
-    kept, beyond = np.sin(angles) ** 2, np.cos(angles) ** 2 - np.cos(angles[-1]) ** 2
-    likely = np.cos(angles) * np.exp(-0.5 * np.multiply.outer(told, beyond))
+    away = np.cos((np.arange(ANGLES) + 0.5) * (np.pi / 2 / ANGLES)) ** 2
+    near = np.minimum(told, FAR)
+    likely = np.sqrt(away) * np.exp(-0.5 * np.multiply.outer(near, away))
     likely /= likely.sum(axis=1, keepdims=True)
-    mean = likely @ kept
-    return mean, likely @ kept**2 - mean**2
+    mean = likely @ away
+    spread = near * (likely @ away**2 - mean**2)
+    beyond = np.maximum(told, FAR)
+    return np.where(told > FAR, 2.0 / beyond, mean), np.where(told > FAR, 4.0 / beyond, spread)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

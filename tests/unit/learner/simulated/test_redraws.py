@@ -33,6 +33,13 @@ def less_chance(redraws):
     return redraws.shrunk(redraws.beyond_chance)
 
 
+def bootstrap(seed):
+    """The weights of 60 records without a tilt."""
+    drawn = np.random.default_rng(seed).standard_exponential(60)
+    alone = np.maximum(1.0 + np.sqrt(60 / (60 - P)) * (drawn - 1.0), 1e-9)
+    return alone / alone.mean()
+
+
 def models_of(redraws):
     """The weighted records' best models, shape (DRAWS, P)."""
     x, y = redraws.records.features, redraws.records.targets
@@ -89,6 +96,15 @@ def test_a_coordinate_is_redrawn_as_the_horseshoe_has_it(told):
     assert standard.var() == pytest.approx(mean + (square - mean**2) * told, rel=0.15)
 
 
+def test_records_without_chance_have_the_bootstrap_alone():
+    redraws = redraws_of(size=3.0, seed=1)
+    exact = redraws.records.features @ redraws.theta
+    records = Records(features=redraws.records.features, targets=exact)
+    theta = redraws.problem.optimum(records)
+    weights = replace(redraws, records=records, theta=theta).weights(rng=np.random.default_rng(5))
+    assert weights == pytest.approx(bootstrap(5), rel=1e-4)
+
+
 def test_a_model_of_classes_is_kept_as_far_as_it_is_beyond_chance():
     def away(size):
         """How far redrawn gradients move the model along itself, as a share of it."""
@@ -105,9 +121,7 @@ def test_a_model_of_classes_is_kept_as_far_as_it_is_beyond_chance():
 def test_a_loss_with_kinks_has_the_bootstrap_alone():
     redraws = redraws_of(size=0.0, seed=2, loss="hinge")
     weights = redraws.weights(rng=np.random.default_rng(5))
-    drawn = np.random.default_rng(5).standard_exponential(60)
-    alone = np.maximum(1.0 + np.sqrt(60 / (60 - P)) * (drawn - 1.0), 1e-9)
-    np.testing.assert_array_equal(weights, alone / alone.mean())
+    np.testing.assert_array_equal(weights, bootstrap(5))
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
