@@ -12,7 +12,7 @@ from common.terms import Records
 from common.texts import first_few
 from learner.simulated.problem import Problem
 
-__all__ = ["edge_sentence", "roomy_box"]
+__all__ = ["both_classes_tell", "edge_sentence", "roomy_box"]
 
 # Boxes to choose from: half the side, in units of the target's deviation, or of log-odds, for each
 # feature.
@@ -22,7 +22,7 @@ ROOM = 2.0
 # have no best model at all.
 BELIEVED = 5.0
 NAMED = 3
-# Fewer records for each feature, of classes those of the rarer one, take an edge by chance.
+# Fewer records for each feature take an edge by chance; of classes count those of the rarer one.
 FEWEST_PER_FEATURE, FEWEST_OF_A_CLASS = 10, 5
 
 
@@ -80,11 +80,22 @@ def edge_sentence(
     return f"{where}, which holds it: {cause}; leave one out"
 
 
+def both_classes_tell(records: Records) -> bool:
+    """Whether a model of two classes is surely worth something: each has records enough.
+
+    Five records of the rarer class for each feature are enough.
+
+    References: Vittinghoff and McCulloch (2007), Relaxing the rule of ten events per variable in
+    logistic and Cox regression.
+    """
+    positive = int(np.count_nonzero(records.targets > 0))
+    rarer = min(positive, len(records) - positive)
+    return rarer >= FEWEST_OF_A_CLASS * records.features.shape[1]
+
+
 def _are_few(loss: Loss, records: Records) -> bool:
     """Whether so few records, or so few of a class, may have any model."""
     num_records, num_features = records.features.shape
     if num_records < FEWEST_PER_FEATURE * num_features:
         return True
-    positive = int(np.count_nonzero(records.targets > 0))
-    rarer = min(positive, num_records - positive)
-    return loss.has_classes() and rarer < FEWEST_OF_A_CLASS * num_features
+    return loss.has_classes() and not both_classes_tell(records)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from common.arrays import Vector
+from learner.planning.boxes import both_classes_tell
 from learner.planning.proposal import problem_of
 from learner.planning.public_side import PublicSide, known_groups, public_groups
 from learner.planning.settings import StudySettings
@@ -19,8 +20,6 @@ from learner.simulated.world import World
 __all__ = ["FORECAST_SEED", "Ground"]
 
 FORECAST_SEED = 0
-# Records of the rarer class for each feature, so that a model of classes is surely worth something.
-RECORDS_PER_FEATURE = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,21 +95,14 @@ class Ground:
         """Whether the public records are enough for a model to take one step from.
 
         A model of classes that fits its own records and no others is worth nothing where owners
-        are, and forecasts from the same records know it no better. Five records of the rarer class
-        for each feature are enough. With fewer, cross-validation tells, but only where Newton's
-        steps can be taken, which go as far as the owners tell: not of a loss with kinks.
+        are, and forecasts from the same records know it no better. Where there are too few to tell,
+        cross-validation does, but only where Newton's steps can be taken, which go as far as the
+        owners tell: not of a loss with kinks.
 
         Raises:
           InputError: There are no public records, or fewer than features.
-
-        References: Vittinghoff and McCulloch (2007), Relaxing the rule of ten events per variable
-        in logistic and Cox regression.
         """
-        if not self.settings.loss_has_classes:
-            return True
-        targets = self.groups.records.targets
-        rarer = min(int(np.sum(targets > 0)), int(np.sum(targets <= 0)))
-        if rarer >= RECORDS_PER_FEATURE * self.public.feature_map.num_features:
+        if not self.settings.loss_has_classes or both_classes_tell(self.groups.records):
             return True
         has_steps = self.groups.problem.loss.curvature is not None
         return has_steps and not self.groups.outside.is_overfit

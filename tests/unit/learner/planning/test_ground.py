@@ -7,7 +7,8 @@ import pytest
 
 from common.losses import LOSSES, Regulariser
 from common.terms import Records
-from learner.planning.ground import RECORDS_PER_FEATURE, Ground
+from learner.planning.boxes import FEWEST_OF_A_CLASS
+from learner.planning.ground import Ground
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
 
@@ -90,7 +91,7 @@ def test_cross_validation_tells_only_of_losses_that_newton_can_step_by():
 
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_five_records_of_the_rarer_class_for_each_feature_are_enough(lacks):
-    groups = make_groups(RECORDS_PER_FEATURE * FEATURES - lacks, num_records=120, box=20.0)
+    groups = make_groups(FEWEST_OF_A_CLASS * FEATURES - lacks, num_records=120, box=20.0)
     groups.outside.__dict__["is_overfit"] = True
     assert ground_of(groups).trusts_public_model == (not lacks)
     swapped = Records(features=groups.records.features, targets=-groups.records.targets)
