@@ -90,7 +90,8 @@ def both_classes_tell(records: Records) -> bool:
     """
     positive = int(np.count_nonzero(records.targets > 0))
     rarer = min(positive, len(records) - positive)
-    return rarer >= FEWEST_OF_A_CLASS * records.features.shape[1]
+    num_features: int = records.features.shape[1]
+    return rarer >= FEWEST_OF_A_CLASS * num_features
 
 
 def _are_few(loss: Loss, records: Records) -> bool:

@@ -87,15 +87,22 @@ def test_many_records_that_are_told_apart_are_not_called_few(count, rarer, said)
     assert said in sentence
 
 
-def test_columns_that_follow_each_other_are_named_where_records_are_many():
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (500, ", which holds it: two columns nearly follow each other; leave one out"),
+        (
+            19,
+            ", where few public records take it by chance; give more of them, or fewer columns",
+        ),
+    ],
+)
+def test_columns_that_follow_each_other_are_named_where_records_are_many(count, said):
     rng = np.random.default_rng(3)
-    x = rng.normal(size=500)
-    features = np.stack([x, x + 1e-4 * rng.normal(size=500)], axis=1)
+    x = rng.normal(size=count)
+    features = np.stack([x, x + 1e-4 * rng.normal(size=count)], axis=1)
     targets = x + 100.0 * (features[:, 1] - x)
     records = Records(features=features, targets=targets)
     problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=BOXES[-1])
     sentence = edge_sentence(problem, records, np.array([-50.0, 50.0]), ["m", "km"])
-    assert sentence == (
-        "the public model is at an edge of its box (m, km), which holds it: two columns nearly "
-        "follow each other; leave one out"
-    )
+    assert sentence == f"the public model is at an edge of its box (m, km){said}"
