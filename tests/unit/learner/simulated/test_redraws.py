@@ -96,6 +96,20 @@ def test_a_coordinate_is_redrawn_as_the_horseshoe_has_it(told):
     assert standard.var() == pytest.approx(mean + (square - mean**2) * told, rel=0.15)
 
 
+def test_a_model_that_a_box_holds_back_is_as_sure_as_its_records_are():
+    redraws = redraws_of(size=0.3, seed=4, n=1000)
+    far = redraws.records.targets + 9.0 * redraws.records.features[:, 0]
+    records = Records(features=redraws.records.features, targets=far)
+    problem = replace(redraws.problem, theta_max=0.01)
+    redraws = Redraws(problem=problem, records=records, theta=problem.optimum(records))
+    known = redraws._coordinates
+    draws = (redraws.weights(rng=np.random.default_rng(seed)) for seed in range(2 * DRAWS))
+    moved = np.array([weights @ known.scores for weights in draws]) / 1000
+    # Along what the box holds back the model of the box is no larger than its chance.
+    assert abs(known.of(redraws.theta)[-1]) < np.sqrt(known.variances[-1] / 1000)
+    assert np.var(moved[:, -1]) == pytest.approx(known.variances[-1] / (1000 - P), rel=0.2)
+
+
 def test_records_without_chance_have_the_bootstrap_alone():
     redraws = redraws_of(size=3.0, seed=1)
     exact = redraws.records.features @ redraws.theta
