@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from hypothesis import HealthCheck, settings
+from postgres import running_server, server_programs
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -78,6 +80,24 @@ def feature_map(public_table: pd.DataFrame) -> FeatureMap:
 @pytest.fixture(scope="session")
 def few_records(feature_map: FeatureMap) -> Records:
     return feature_map.apply(make_table(50, seed=1), where="test")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """What `database` says to reach PostgreSQL, a variable's server or one of the tests' own."""
+    pytest.importorskip("adbc_driver_postgresql.dbapi")
+    variable = "COPRIV_TEST_POSTGRES"
+    with ExitStack() as stack:
+        if variable not in os.environ:
+            programs = server_programs()
+            if programs is None:
+                pytest.skip(f"no PostgreSQL server: {variable} names none, and none is installed")
+            try:
+                address = stack.enter_context(running_server(programs))
+            except (OSError, subprocess.SubprocessError) as error:
+                pytest.skip(f"PostgreSQL does not start here: {error}")
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv(variable, address)
+        yield f"env:{variable}"
 
 
 @pytest.fixture

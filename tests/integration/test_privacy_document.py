@@ -16,6 +16,7 @@ NO_ATTACKS = (
     "lone_owner.py",
     "make_golden.py",
     "mortal_owner.py",
+    "postgres.py",
     "trajectories.py",
 )
 DEFINED = {

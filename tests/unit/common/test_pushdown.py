@@ -325,9 +325,8 @@ def test_sqlite_gives_all_rows_that_count(tmp_path, name, declared):
     assert any(found)
 
 
-@pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
 @pytest.mark.parametrize("name", [*NAMES, "decimal"])
-def test_postgresql_gives_all_rows_that_count(name, rows_given):
+def test_postgresql_gives_all_rows_that_count(name, rows_given, postgres):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     table = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
     types = {"tiny": "smallint", "whole": "bigint", "short": "real", "real": "double precision"}
@@ -342,7 +341,7 @@ def test_postgresql_gives_all_rows_that_count(name, rows_given):
             for i, cell in enumerate(COLUMNS[name].to_pylist()):
                 said = "null" if cell is None else "'" + str(cell).replace("'", "''") + "'"
                 cursor.execute(f"insert into {table} values ({i}, {said}, {i or 'null'})")
-            place = {"database": "env:COPRIV_TEST_POSTGRES", "query": f"select * from {table}"}
+            place = {"database": postgres, "query": f"select * from {table}"}
             asked_of = f'the "{name}"'
             # A connection takes long: one in three of them.
             some = CONDITIONS[::3]

@@ -400,8 +400,7 @@ def test_an_address_as_the_library_reads_it_is_taken(tmp_path, address):
         read(tmp_path, database="file:uri", query="select 1")
 
 
-@pytest.mark.skipif("COPRIV_TEST_POSTGRES" not in os.environ, reason="names no PostgreSQL server")
-def test_postgresql_gives_the_same_records():
+def test_postgresql_gives_the_same_records(postgres):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
     name = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
     with (
@@ -417,7 +416,7 @@ def test_postgresql_gives_the_same_records():
                 f"insert into {name} values ('b', 60, 1.5, '2020-01-31', gen_random_uuid()), "
                 "('B', 36, null, '2021-01-31', null), ('a', null, 0.5, null, null)"
             )
-            place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=f"select * from {name}")
+            place = TablePlace(database=postgres, query=f"select * from {name}")
             table = read_table(TableSource(), base=Path(), default=place)
             # By their bytes, whatever the server's language.
             assert table["bank"].tolist() == ["B", "a", "b"]
