@@ -102,6 +102,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Python's connection is for one thread at a time: since 3.13 it fails otherwise.
+        self._turn = threading.Lock()
         with contextlib.ExitStack() as undone, self._explained():
             self._lock = _hold(path)
             undone.callback(os.close, self._lock)
@@ -137,12 +139,12 @@ class Journal:
     def note(self, key: str, value: str) -> None:
         """Keep one fact of the run; noting it again replaces it."""
         self.settle()
-        with self._explained():
+        with self._turn, self._explained():
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def noted(self, key: str) -> str | None:
         """A fact noted before, or None."""
-        with self._explained():
+        with self._turn, self._explained():
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         if row is not None and not isinstance(row[0], str):
             raise self.damaged(key)
@@ -203,7 +205,7 @@ class Journal:
 
     def _write(self, entries: Sequence[TickEntry]) -> None:
         """Ticks in one transaction; they are on the disk when this returns."""
-        with self._explained():
+        with self._turn, self._explained():
             self._db.execute("BEGIN")
             try:
                 self._db.executemany(
@@ -222,7 +224,7 @@ class Journal:
     def keep_unanswered(self, owner: int, *, sequence: int, theta: Vector) -> None:
         """Keep a query that an owner left unanswered; it is asked again when it is back."""
         self.settle()
-        with self._explained():
+        with self._turn, self._explained():
             self._db.execute(
                 "INSERT OR REPLACE INTO unanswered VALUES (?, ?, ?)",
                 (owner, sequence, theta.astype("<f8").tobytes()),
@@ -230,7 +232,7 @@ class Journal:
 
     def unanswered(self) -> dict[int, tuple[int, Vector]]:
         """Owner index -> (sequence number, theta) of the last query it left unanswered."""
-        with self._explained():
+        with self._turn, self._explained():
             rows = self._db.execute("SELECT * FROM unanswered").fetchall()
         with self._sound("unanswered"):
             return {
@@ -295,8 +297,8 @@ class _Tail:
     """Ticks that are not on the disk yet, and the thread that writes them.
 
     It begins when an owner has half as many answers among them as it repeats, so that its next
-    questions need not wait, or after a moment. SQLite's connection takes turns by itself; a
-    transaction is open only while nobody else writes, because who notes something else waits here.
+    questions need not wait, or after a moment. A transaction is open only while nobody else writes,
+    because who notes something else waits here.
     """
 
     def __init__(self, write: Callable[[Sequence[TickEntry]], None]) -> None:

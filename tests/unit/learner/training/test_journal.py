@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +67,43 @@ def test_a_tick_is_on_the_disk_after_a_moment_also_if_nobody_needs_it(tmp_path):
         while not other.execute("SELECT * FROM ticks").fetchall() and time.monotonic() < over:
             time.sleep(0.01)
         assert other.execute("SELECT position FROM ticks").fetchall() == [(0,)]
+
+
+def test_threads_take_turns_at_the_connection(tmp_path, monkeypatch):
+    """Owners of one tick are away at the same time, while ticks are written."""
+    busy, overlaps = threading.Lock(), []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            return self.watched(super().execute, *given)
+
+        def executemany(self, *given: Any) -> sqlite3.Cursor:
+            return self.watched(super().executemany, *given)
+
+        def watched(self, call: Any, *given: Any) -> Any:
+            if not busy.acquire(blocking=False):
+                overlaps.append(given[0])
+                return call(*given)
+            try:
+                time.sleep(0.001)
+                return call(*given)
+            finally:
+                busy.release()
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    theta = np.ones(2)
+
+    def work(owner: int) -> None:
+        for sequence in range(1, 6):
+            journal.append(entry(5 * owner + sequence, owner))
+            journal.keep_unanswered(owner, sequence=sequence, theta=theta)
+            journal.note(f"of {owner}", str(sequence))
+            assert journal.noted(f"of {owner}") == str(sequence)
+            assert journal.unanswered()[owner][0] == sequence
+
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert overlaps == []
 
 
 def test_a_start_knows_the_ticks_of_earlier_ones_not_its_own(tmp_path):
