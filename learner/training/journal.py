@@ -101,13 +101,12 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        # Python's connection is for one thread at a time: since 3.13 it fails otherwise.
-        self._turn = threading.Lock()
+        self._path, self._turn = path, threading.Lock()
         with contextlib.ExitStack() as undone, self._explained():
             self._lock = _hold(path)
             undone.callback(os.close, self._lock)
-            # Owners of one round answer in threads of their own, and one thread writes ticks.
+            # Owners of one round and whoever writes ticks are threads, which take turns: since
+            # Python 3.12 a connection fails where two use it at once.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             undone.callback(self._db.close)
             # Only a new file takes it: a long answer is written in a third of the pieces.
