@@ -27,6 +27,7 @@ __all__ = [
     "release_unused",
     "rows_of_arrow",
     "rows_of_frames",
+    "without_extensions",
 ]
 
 BATCH_ROWS = 2**17
@@ -180,6 +181,17 @@ def rows_of_arrow(
         if kind in ("i", "u", "b"):
             frame[name] = frame[name].astype(object if kind == "b" else np.float64)
     return frame
+
+
+def without_extensions(table: pa.Table) -> pa.Table:
+    """A table without types that only a database knows: they are stored as something plain."""
+    for i, field in enumerate(table.schema):
+        if isinstance(field.type, pa.BaseExtensionType):
+            plain = pa.chunked_array(
+                [chunk.storage for chunk in table.column(i).chunks], field.type.storage_type
+            )
+            table = table.set_column(i, field.name, plain)
+    return table
 
 
 def is_typed_by_gaps(stored: pa.DataType) -> bool:

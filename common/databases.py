@@ -28,6 +28,7 @@ from common.batches import (
     names_wanted,
     rows_of_arrow,
     rows_of_frames,
+    without_extensions,
 )
 from common.errors import InputError
 from common.pushdown import clause, sqlite_clause
@@ -63,6 +64,7 @@ class Database(ABC):
 
     def __init__(self, query: str) -> None:
         self._query = query.strip().rstrip(";")
+        self._held: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -81,6 +83,29 @@ class Database(ABC):
     @abstractmethod
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """All that is read meanwhile is one state of the database, whoever writes to it."""
+        with self._opened() as database:
+            self._held = database
+            try:
+                yield
+            finally:
+                self._held = None
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """A connection that only reads."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """A connection that only reads: the one that is held, or one that is closed behind us."""
+        if self._held is not None:
+            yield self._held
+            return
+        with closing(self._open()) as database:
+            yield database
 
     @property
     @abstractmethod
@@ -114,10 +139,11 @@ class Database(ABC):
         """The columns that are needed, sorted by all that there are; rows that may count."""
         needed = names_wanted(self.names, columns, keep.columns)
         chosen = ", ".join(map(_quoted, needed or self.names[:1]))
-        order = ", ".join(
+        keys = [
             _quoted(name) + (self._collation if stored == pa.string() else "")
             for name, stored in self._columns
-        )
+        ]
+        order = ", ".join(filter(None, [*keys, *map(_told_apart, self._columns)]))
         clauses = [self._clause(name, asked) for name, asked in keep.conditions.items()]
         where = f"where {' and '.join(clauses)} " if clauses else ""
         return f"select {chosen} from ({self._query}) as q {where}order by {order}"  # noqa: S608
@@ -149,23 +175,14 @@ class DatabaseFile(Database):
         self._path = path
 
     @abstractmethod
-    def _open(self) -> Any:
-        """A connection that only reads."""
-
-    @abstractmethod
     def tables(self) -> list[str]:
         """The tables and views in it."""
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        """A connection that only reads; it is closed behind what is asked."""
-        with closing(self._open()) as database:
-            yield database
 
     @cached_property
     def _count(self) -> int:
         with self._opened() as database:
-            return int(database.execute(self._all).fetchone()[0])
+            # To its end: a connection that is held is asked on.
+            return int(database.execute(self._all).fetchall()[0][0])
 
 
 class DuckDbFile(DatabaseFile):
@@ -203,6 +220,14 @@ class SqliteFile(DatabaseFile):
         # One text that is no UTF-8 must not end the reading of all.
         opened.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         return opened
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The same, by a transaction, which begins with what it reads first."""
+        with super().held(), self._opened() as database:
+            database.execute("begin")
+            database.execute("select count(*) from sqlite_master").fetchone()
+            yield
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -259,7 +284,7 @@ class Postgres(Database):
         opened = _library("adbc_driver_postgresql.dbapi").connect(self._uri)
         try:
             with closing(opened.cursor()) as cursor:
-                cursor.execute("set transaction read only")
+                cursor.execute("set transaction isolation level repeatable read, read only")
         except BaseException:
             opened.close()
             raise
@@ -272,20 +297,20 @@ class Postgres(Database):
 
     @cached_property
     def _columns(self) -> Sequence[Column]:
-        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+        with self._opened() as database, closing(database.cursor()) as cursor:
             cursor.execute(self._none)
             schema = cursor.fetch_arrow_table().schema
             return [Column(field.name, field.type) for field in schema]
 
     @cached_property
     def _count(self) -> int:
-        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+        with self._opened() as database, closing(database.cursor()) as cursor:
             cursor.execute(self._all)
             return int(cursor.fetchone()[0])
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
-        with closing(self._open()) as database, closing(database.cursor()) as cursor:
+        with self._opened() as database, closing(database.cursor()) as cursor:
             gaps = self._gaps(columns, keep, partial(_one_row, cursor))
             cursor.execute(self._ordered(columns, keep))
             tables = _tables_of(cursor.fetch_record_batch())
@@ -317,6 +342,25 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
+def _told_apart(column: Column) -> str:
+    """What sorts different cells of a column that the database takes for equal; empty for none.
+
+    Such as a and A where the column has a collation, and 0 and -0. Rows that are equal come in any
+    order, a new one each time.
+
+    >>> print(_told_apart(Column("a", pa.string())), _told_apart(Column("b", pa.float64())))
+    "a"::text collate "C" atan2("b", -1)
+    """
+    name, stored = _quoted(column.name), column.stored
+    if stored is None or pa.types.is_null(stored):
+        return ""
+    if pa.types.is_floating(stored):
+        return f"atan2({name}, -1)"
+    has_one_form = pa.types.is_primitive(stored) and not pa.types.is_interval(stored)
+    is_binary = pa.types.is_binary(stored) or pa.types.is_decimal(stored)
+    return "" if has_one_form or is_binary else f'{name}::text collate "C"'
+
+
 def _library(name: str) -> ModuleType:
     """A library of the extra ``sql``."""
     from importlib import import_module  # noqa: PLC0415 (tables in files need none)
@@ -332,20 +376,9 @@ def _library(name: str) -> ModuleType:
 
 def _tables_of(reader: Any) -> Iterator[pa.Table]:
     """The batches of a reader as tables, an empty one first."""
-    yield _without_extensions(reader.schema.empty_table())
+    yield without_extensions(reader.schema.empty_table())
     for batch in reader:
-        yield _without_extensions(pa.Table.from_batches([batch]))
-
-
-def _without_extensions(table: pa.Table) -> pa.Table:
-    """A table without types that only the database knows: they are stored as something plain."""
-    for i, field in enumerate(table.schema):
-        if isinstance(field.type, pa.BaseExtensionType):
-            plain = pa.chunked_array(
-                [chunk.storage for chunk in table.column(i).chunks], field.type.storage_type
-            )
-            table = table.set_column(i, field.name, plain)
-    return table
+        yield without_extensions(pa.Table.from_batches([batch]))
 
 
 def _frames_of(cursor: sqlite3.Cursor) -> Iterator[pd.DataFrame]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -128,6 +129,24 @@ class Source:
         """
         files = [(part.title, part.file) for part in self.parts if part.file is not None]
         return [reading(partial(_stamp, file), title) for title, file in files]
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """All that is read meanwhile is one state of the table: rows stay beside each other.
+
+        Raises:
+          InputError: A file was written to, or a part cannot be read.
+        """
+        stamps = self.stamps()
+        with ExitStack() as held:
+            for title, _, table, _ in self.parts:
+                if isinstance(table, Database):
+                    reading(partial(held.enter_context, table.held()), title)
+            yield
+        if self.stamps() != stamps:
+            raise InputError(
+                f"{self.title}: was written to while it was read; type the same command again"
+            )
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns: only these are ever held, and one batch more.

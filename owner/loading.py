@@ -232,6 +232,11 @@ class _Parts:
         self.num_rows = 0
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
+        # Else cells of two records might stand beside each other: one would be two of the shard.
+        with self._source.still():
+            yield from self._read()
+
+    def _read(self) -> Iterator[pd.DataFrame]:
         names = self._source.names
         rounds = -(-self._source.num_bytes // BYTES_AT_ONCE)
         size = max(1, len(names) // max(1, rounds))

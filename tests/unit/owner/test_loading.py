@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sqlite3
 import tomllib
 from collections.abc import Callable
@@ -15,6 +17,7 @@ import tomli_w
 from common.config import load_settings
 from common.errors import InputError, PolicyError
 from common.features import load_feature_map
+from common.tables import read_selected
 from owner.attaching import open_attachment
 from owner.loading import Loaded, load_records, load_to_serve
 from owner.policy import OwnerSettings
@@ -192,3 +195,65 @@ def test_no_replaced_record_of_a_database_moves_others_in_and_out(tmp_path, rows
             continue
         with pytest.raises(InputError, match=r"data\.rows = .* give a range without a step"):
             load_to_serve(settings, base=tmp_path, pinned=None)
+
+
+def in_parts(folder, monkeypatch, meanwhile=lambda part: None, **data):
+    """The records of a table that is read a column at a time, while somebody writes to it."""
+    monkeypatch.setattr("owner.loading.BYTES_AT_ONCE", 1)
+    read, parts = read_selected, itertools.count(1)
+
+    def reading(*arguments):
+        part = read(*arguments)
+        meanwhile(next(parts))
+        return part
+
+    monkeypatch.setattr("owner.loading.read_selected", reading)
+    policy = {"epsilon_per_study": "1", "epsilon_lifetime": "1"}
+    settings = OwnerSettings.model_validate({"name": "a", "data": data, "policy": policy})
+    return load_records(settings, base=folder, pinned=None)
+
+
+def test_texts_that_a_database_takes_for_equal_stay_with_their_records(tmp_path, monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as database:
+        database.execute("create table t (a varchar collate nocase, b varchar collate nocase)")
+        database.execute(
+            "insert into t select v, v from "
+            "(select if(random() < 0.5, 'x', 'X') as v from range(300000))"
+        )
+    # Of equal ones it gives any first, so one cell of a record would stand beside another's.
+    once, again = (
+        in_parts(tmp_path, monkeypatch, path="t.duckdb", query="select * from t") for _ in range(2)
+    )
+    assert (once.raw["a"] == once.raw["b"]).all()
+    assert once.fingerprint == again.fingerprint
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_database_that_is_written_to_is_read_in_one_state(tmp_path, monkeypatch, journal):
+    path = tmp_path / "t.sqlite"
+    with contextlib.closing(sqlite3.connect(path, timeout=0.1)) as database:
+        database.execute(f"pragma journal_mode = {journal}")
+        database.execute("create table t (a, b)")
+        database.executemany("insert into t values (?, ?)", [(i, i) for i in range(1, 9)])
+        database.commit()
+
+        def write(_):
+            with contextlib.suppress(sqlite3.OperationalError):
+                # First in its order: each column that is read later would be moved by a row.
+                database.execute("insert into t values (0, 0)")
+                database.commit()
+
+        raw = in_parts(tmp_path, monkeypatch, write, path="t.sqlite", query="select * from t").raw
+    assert raw["a"].tolist() == raw["b"].tolist() == list(range(1, 9))
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,1\n2,2\n")
+
+    def write(part):
+        path.write_text("a,b\n0,0\n1,1\n2,2\n" if part == 1 else path.read_text())
+
+    with pytest.raises(InputError, match=r"t\.csv: was written to while it was read"):
+        in_parts(tmp_path, monkeypatch, write, path="t.csv")
