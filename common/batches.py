@@ -27,6 +27,7 @@ __all__ = [
     "release_unused",
     "rows_of_arrow",
     "rows_of_frames",
+    "stacked",
     "without_extensions",
 ]
 
@@ -131,6 +132,22 @@ class RawTable(Protocol):
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
+
+
+def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of the same columns one after another, each cell as it was.
+
+    Of times in two units pandas makes the finer one, and gives up all for a year beyond its own.
+
+    >>> day = np.array(["9999-12-31"], "datetime64[us]")
+    >>> frames = [pd.DataFrame({"until": day}), pd.DataFrame({"until": np.array([0], "M8[ns]")})]
+    >>> [cell.year for cell in stacked(frames)["until"]]
+    [9999, 1970]
+    """
+    kinds = {name: {frame[name].dtype for frame in frames} for name in frames[0].columns}
+    apart = [n for n, own in kinds.items() if len(own) > 1 and {d.kind for d in own} & {*"mM"}]
+    plain = [frame.astype(dict.fromkeys(apart, object)) for frame in frames]
+    return pd.concat(plain, ignore_index=True)
 
 
 def rows_of_frames(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from common.arrays import Flags
-from common.batches import Keep, RawTable, names_wanted
+from common.batches import Keep, RawTable, names_wanted, stacked
 from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
 from common.databases import Database, Postgres, database_file
 from common.errors import InputError
@@ -167,7 +167,7 @@ class Source:
             shifted = _From(keep, starts[-1])
             frames.append(reading(partial(table.read, columns, shifted), title))
             starts.append(starts[-1] + shifted.rows_seen)
-        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True), starts
+        return frames[0] if len(frames) == 1 else stacked(frames), starts
 
 
 def _refuse_twice(twice: Sequence[str], title: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Flags
+from common.batches import stacked
 from common.errors import InputError
 from common.sources import Source
 from common.tables import stream_selected
@@ -106,9 +107,9 @@ class FarRows:
 
     def __getitem__(self, name: str) -> pd.Series:
         """One column; it is read for this alone."""
-        parts: dict[int, pd.Series] = {}
-        self.stream([name], lambda start, rows: parts.__setitem__(start, rows[name]))
-        return pd.concat([parts[start] for start in sorted(parts)], ignore_index=True)
+        parts: dict[int, pd.DataFrame] = {}
+        self.stream([name], parts.__setitem__)
+        return stacked([parts[start] for start in sorted(parts)])[name]
 
     def stream(self, names: Sequence[str], receive: Receive) -> None:
         """All records with some columns, read once more.

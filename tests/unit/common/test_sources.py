@@ -175,6 +175,19 @@ def test_files_of_a_folder_or_a_pattern_are_one_table_by_name(tmp_path, path):
     assert read(tmp_path, path, rows="::-1")["a"].tolist() == ["3", "5", "1"]
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp, pa.duration])
+def test_no_time_of_one_file_makes_those_of_another_unreadable(tmp_path, kind):
+    # Of what nobody has ended some programs say that it ends in the year 9999.
+    for name, unit, cells in (("a", "us", [0, 253_402_214_400_000_000]), ("b", "ns", [10**9])):
+        table = pa.table({"until": pa.array(cells, kind(unit)), "x": np.arange(len(cells))})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    table = read(tmp_path, path=".")
+    assert table["x"].tolist() == [0, 1, 0]
+    if kind is pa.timestamp:
+        assert [cell.year for cell in table["until"]] == [1970, 9999, 1970]
+    assert fingerprint(table)
+
+
 def test_files_with_other_columns_are_no_table(tmp_path):
     (tmp_path / "1.csv").write_text("a,b\n1,2\n")
     (tmp_path / "2.csv").write_text("a,c\n1,2\n")
