@@ -42,6 +42,8 @@ LARGEST_VALUE_UNITS = 2.0**61
 LARGEST_BOUND = 1e100
 SMALLEST_BOUND = 1e-100
 SHORT_BITS = 40
+# Budgets of many studies together may have more digits than Python writes down.
+LONG_BITS = 10_000
 # More digits than terms that crossed the wire, and shares of them, have.
 _AMOUNT = re.compile(r"[0-9]{1,200}(/[0-9]{1,200})?", re.ASCII)
 # People read 1/3 and 100/3, but no longer fraction, and this many digits of a decimal.
@@ -192,6 +194,8 @@ def in_short(value: Fraction, *, up: bool = False) -> str:
     >>> in_short(Fraction(40023, 2270)), in_short(Fraction(40023, 2270), up=True)
     ('17.6312', '17.6313')
     """
+    if value.denominator.bit_length() > LONG_BITS:
+        value = -rounded_down(-value) if up else rounded_down(value)
     decimal, exact = f"{float(value):.12g}", str(value)
     if value.denominator > 1 and Fraction(decimal) == value:
         return decimal
