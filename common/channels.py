@@ -14,7 +14,15 @@ from typing import Any
 import grpc
 
 from common.errors import InputError
-from common.tls import Identity, Peer, TlsSettings, canonical, load_identity, role_named
+from common.tls import (
+    Identity,
+    Peer,
+    TlsSettings,
+    canonical,
+    is_loopback,
+    load_identity,
+    role_named,
+)
 from common.wire import Options
 
 __all__ = ["bind", "open_channel", "peer_of"]
@@ -27,6 +35,8 @@ def open_channel(
 ) -> grpc.Channel:
     """A channel to HOST:PORT: by mutual TLS with an identity, else in plain text.
 
+    To this machine it goes straight: plain text must not leave it for the environment's proxy.
+
     Args:
       address: HOST:PORT.
       identity: Our certificate; the other side's must be of the same CA.
@@ -34,6 +44,8 @@ def open_channel(
       expected: A name that the other side's certificate must be for, in place of HOST.
     """
     target = canonical(address)
+    if is_loopback(address):
+        options = [*options, ("grpc.enable_http_proxy", 0)]
     if identity is None:
         return grpc.insecure_channel(target, options=options)
     credentials = grpc.ssl_channel_credentials(

@@ -20,7 +20,7 @@ from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
-from common.tls import host_and_port, is_loopback
+from common.tls import host_and_port
 
 __all__ = [
     "folder_finding",
@@ -196,12 +196,7 @@ def proxy_findings(addresses: Iterable[str]) -> Iterator[Finding]:
         if proxy is None:
             continue
         any_proxy = True
-        if is_loopback(address):
-            yield fails(
-                "proxy", f"{address} is this machine, but {proxy} is asked; name it in no_proxy"
-            )
-        else:
-            yield passes("proxy", f"{address}: by {proxy}, which must allow CONNECT to it")
+        yield passes("proxy", f"{address}: by {proxy}, which must allow CONNECT to it")
     if not any_proxy:
         named = [name for name in PROXIES if os.environ.get(name)]
         yield passes("proxy", f"none is asked ({', '.join(named) or 'no variable'} is set)")

@@ -1,8 +1,9 @@
 """Connections as gRPC makes them: straight, or through the HTTP proxy of the environment.
 
 gRPC reads ``grpc_proxy``, ``https_proxy`` and ``http_proxy``, the first that is set, and leaves
-out the hosts of ``no_grpc_proxy`` or ``no_proxy``; it asks the proxy to CONNECT. Our own
-handshakes go the same way, or they would look at another line than the calls use.
+out the hosts of ``no_grpc_proxy`` or ``no_proxy``; it asks the proxy to CONNECT. To this machine
+we go straight. Our own handshakes go the same way, or they would look at another line than the
+calls use.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.texts import printable
+from common.tls import is_loopback
 
 __all__ = ["ProxyRefusedError", "open_connection", "proxy_for"]
 
@@ -58,16 +60,18 @@ class Proxy:
 
 
 def proxy_for(host: str, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy that gRPC asks for a host, or None where it connects straight.
+    """The proxy that gRPC asks for a host, or None where it connects straight, as to this machine.
 
     >>> world = {"https_proxy": "http://proxy.example:3128", "no_proxy": ".lan, 127.0.0.0/8"}
     >>> proxy_for("bank.example", world)
     Proxy(proxy.example:3128)
     >>> proxy_for("ehr.lan", world), proxy_for("127.0.0.1", world), proxy_for("a", {})
     (None, None, None)
+    >>> proxy_for("localhost", {"https_proxy": "http://proxy.example:3128"}) is None
+    True
     """
     variable = next((name for name in PROXIES if environment.get(name)), None)
-    if variable is None or _is_excepted(host, environment):
+    if variable is None or is_loopback(f"{host}:0") or _is_excepted(host, environment):
         return None
     try:
         found = urllib.parse.urlsplit(environment[variable])

@@ -26,13 +26,15 @@ from owner.server import RunningOwner, start_owner
 
 NAMES = ("owner-a", "owner-b")
 LOOPBACK = ("127.0.0.1",)
+# It means nothing here: only a proxy reaches it.
+FAR = "site.example"
 
 
 def files(folder: Path) -> dict[str, str]:
     return {name: str(folder / f"{name}.pem") for name in ("ca", "certificate", "key")}
 
 
-def make_certs(out: Path, *, hosts: tuple[str, ...] = LOOPBACK, days: int = 90) -> Path:
+def make_certs(out: Path, *, hosts: tuple[str, ...] = (*LOOPBACK, FAR), days: int = 90) -> Path:
     parties = [Party(name=name, role="owner", hosts=hosts) for name in NAMES]
     learner = Party(name="lab", role="learner")
     make_certificates(out, [*parties, learner], study="t", days=days, ca_days=100, renew=days < 0)
@@ -268,21 +270,32 @@ def test_a_closed_port_is_found(check):
     assert said.out.count("owner-a: ") == 1
 
 
+def far_owners(site: SimpleNamespace) -> list[dict[str, str]]:
+    return [{"name": name, "address": f"{FAR}:{site.sound[name]}"} for name in NAMES]
+
+
 def test_a_proxy_in_between_is_found(check, site, proxied):
     with proxied(refuses=True) as proxy:
-        said = check(site.sound["owner-a"])
+        said = check(0, owners=far_owners(site))
     assert said.status == 2
-    told = f"the proxy {proxy.address} of https_proxy does not connect to 127.0.0.1:"
-    assert f"owner-a: reached FAILS: owner owner-a at 127.0.0.1:{site.sound['owner-a']}" in said.out
+    told = f"the proxy {proxy.address} of https_proxy does not connect to {FAR}:"
+    assert f"owner-a: reached FAILS: owner owner-a at {FAR}:{site.sound['owner-a']}" in said.out
     assert told in said.out
     assert "(it says: HTTP/1.1 403 not [2Jhere)" in said.out
 
 
 def test_a_proxy_that_connects_is_gone_through(check, site, proxied):
     with proxied() as proxy:
-        said = check(site.sound["owner-a"])
+        said = check(0, owners=far_owners(site))
     assert said.status == 0, said
     assert len(proxy.asked_for) >= 4
+
+
+def test_no_proxy_is_asked_for_what_stays_on_this_machine(check, site, proxied):
+    with proxied(refuses=True) as proxy:
+        said = check(site.sound["owner-a"])
+    assert said.status == 0, said
+    assert not [target for target in proxy.asked_for if str(site.sound["owner-a"]) in target]
 
 
 def test_sites_that_come_to_the_learner_are_checked_on_the_line_they_open(check, site, feature_map):

@@ -1,4 +1,4 @@
-"""A proxy in between that says little, slowly."""
+"""A proxy in between that says little, slowly; and none where nothing is in between."""
 
 from __future__ import annotations
 
@@ -7,9 +7,43 @@ import socket
 import threading
 import time
 
+import grpc
 import pytest
 
+from common.channels import open_channel
+from common.errors import UnreachableError
 from common.proxies import open_connection
+from owner.health import ask_health
+
+
+def plain_text(address: str) -> None:
+    with open_channel(address, None, ()) as channel:
+        grpc.channel_ready_future(channel).result(timeout=0.3)
+
+
+def own_handshake(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    open_connection(host.strip("[]"), int(port), 0.3).close()
+
+
+def health(address: str) -> None:
+    ask_health(address, seconds=0.3)
+
+
+@pytest.mark.parametrize("connect", [plain_text, own_handshake, health])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_plain_text_to_this_machine_goes_to_no_proxy(monkeypatch, host, connect):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for name in ("no_proxy", "no_grpc_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        # A proxy is mostly another machine, and would read the learner's token.
+        for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with contextlib.suppress(grpc.FutureTimeoutError, OSError, UnreachableError):
+            connect(f"{host}:1")
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
 
 
 def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(monkeypatch):
