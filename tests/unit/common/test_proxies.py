@@ -30,6 +30,19 @@ def health(address: str) -> None:
     ask_health(address, seconds=0.3)
 
 
+def all_asked(listener: socket.socket) -> list[str]:
+    """What a proxy was asked: channels that others have left in this process may ask, too."""
+    asked = []
+    listener.settimeout(0.1)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            line, _ = listener.accept()
+            with line:
+                line.settimeout(0.1)
+                asked.append(line.recv(200).decode("ascii"))
+    return asked
+
+
 @pytest.mark.parametrize("connect", [plain_text, own_handshake, health])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 def test_plain_text_to_this_machine_goes_to_no_proxy(monkeypatch, host, connect):
@@ -41,9 +54,7 @@ def test_plain_text_to_this_machine_goes_to_no_proxy(monkeypatch, host, connect)
             monkeypatch.setenv(name, f"http://127.0.0.1:{listener.getsockname()[1]}")
         with contextlib.suppress(grpc.FutureTimeoutError, OSError, UnreachableError):
             connect(f"{host}:1")
-        listener.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            listener.accept()
+        assert not [asked for asked in all_asked(listener) if f"CONNECT {host}:1 " in asked]
 
 
 def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(monkeypatch):
