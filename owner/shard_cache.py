@@ -91,7 +91,7 @@ class ShardCache:
                 return _mapped(path, shape, storage, mode="r")
         except OSError as error:
             raise InputError(
-                f"{path}: a shard cannot be kept there ({error.strerror}); "
+                f"{self._folder}: a shard cannot be kept there ({error.strerror}); "
                 f"{_size(shape, storage) >> 20:,} MB are needed; make room, or set "
                 "data.cache = false"
             ) from None
@@ -129,7 +129,8 @@ class ShardCache:
         noted.unlink(missing_ok=True)
         draft = path.with_suffix(".part")
         start = time.monotonic()
-        log.info("a shard of %d records is written to %s", shape[0], path)
+        # Not the file: whoever guesses all records could confirm the guess by its name.
+        log.info("a shard of %d records is written to %s", shape[0], self._folder)
         try:
             handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
             try:

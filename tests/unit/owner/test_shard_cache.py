@@ -201,6 +201,23 @@ def test_learners_maps_fill_no_disk(tmp_path):
     assert [records.features[0, 0] for records in held] == list(range(3 * KEPT_FILES))
 
 
+def test_no_word_names_a_file_which_confirms_a_guess_of_all_records(tmp_path, caplog, monkeypatch):
+    folder = tmp_path / "shards"
+    cache = ShardCache(folder, fingerprint="f")
+    with caplog.at_level("INFO", "copriv.owner"):
+        shard_of(cache, "a", 1.0)
+    (file,) = folder.glob("*.shard")
+    assert f"written to {folder}" in caplog.text
+    assert file.stem not in caplog.text
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(InputError, match="shards: a shard cannot be kept there"):
+        shard_of(cache, "b", 1.0)
+
+
 def test_a_folder_that_others_may_enter_is_refused(tmp_path):
     (tmp_path / "shards").mkdir(mode=0o755)
     with pytest.raises(InputError, match=r"chmod 700 it, or set data\.cache = false"):
