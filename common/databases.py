@@ -31,6 +31,7 @@ from common.batches import (
     without_extensions,
 )
 from common.errors import InputError
+from common.files import private_folder
 from common.pushdown import clause, sqlite_clause
 
 __all__ = ["Database", "DuckDbFile", "Postgres", "database_file"]
@@ -189,8 +190,9 @@ class DuckDbFile(DatabaseFile):
     """A DuckDB file."""
 
     def _open(self) -> Any:
-        duckdb = _library("duckdb")
-        return duckdb.connect(str(self._path), read_only=True, config=_DUCKDB_SETTINGS)
+        # What does not fit the memory would stand beside the table, for all to read.
+        config = {**_DUCKDB_SETTINGS, "temp_directory": private_folder()}
+        return _library("duckdb").connect(str(self._path), read_only=True, config=config)
 
     def tables(self) -> list[str]:
         """The tables and views in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -11,7 +12,9 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +26,7 @@ __all__ = [
     "make_folder",
     "open_regular",
     "own_folder",
+    "private_folder",
     "read_secret",
     "read_small",
     "real_path",
@@ -342,6 +346,20 @@ def own_folder(path: Path) -> Path | None:
     replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     return path if mine and not found.st_mode & 0o077 and not replaceable else None
+
+
+@cache
+def private_folder() -> str:
+    """A folder of this user alone for what a library keeps for a while; gone with this process.
+
+    Empty where none can be made, such as in a container without a place for temporary files.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="copriv-")
+    except OSError:
+        return ""
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def compiled_code_folder(environment: Mapping[str, str] = os.environ) -> str | None:

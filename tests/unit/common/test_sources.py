@@ -17,10 +17,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import common.batches
+import common.databases
 from common.columns import parse_numbers
 from common.config import check_settings
 from common.errors import InputError
-from common.tables import TablePlace, TableSource, count_shared_rows, read_header, read_table
+from common.files import private_folder
+from common.tables import (
+    TablePlace,
+    TableSource,
+    count_shared_rows,
+    open_source,
+    read_header,
+    read_table,
+    stream_selected,
+)
 from owner.shard import fingerprint
 
 FRAME = pd.DataFrame(
@@ -411,6 +421,26 @@ def test_an_address_as_the_library_reads_it_is_taken(tmp_path, address):
     (tmp_path / "uri").write_text(address)
     with pytest.raises(InputError, match=r"connection to server|could not connect"):
         read(tmp_path, database="file:uri", query="select 1")
+
+
+def test_what_does_not_fit_the_memory_is_kept_from_other_users(tmp_path, monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    for name, value in (("memory_limit", "60MB"), ("threads", "1")):
+        monkeypatch.setitem(common.databases._DUCKDB_SETTINGS, name, value)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as database:
+        database.execute("create table t as select random()::varchar a from range(600000)")
+    source = TableSource(path=tmp_path / "t.duckdb", query="select a, a || a as b from t")
+    found = set()
+
+    def look(*_):
+        for place in (tmp_path, Path(private_folder())):
+            found.update(place.rglob("duckdb_temp*"))
+
+    stream_selected(open_source(source, base=Path()), source, ["a", "b"], look)
+    assert found
+    for file in found:
+        (folder,) = [above for above in file.parents if above.name.startswith("copriv-")]
+        assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_postgresql_gives_the_same_records(postgres):
