@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from common.looking import FEWEST_RECORDS, IDENTIFYING, REPEATED, Column, Look
 from common.texts import counted
 
-__all__ = ["copy_notes", "same_partition"]
+__all__ = ["copy_notes", "names_persons", "persons_column", "same_partition", "whose_rows"]
 
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
@@ -53,6 +54,44 @@ def copy_notes(look: Look) -> Iterator[str]:
                 f"{column.shown}: up to {most:,} records have the same value; if it names persons, "
                 f"each is protected less by so much, unless privacy.kappa = {most}"
             )
+
+
+def persons_column(look: Look) -> Column | None:
+    """The column whose values name persons with several records, None where there is none.
+
+    Of several, as of orders and of who ordered, the one with the fewest values.
+    """
+    named = [column for column in look.columns.values() if column.most_of_a_person > 1]
+    return min(named, key=lambda column: column.distinct, default=None)
+
+
+def names_persons(column: Column) -> str:
+    """What a sentence says of a column whose values name persons with several records, or nothing.
+
+    >>> from common.looking import look_at
+    >>> look = look_at(pd.DataFrame({"user": [*range(20)] * 30, "stay id": [*range(300)] * 2}))
+    >>> [names_persons(column) for column in look.columns.values()]
+    ['each of its values names a person', 'each of its values names few records']
+    """
+    if column.most_of_a_person < 2:
+        return ""
+    return f"each of its values names {'few records' if column.names_few else 'a person'}"
+
+
+def whose_rows(persons: Column | None, count: int) -> NDArray[np.intp]:
+    """Of each row the first one of the same person, shape (count,); its own where none is named.
+
+    >>> from common.looking import look_at
+    >>> look = look_at(pd.DataFrame({"patient id": [*range(8), 7, 7, *range(8, 20), 0]}))
+    >>> whose_rows(persons_column(look), 23)[[7, 8, 9, 10, 22]]
+    array([ 7,  7,  7, 10,  0])
+    """
+    firsts = np.arange(count)
+    if persons is not None:
+        known = np.flatnonzero(np.isfinite(persons.numbers))
+        _, first, who = np.unique(persons.numbers[known], return_index=True, return_inverse=True)
+        firsts[known] = known[first][who]
+    return firsts
 
 
 def _repeated(look: Look, rows: pd.DataFrame) -> int:

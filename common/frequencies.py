@@ -5,26 +5,18 @@ For the holder of the table: nothing of this may be shown to anybody else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from common.looking import Column, Look, is_called
+from common.column_names import ANY_WEIGHT, COUNT, WEIGHT, is_called
+from common.looking import Column, Look
 
 __all__ = ["frequency_notes"]
 
-_COUNT_NAME = re.compile(
-    r"^n$|(?<![a-z])(?:freqs?|frequency|frequencies|counts?|weights?|wt|wgt|anzahl|häufigkeit|"
-    r"haeufigkeit|gewicht|effectifs?|poids|frecuencia|peso|frequenza)(?![a-z])",
-    re.ASCII,
-)
-_WEIGHT_NAME = re.compile(
-    r"(?<![a-z])(?:fnlwgt|perwt|hhwt|pweights?|sampwt|(?:survey|sampling|sample|person|final) "
-    r"(?:weights?|wt|wgt))(?![a-z])",
-    re.ASCII,
-)
+# Of weights of people and parcels hardly any is so far from the middle; of a survey's, this share.
+UNLIKE = 0.01
 # So many pairs of rows would be alike by chance where no two are: each row stands for a kind.
 PAIRS = 3.0
 
@@ -43,8 +35,10 @@ def frequency_notes(look: Look, *, target: str = "") -> list[str]:
     'Freq: seems to say how many records each row stands for, sin'
     """
     columns = [c for c in look.columns.values() if c.name != target and c.kind == "number"]
-    weights = [c for c in columns if is_called(c.name, _WEIGHT_NAME)]
-    counts = [c for c in columns if is_called(c.name, _COUNT_NAME) and _counts_kinds(c, look)]
+    weights = [c for c in columns if is_called(c.name, WEIGHT)]
+    unlike = [c for c in columns if is_called(c.name, ANY_WEIGHT) and c not in weights]
+    unlike = [c for c in unlike if c.far_out.size > UNLIKE * c.count]
+    counts = [c for c in columns if is_called(c.name, COUNT) and _counts_kinds(c, look)]
     return [
         *(
             f"{c.shown}: seems to be the weight of a survey's records; every row counts as one "
@@ -52,11 +46,16 @@ def frequency_notes(look: Look, *, target: str = "") -> list[str]:
             for c in weights
         ),
         *(
+            f"{c.shown}: if it is the weight of a survey's records, leave it out: every row counts "
+            "as one record whatever it says"
+            for c in unlike
+        ),
+        *(
             f"{c.shown}: seems to say how many records each row stands for, since no two rows are "
             "alike beside it; every row counts as one record: repeat each row as often as it "
             "says, and remove the column"
             for c in counts
-            if c not in weights
+            if c not in [*weights, *unlike]
         ),
     ]
 

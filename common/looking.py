@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from common.arrays import Vector
+from common.column_names import CODE, PERSON, PERSONS_NUMBER, RECORD, is_called
 from common.columns import category_keys, parse_month, parse_months, parse_numbers
 from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
@@ -30,7 +31,6 @@ __all__ = [
     "REPEATED",
     "Column",
     "Look",
-    "is_called",
     "look_at",
     "within_reach",
 ]
@@ -57,26 +57,6 @@ _SENTINEL = re.compile(
 _PADDED = re.compile(r"0[0-9]+", re.ASCII)
 # Values beyond this many deviations of the middle are outliers.
 FAR_OUT = 12.0
-# Not where a number of something is meant, which counts: number_of_calls, no_calls.
-_NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+[^a-z0-9]*$))"
-_CODE_NAME = re.compile(
-    r"(?<![a-z])(?:id|code|codes|key|zip)(?![a-z])|" + _NUMBERED + r"(?:number|nr|no)(?![a-z])",
-    re.ASCII,
-)
-_RECORD_NAME = re.compile(
-    r"(?<![a-z])(?:ids?|uid|uuid|key|code|serial|index|row|ssn|mrn|account|iban|phone)(?![a-z])|"
-    + _NUMBERED
-    # A column without a name has those of rows, as R and pandas write them.
-    + r"(?:nr|no|num|number|nummer)(?![a-z])|^unnamed: [0-9]+$",
-    re.ASCII,
-)
-_PERSON_NAME = re.compile(
-    r"(?<![a-z])(?:ids?|uid|uuid|ssn|mrn|account|iban|phone)(?![a-z])|"
-    + _NUMBERED
-    + r"(?:nr|number|nummer)(?![a-z])",
-    re.ASCII,
-)
-_CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -164,17 +144,23 @@ class Column:
         """
         if self.kind == "date" or not self.hardly_repeats:
             return False
-        named = is_called(self.name, _RECORD_NAME)
+        named = is_called(self.name, RECORD)
         return self.kind != "number" or (self.is_whole and (named or self._counts))
 
     @cached_property
     def most_of_a_person(self) -> int:
         """How many records share a value at most, where values may name persons; else 0."""
-        is_named = is_called(self.name, _PERSON_NAME) and self.kind not in {"date", "empty"}
-        if not is_named or not self.count / REPEATED < self.distinct < self.count:
+        is_person = self.distinct >= FEWEST_RECORDS and is_called(self.name, PERSON)
+        is_named = is_person or (self.names_few and is_called(self.name, PERSONS_NUMBER))
+        if not is_named or self.kind in {"date", "empty"} or self.distinct >= self.count:
             return 0
         known = self.numbers[np.isfinite(self.numbers)]
         return int(np.unique(known, return_counts=True)[1].max(initial=0))
+
+    @property
+    def names_few(self) -> bool:
+        """Whether a value stands for few records on average."""
+        return self.distinct * REPEATED > self.count
 
     @property
     def _counts(self) -> bool:
@@ -213,7 +199,7 @@ class Column:
     @property
     def is_code(self) -> bool:
         """Whether its numbers are names: whole, and called so."""
-        return self.kind == "number" and self.is_whole and is_called(self.name, _CODE_NAME)
+        return self.kind == "number" and self.is_whole and is_called(self.name, CODE)
 
     @cached_property
     def far_out(self) -> Vector:
@@ -355,18 +341,6 @@ def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str |
         if 0 < np.count_nonzero(others) <= (1.0 - MOSTLY) * np.count_nonzero(present):
             return keys[int(np.bincount(positions[others]).argmax())] or ""
     return ""
-
-
-def is_called(name: str, words: re.Pattern[str]) -> bool:
-    """Whether one of the words of a column's name is among these.
-
-    >>> [is_called(name, _CODE_NAME) for name in ("customerId", "house_no.", "No.", "PAID")]
-    [True, True, True, False]
-    >>> [is_called(name, _CODE_NAME) for name in ("number_of_calls", "noRooms", "nr of sons")]
-    [False, False, False]
-    """
-    apart = _CAPITAL_WITHIN.sub(" ", name).lower().replace("_", " ")
-    return words.search(apart) is not None
 
 
 def _is_sentinel(value: float) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from common.annotated import annotated
 from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
-from common.copies import copy_notes
+from common.copies import copy_notes, names_persons
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
@@ -108,9 +108,7 @@ def _why_withheld(column: Column) -> str:
     """Why learners may not use a column if the owner says nothing else, or nothing."""
     if column.is_identifier:
         return "has dates" if column.unsure_date else "names records (an identifier)"
-    if column.most_of_a_person > 1:
-        return "each of its values names few records"
-    return {"text": "free text", "empty": "empty"}.get(column.kind, "")
+    return names_persons(column) or {"text": "free text", "empty": "empty"}.get(column.kind, "")
 
 
 def _withheld(column: Column) -> str:

@@ -75,6 +75,7 @@ def write_study(
         *left,
         *draft.notes_of_public(),
         *draft.notes_of_parts(),
+        *_notes_of_persons(draft),
     )
     for line in noted:
         console.print(f"note: {printable(line, LONGEST_NOTE)}", highlight=False)
@@ -284,6 +285,30 @@ class _Draft:
         )
 
 
+def _notes_of_persons(draft: _Draft) -> Iterator[str]:
+    """Where the records of persons are who have several."""
+    persons, whose = draft.session.persons, draft.session.whose
+    if persons is None:
+        return
+    of_parts = [np.unique(whose[part.places]) for part in draft.parts]
+    theirs, at = np.unique(np.concatenate(of_parts), return_counts=True)
+    public = int(np.isin(theirs, whose[draft.public]).sum())
+    apart = int(np.count_nonzero(at > 1))
+    if public:
+        yield (
+            f"{persons.shown}: {public:,} of its values have public records and owners' ones; "
+            "if it names persons, what is public of them is not protected: --split and a "
+            "number for --public leave no such person"
+        )
+    if apart:
+        yield (
+            f"{persons.shown}: {apart:,} of its values have records at several owners; "
+            "privacy.kappa counts those of all owners together"
+        )
+    if not public and not apart:
+        yield f"{persons.shown}: the records of a value are all public, or all of one owner"
+
+
 def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Dealt rows with a column that says among whose they lie, and its settings of forecasts.
 
@@ -294,7 +319,9 @@ def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dic
         column = "owner"
         while column in public.columns:
             column += "_"
-        public = public.assign(**{column: among_whose(draft.public, draft.parts)})
+        public = public.assign(
+            **{column: among_whose(draft.session.whose[draft.public], draft.parts)}
+        )
     # A forecast sees no row without a target.
     there = count_values(public[column][draft.known[draft.public]])
     groups = {part.name: part.where.get(column, part.name) for part in draft.parts}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
-from common.copies import copy_notes
+from common.copies import copy_notes, persons_column, whose_rows
 from common.errors import InputError
 from common.files import make_folder
 from common.headers import check_header
-from common.looking import Look, look_at
+from common.looking import Column, Look, look_at
 from common.number_marks import mark_notes
 from common.row_filters import parse_rows
 from common.suggestions import among_columns
@@ -25,7 +26,7 @@ from common.tables import TableSource, read_header, read_table
 from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, printable
 from common.totals import refuse_totals
-from learner.planning.dealing import deal, in_words, shifts
+from learner.planning.dealing import deal_persons, in_words, shifts
 from learner.planning.drafting import (
     MOST_OWNERS,
     Part,
@@ -86,6 +87,16 @@ class Session:
     look: Look
     notes: Sequence[str] = ()
 
+    @cached_property
+    def persons(self) -> Column | None:
+        """The column whose values name persons with several records, None for none."""
+        return persons_column(self.look)
+
+    @cached_property
+    def whose(self) -> NDArray[np.intp]:
+        """Of each row the first one of the same person, shape (n,)."""
+        return whose_rows(self.persons, len(self.table))
+
     @property
     def likely_owners(self) -> list[str]:
         """Columns that may say whose a record is."""
@@ -143,6 +154,7 @@ class Session:
     def why_deal(self, choices: Choices) -> str:
         """Why the last rows should not be the public ones, as in sorted tables; empty if they may.
 
+        Nor where they, or equal parts, have some rows of a person and others have the rest.
         Rows whose range was typed are those that are wanted, as the latest ones of a table by date.
         """
         if (choices.public or "").count(":"):
@@ -152,6 +164,8 @@ class Session:
         found = shifts(self.look, last, drop=choices.drop)
         if found:
             return f"{rows} differ from the others in {in_words(found)}"
+        if self.persons is not None and np.any(np.isin(self.whose[: last[0]], self.whose[last])):
+            return f"{rows} and the others have records of the same {self.persons.shown}"
         if choices.owners not in self.look.columns:
             return ""
         owners = self.table[choices.owners]
@@ -162,7 +176,7 @@ class Session:
     def public(self, choices: Choices) -> NDArray[np.intp]:
         """The places of the public rows: of the range, or dealt evenly where files are split."""
         places = read_rows(self.table, self.public_rows(choices.public))
-        return deal(len(self.table), len(places)) if self.is_dealt(choices) else places
+        return deal_persons(self.whose, len(places)) if self.is_dealt(choices) else places
 
     def is_dealt(self, choices: Choices) -> bool:
         """Whether public rows are dealt evenly: files are split, and no range was typed."""
@@ -197,7 +211,9 @@ class Session:
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
                     f"{len(available):,}, as many as there are rows; give one, or a column"
                 )
-            return equal_parts(available, int(owners)), few_of_each(available, int(owners))
+            whose = self.whose if choices.split else None
+            parts = equal_parts(available, int(owners), whose)
+            return parts, few_of_each(available, int(owners))
         raise InputError(
             f"--owners: no column {owners!r}{among_columns(owners, self.look.columns)}; or give a "
             "number of equal parts"

@@ -12,7 +12,7 @@ from common.arrays import Vector
 from common.looking import Column, Look
 from common.texts import LONGEST_NAME, first_few, printable
 
-__all__ = ["Shift", "deal", "in_words", "shifts"]
+__all__ = ["Shift", "deal", "deal_persons", "in_words", "shifts"]
 
 # Public rows are another kind of records where the largest difference of two shares is so much more
 # than where they are dealt.
@@ -47,6 +47,21 @@ def deal(num_rows: int, count: int) -> NDArray[np.intp]:
     edges = np.arange(count + 1) * num_rows // count
     # The same table gives the same study; what is public is no secret.
     return edges[:-1] + np.random.default_rng(0).integers(np.diff(edges))
+
+
+def deal_persons(whose: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """The places of about this many rows that are dealt evenly, all of a person's or none.
+
+    Args:
+      whose: Of each row the first one of the same person, shape (n,).
+      count: How many rows.
+
+    >>> deal_persons(np.array([0, 0, 0, 3, 3, 5, 6, 6, 5, 9, 10, 10]), 4)
+    array([3, 4, 6, 7])
+    """
+    persons = np.unique(whose)
+    number = max(1, round(count * len(persons) / len(whose)))
+    return np.flatnonzero(np.isin(whose, persons[deal(len(persons), number)]))
 
 
 def shifts(look: Look, public: NDArray[np.intp], *, drop: Sequence[str] = ()) -> list[Shift]:

@@ -268,11 +268,29 @@ def _spelt_twice(name: str, keys: Sequence[str]) -> list[str]:
     ] * bool(twice)
 
 
-def equal_parts(available: NDArray[np.intp], count: int) -> list[Part]:
-    """This many owners of equal size."""
+def equal_parts(
+    available: NDArray[np.intp], count: int, whose: NDArray[np.intp] | None = None
+) -> list[Part]:
+    """This many owners of equal size, or nearly where all rows of a person are to be of one.
+
+    Args:
+      available: The rows that are not public.
+      count: How many owners.
+      whose: Of each row of the table the first one of the same person; None for rows apart.
+
+    >>> parts = equal_parts(np.arange(7), 2, np.array([0, 1, 2, 2, 2, 5, 0]))
+    >>> [part.places.tolist() for part in parts]
+    [[0, 1, 6], [2, 3, 4, 5]]
+    """
+    firsts = available if whose is None else whose[available]
+    order = np.argsort(firsts, kind="stable")
+    ends = np.cumsum([len(part) for part in np.array_split(order, count)])[:-1]
+    ends = np.searchsorted(firsts[order], firsts[order[ends]])
+    if whose is not None and np.any(np.diff(ends, prepend=0) == 0):
+        return equal_parts(available, count)
     return [
-        Part(f"owner-{i}", places)
-        for i, places in enumerate(np.array_split(available, count), start=1)
+        Part(f"owner-{i}", available[np.sort(places)])
+        for i, places in enumerate(np.split(order, ends), start=1)
     ]
 
 

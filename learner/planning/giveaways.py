@@ -6,6 +6,7 @@ import warnings
 
 import pandas as pd
 
+from common.copies import names_persons
 from common.errors import DoubtWarning
 from common.features import FeatureMap
 from common.leakage import explained_variance
@@ -28,8 +29,8 @@ def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
       feature_map: The map.
 
     Warns:
-      DoubtWarning: A column says nearly all of the target by itself, or has another value in
-        nearly every record.
+      DoubtWarning: A column says nearly all of the target by itself, has another value in nearly
+        every record, or seems to name persons.
     """
     names = [rule.name for rule in feature_map.columns]
     some = table.iloc[:: 1 + len(table) * len(names) // ENOUGH_CELLS]
@@ -49,6 +50,14 @@ def warn_of_giveaways(table: pd.DataFrame, feature_map: FeatureMap) -> None:
         warnings.warn(
             f"features: {named(names)}: has another value in nearly every public record, so it "
             "teaches nothing and may give persons away; leave it out with features.drop",
+            DoubtWarning,
+            stacklevel=2,
+        )
+    persons = [c.name for c in columns if c.name not in names and names_persons(c)]
+    if persons:
+        warnings.warn(
+            f"features: {named(persons)}: seems to name persons, so it teaches nothing of others "
+            "and may give them away; leave it out with features.drop",
             DoubtWarning,
             stacklevel=2,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.copies import same_partition
+from common.copies import names_persons, same_partition
 from common.date_marks import reading_in_words
 from common.errors import InputError
 from common.leakage import (
@@ -207,9 +207,9 @@ def _why_not(found: _Found) -> str:
             "it names records (an identifier), so it teaches nothing and gives persons away",
         ),
         (
-            column.most_of_a_person > 1,
-            "each of its values names few records (an identifier), so it teaches nothing and gives "
-            "persons away",
+            names_persons(column),
+            f"{names_persons(column)} (an identifier), so it teaches nothing and gives persons "
+            "away",
         ),
         (column.kind == "text", "it is free text"),
         (

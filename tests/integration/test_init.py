@@ -266,6 +266,30 @@ def test_a_table_that_nothing_would_be_read_from_is_refused(folder, typed):
     assert said.returncode == 0, said.stderr
 
 
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_all_records_of_a_person_are_public_or_of_one_owner(folder, typed, *, is_sorted):
+    """Half of a patient's stays were public, and the other half at another owner."""
+    table = raw_table().assign(patient=np.random.default_rng(3).integers(0, 300, NUM)).dropna()
+    table = table.sort_values("patient") if is_sorted else table
+    table.to_csv(folder / "stays.csv", index=False)
+    said = init(typed, "stays.csv", "--target", "days", "--owners", "3", "--out", "new")
+    assert "patient: the records of a value are all public, or all of one owner" in said
+    study = tomllib.loads((folder / "new" / "study.toml").read_text())
+    files = ["public.parquet", *(owner["data"]["path"] for owner in study["owners"])]
+    held = [set(pd.read_parquet(folder / "new" / name)["patient"]) for name in files]
+    assert len(held) == 4
+    assert all(held)
+    assert sum(map(len, held)) == len(set().union(*held))
+    # Each group of the forecast is of public records.
+    groups = set(pd.read_parquet(folder / "new" / "public.parquet")["owner"])
+    assert groups == {"owner-1", "owner-2", "owner-3"}
+    # What is typed is done, and told of.
+    last = init(typed, "stays.csv", "--target", "days", "--owners", "county", "--out", "typed",
+                "--public", "-100:")  # fmt: skip
+    assert "of its values have public records and owners' ones" in last or is_sorted
+    assert "of its values have records at several owners; privacy.kappa counts" in last
+
+
 @pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
 def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(folder, sorted_by):
     raw_table().sort_values(sorted_by).to_csv(folder / "sorted.csv", index=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.copies import copy_notes
+from common.copies import copy_notes, persons_column, whose_rows
 from common.looking import look_at
 
 N = 2000
@@ -77,3 +77,27 @@ def test_empty_rows_below_a_table_are_told_of_as_such_and_are_no_copies():
     assert "say the same" not in says
     assert "1 row of 26 is empty" in told(pd.concat([patients()[:25], blank[:1]]))
     assert "25 rows of 25 are empty" in told(blank)
+
+
+@pytest.mark.parametrize("name", ["userId", "patient", "subject_no"])
+def test_persons_with_any_number_of_records_are_told_of(name):
+    """A hundred ratings of each user: its number was taken for a category."""
+    table = patients().assign(**{name: np.arange(N) % 40})
+    assert f"{name}: up to 50 records have the same value" in told(table)
+    for others in ("patient type", "cost per patient", "user rating", "ward"):
+        assert told(table.rename(columns={name: others})) == ""
+    # Whether somebody is a user is no name.
+    assert told(table.assign(**{name: np.arange(N) % 2})) == ""
+
+
+def test_rows_of_a_person_are_known_by_the_first_of_them():
+    orders = np.arange(N) // 2
+    table = patients().assign(order_id=orders, customer_id=np.arange(N) % (N // 8))
+    look = look_at(table)
+    persons = persons_column(look)
+    assert persons is not None
+    assert persons.name == "customer_id"
+    assert whose_rows(persons, N).tolist() == [i % (N // 8) for i in range(N)]
+    assert whose_rows(None, N).tolist() == list(range(N))
+    gaps = table.assign(customer_id=table.customer_id.where(np.arange(N) > 9))
+    assert whose_rows(persons_column(look_at(gaps)), N)[:10].tolist() == list(range(10))

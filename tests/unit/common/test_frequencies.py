@@ -52,3 +52,21 @@ def test_weights_of_a_survey_are_told_of_beside_any_records():
     assert "weight of a survey" in frequency_notes(look_at(table))[0]
     table = table.rename(columns={"fnlwgt": "weight"})
     assert frequency_notes(look_at(table)) == []
+
+
+@pytest.mark.parametrize("name", ["perweight", "pspwght", "dweight", "pweight", "WTSSALL", "PWGTP"])
+def test_weights_of_known_surveys_are_told_of(name):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"age": rng.normal(40, 9, 200), name: rng.random(200)})
+    assert "weight of a survey" in frequency_notes(look_at(table))[0]
+
+
+def test_weights_that_lie_far_apart_may_be_a_surveys():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"age": rng.normal(40, 9, 900), "weight": rng.lognormal(3, 2, 900)})
+    (note,) = frequency_notes(look_at(table))
+    assert note.startswith("weight: if it is the weight of a survey's records, leave it out")
+    assert frequency_notes(look_at(table.rename(columns={"weight": "birth weight"}))) == []
+    # One person's that was typed wrongly is none.
+    weight = [7000.0, *rng.normal(70, 12, 899)]
+    assert frequency_notes(look_at(table.assign(weight=weight))) == []

@@ -18,14 +18,20 @@ def column(cells: object, name: str = "column") -> Column:
     return look_at(pd.DataFrame({name: cells})).columns[name]
 
 
-@pytest.mark.parametrize("name", ["income", "Betrag", "paid", "covid"])
+@pytest.mark.parametrize("name", ["income", "Betrag", "paid", "covid", "grid", "idle", "rows"])
 def test_amounts_of_money_name_nobody(name):
     amounts = RNG.permutation(10**6)[:NUM]
     assert not column(amounts, name).is_identifier
     assert column(amounts, name).hardly_repeats
 
 
-@pytest.mark.parametrize("name", ["id", "Record ID", "customerId", "Kunden-Nr", "row_number"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["id", "Record ID", "customerId", "Kunden-Nr", "row_number", "rownames", "caseid", "pid"],
+        *["idno", "person_idnum"],
+    ],
+)
 def test_whole_numbers_name_records_where_they_are_called_so(name):
     assert column(RNG.permutation(10**6)[:NUM], name).is_identifier
 

@@ -15,7 +15,8 @@ from common.looking import look_at
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, read_table
 from common.texts import printable
-from learner.planning.drafting import Target, choose_target, parts_by_column
+from learner.planning.dealing import deal, deal_persons
+from learner.planning.drafting import Target, choose_target, equal_parts, parts_by_column
 from learner.planning.inputs import choose_inputs
 from learner.planning.map_notes import far_out_notes, unknown_notes, unread_notes
 
@@ -526,6 +527,30 @@ def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct):
     assert "numbers" not in inputs_of({"y": RNG.normal(size=4000), "grade": kinds})[1]
 
 
+def test_rows_of_a_person_stay_together_whatever_their_order():
+    who = RNG.integers(0, 300, 2000)
+    whose = np.unique(who, return_index=True)[1][who]
+    public = deal_persons(whose, 200)
+    assert 150 < len(public) < 250
+    others = np.setdiff1d(np.arange(2000), public)
+    parts = [part.places for part in equal_parts(others, 4, whose)]
+    assert np.array_equal(np.sort(np.concatenate(parts)), others)
+    assert all(abs(len(places) - len(others) / 4) < 20 for places in parts)
+    held = [set(who[places]) for places in (public, *parts)]
+    assert sum(map(len, held)) == len(set().union(*held)) == 300
+    # Without persons nothing moves.
+    alone = np.arange(2000)
+    assert np.array_equal(deal_persons(alone, 200), deal(2000, 200))
+    for count in (1, 3, 7):
+        places = [part.places.tolist() for part in equal_parts(others, count, alone)]
+        assert places == [places.tolist() for places in np.array_split(others, count)]
+
+
+def test_more_owners_than_persons_have_equal_parts_all_the_same():
+    parts = equal_parts(np.arange(100), 5, np.repeat([0, 90], [90, 10]))
+    assert [len(part.places) for part in parts] == [20] * 5
+
+
 @pytest.mark.parametrize("name", ["PatientenNr", "patient_id"])
 def test_a_number_of_persons_with_several_records_is_no_input(name):
     """It was a category of a thousand values, each of a person."""
@@ -534,9 +559,11 @@ def test_a_number_of_persons_with_several_records_is_no_input(name):
     kept, told = inputs_of(columns | {name: who})
     assert kept == ("x",)
     assert f"{name}: left out: each of its values names few records (an identifier)" in told
+    told_of = inputs_of(columns | {name: np.arange(3000) % 40, "patient": np.arange(3000) % 40})[1]
+    assert "patient: left out: each of its values names a person (an identifier)" in told_of
     # A number of a ward, or of calls, says something of many records.
-    kept, _ = inputs_of(columns | {name: who % 40, "number of calls": who})
-    assert kept == ("x", name, "number of calls")
+    kept, _ = inputs_of(columns | {"ward_nr": who % 40, "number of calls": who})
+    assert kept == ("x", "ward_nr", "number of calls")
 
 
 def test_a_target_of_numbers_names_the_words_among_them():

@@ -48,6 +48,12 @@ def test_a_column_that_names_records_is_told():
     assert said.startswith("features: case: has another value in nearly every public record")
 
 
+@pytest.mark.parametrize("number", [40, N // 3])
+def test_a_column_that_names_persons_is_told(number):
+    (said,) = told(TABLE.assign(patient_id=[f"P{i % number}" for i in range(N)]))
+    assert said.startswith("features: patient_id: seems to name persons")
+
+
 def test_columns_that_only_help_are_not_told():
     good = np.where(TABLE.died == "yes", 4.0, 0.0) + RNG.normal(size=N)
     assert told(TABLE.assign(lactate=good, cost=RNG.permutation(10**6)[:N])) == []

@@ -1,0 +1,78 @@
+"""What the name of a raw table's column says of its values: codes, records, persons, weights."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ANY_WEIGHT",
+    "CODE",
+    "COUNT",
+    "PERSON",
+    "PERSONS_NUMBER",
+    "RECORD",
+    "WEIGHT",
+    "is_called",
+]
+
+# Not where a number of something is meant, which counts: number_of_calls, no_calls.
+_NUMBERED = r"(?:(?<=[^a-z])|^(?=[a-z]+[^a-z0-9]*$))"
+# Words that end in "id" are too many for a rule: paid, grid, acid.
+_IDS = r"(?:(?:case|emp|hh|pat|pers|pt|resp|subj|p|u|uu)?ids?|id(?:code|nr|no|num))"
+_WEIGHTS = r"(?:weights?|wght|wgts?|wt)"
+
+CODE = re.compile(
+    r"(?<![a-z])(?:id|code|codes|key|zip)(?![a-z])|" + _NUMBERED + r"(?:number|nr|no)(?![a-z])",
+    re.ASCII,
+)
+RECORD = re.compile(
+    rf"(?<![a-z])(?:{_IDS}|key|code|serial|index|row(?:names?|num(?:ber)?)?|ssn|mrn|account|iban|"
+    r"phone)(?![a-z])|"
+    + _NUMBERED
+    # A column without a name has those of rows, as R and pandas write them.
+    + r"(?:nr|no|num|number|nummer)(?![a-z])|^unnamed: [0-9]+$",
+    re.ASCII,
+)
+PERSONS_NUMBER = re.compile(
+    rf"(?<![a-z])(?:{_IDS}|ssn|mrn|account|iban|phone)(?![a-z])|"
+    + _NUMBERED
+    + r"(?:nr|number|nummer)(?![a-z])",
+    re.ASCII,
+)
+# A person, of whom there may be any number of records.
+PERSON = re.compile(
+    r"^(?:client|customer|employee|household|participant|patient|person|respondent|subject|user|"
+    r"cliente|kunden?|paciente|patienten|personen|versicherten)[ -]?"
+    r"(?:ids?|key|code|ref|nr|no|num|number|nummer)?$",
+    re.ASCII,
+)
+# How many records a row stands for, or what a survey's record weighs.
+COUNT = re.compile(
+    r"^n$|(?<![a-z])(?:freqs?|frequency|frequencies|counts?|weights?|wt|wgt|anzahl|häufigkeit|"
+    r"haeufigkeit|gewicht|effectifs?|poids|frecuencia|peso|frequenza)(?![a-z])",
+    re.ASCII,
+)
+WEIGHT = re.compile(
+    rf"(?<![a-z])(?:(?:fnl|per|hh|p|d|an|psp|samp|svy|final|pw)[a-z]?{_WEIGHTS}|pwgtp|wtss(?:all|ps)|"
+    rf"(?:survey|sampling|sample|person|final) {_WEIGHTS})(?![a-z])",
+    re.ASCII,
+)
+# What people and parcels have, too.
+ANY_WEIGHT = re.compile(r"^(?:weights?|wgt|wt|gewicht|poids|peso)$", re.ASCII)
+_CAPITAL_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])", re.ASCII)
+
+
+def is_called(name: str, words: re.Pattern[str]) -> bool:
+    """Whether one of the words of a column's name is among these.
+
+    >>> [is_called(name, CODE) for name in ("customerId", "house_no.", "No.", "PAID")]
+    [True, True, True, False]
+    >>> [is_called(name, CODE) for name in ("number_of_calls", "noRooms", "nr of sons")]
+    [False, False, False]
+    >>> [is_called(name, PERSON) for name in ("userId", "patient", "cost per patient", "user type")]
+    [True, True, False, False]
+    >>> [is_called(name, WEIGHT) for name in ("perweight", "pspwght", "body_wt", "p_weight")]
+    [True, True, False, False]
+    """
+    apart = _CAPITAL_WITHIN.sub(" ", name).lower().replace("_", " ")
+    return words.search(apart) is not None
