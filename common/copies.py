@@ -56,12 +56,17 @@ def copy_notes(look: Look) -> Iterator[str]:
             )
 
 
-def persons_column(look: Look) -> Column | None:
+def persons_column(look: Look, *, besides: str | None = None) -> Column | None:
     """The column whose values name persons with several records, None where there is none.
 
     Of several, as of orders and of who ordered, the one with the fewest values.
+
+    Args:
+      look: The table.
+      besides: A column that does not count, such as the owners'.
     """
-    named = [column for column in look.columns.values() if column.most_of_a_person > 1]
+    columns = [column for column in look.columns.values() if column.name != besides]
+    named = [column for column in columns if column.most_of_a_person > 1]
     return min(named, key=lambda column: column.distinct, default=None)
 
 

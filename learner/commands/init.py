@@ -287,7 +287,7 @@ class _Draft:
 
 def _notes_of_persons(draft: _Draft) -> Iterator[str]:
     """Where the records of persons are who have several."""
-    persons, whose = draft.session.persons, draft.session.whose
+    persons, whose = draft.session.persons(draft.choices), draft.session.whose(draft.choices)
     if persons is None:
         return
     of_parts = [np.unique(whose[part.places]) for part in draft.parts]
@@ -302,8 +302,8 @@ def _notes_of_persons(draft: _Draft) -> Iterator[str]:
         )
     if apart:
         yield (
-            f"{persons.shown}: {apart:,} of its values have records at several owners; "
-            "privacy.kappa counts those of all owners together"
+            f"{persons.shown}: {apart:,} of its values have records at several owners; if "
+            "it names persons, privacy.kappa counts those of all owners together"
         )
     if not public and not apart:
         yield f"{persons.shown}: the records of a value are all public, or all of one owner"
@@ -320,7 +320,7 @@ def _with_owners(draft: _Draft, public: pd.DataFrame) -> tuple[pd.DataFrame, dic
         while column in public.columns:
             column += "_"
         public = public.assign(
-            **{column: among_whose(draft.session.whose[draft.public], draft.parts)}
+            **{column: among_whose(draft.session.whose(draft.choices)[draft.public], draft.parts)}
         )
     # A forecast sees no row without a target.
     there = count_values(public[column][draft.known[draft.public]])

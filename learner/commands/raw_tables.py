@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -87,15 +86,13 @@ class Session:
     look: Look
     notes: Sequence[str] = ()
 
-    @cached_property
-    def persons(self) -> Column | None:
+    def persons(self, choices: Choices) -> Column | None:
         """The column whose values name persons with several records, None for none."""
-        return persons_column(self.look)
+        return persons_column(self.look, besides=choices.owners)
 
-    @cached_property
-    def whose(self) -> NDArray[np.intp]:
+    def whose(self, choices: Choices) -> NDArray[np.intp]:
         """Of each row the first one of the same person, shape (n,)."""
-        return whose_rows(self.persons, len(self.table))
+        return whose_rows(self.persons(choices), len(self.table))
 
     @property
     def likely_owners(self) -> list[str]:
@@ -164,8 +161,9 @@ class Session:
         found = shifts(self.look, last, drop=choices.drop)
         if found:
             return f"{rows} differ from the others in {in_words(found)}"
-        if self.persons is not None and np.any(np.isin(self.whose[: last[0]], self.whose[last])):
-            return f"{rows} and the others have records of the same {self.persons.shown}"
+        persons, whose = self.persons(choices), self.whose(choices)
+        if persons is not None and np.any(np.isin(whose[: last[0]], whose[last])):
+            return f"{rows} and the others have records of the same {persons.shown}"
         if choices.owners not in self.look.columns:
             return ""
         owners = self.table[choices.owners]
@@ -176,7 +174,7 @@ class Session:
     def public(self, choices: Choices) -> NDArray[np.intp]:
         """The places of the public rows: of the range, or dealt evenly where files are split."""
         places = read_rows(self.table, self.public_rows(choices.public))
-        return deal_persons(self.whose, len(places)) if self.is_dealt(choices) else places
+        return deal_persons(self.whose(choices), len(places)) if self.is_dealt(choices) else places
 
     def is_dealt(self, choices: Choices) -> bool:
         """Whether public rows are dealt evenly: files are split, and no range was typed."""
@@ -211,7 +209,7 @@ class Session:
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
                     f"{len(available):,}, as many as there are rows; give one, or a column"
                 )
-            whose = self.whose if choices.split else None
+            whose = self.whose(choices) if choices.split else None
             parts = equal_parts(available, int(owners), whose)
             return parts, few_of_each(available, int(owners))
         raise InputError(
