@@ -39,6 +39,8 @@ from owner.translation import stored_names_of, translated, with_hint
 __all__ = ["Joining", "asked_in_words", "look", "marks", "write_all"]
 
 SHOWN_CATEGORIES = 6
+# This many of the table's own columns are named where one of the study's is missing.
+NAMED = 12
 FILES = ("features.json", "ca.pem", "key.pem", "owner.toml")
 
 
@@ -152,8 +154,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
         spellings=joining.spellings,
     )
     # In its own words first: which of them the table has is seen no more in the study's.
-    named = replace(joining, units={}, spellings={})
-    table = settings_of(invited, named)
+    renamed = replace(joining, units={}, spellings={})
+    table = settings_of(invited, renamed)
     # The folder that the settings' own path starts from is not there yet.
     table["data"]["path"] = str(source.path)
     settings = check_settings(OwnerSettings, table, where="the invitation")
@@ -163,7 +165,8 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
         needed = invited.feature_map.columns_needed
         names = [str(name) for name in raw.columns if name not in needed]
         sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
-        raise InputError(f"{joining.data}: {sentences}; --rename STUDY=OWN maps a column")
+        others = f"; its other columns are {named(names, NAMED)}" if names else ""
+        raise InputError(f"{joining.data}: {sentences}{others}; --rename STUDY=OWN maps a column")
     check_spellings_held(joining.spellings, raw)
     words = PrivateSource(
         path=joining.data,

@@ -154,8 +154,9 @@ def _quality(summary: Summary, trace: _Trace | None) -> str:
         rows.append(
             ["always predicting the same", Cell(number_words(quality.guess), quality.guess)]
         )
-        whose = "all owners' records" if quality.on == "owners" else "public records"
-        caption = f"{quality.target}: {quality.records:,} {whose}; {quality.intervals}"
+        kind, whose = ("", " of all owners") if quality.on == "owners" else ("public ", "")
+        count = f"{quality.records:,} {kind}records{whose}"
+        caption = f"{quality.target}: {count}; {quality.intervals}"
         parts.append(table("quality", caption, ["model", MEASURES[quality.measure]], rows))
     parts.append(validation_part(summary))
     if summary.is_evaluated:

@@ -88,6 +88,7 @@ class ValidationSummary(Part):
 
     ``loss`` is the mean loss, of which a record counts for ``loss_bound`` at most; ``difference``
     is what it has more than that of the public model, each record within ``difference_bound``.
+    ``accuracy_of_guess`` is what always predicting the larger class would have.
     """
 
     owners: int
@@ -101,6 +102,7 @@ class ValidationSummary(Part):
     rmse: Measured | None = None
     largest_error: float | None = None
     accuracy: Measured | None = None
+    accuracy_of_guess: Measured | None = None
     table: tuple[BinSummary, ...] = ()
     by_owner: tuple[OwnerMeasured, ...] = ()
 
@@ -216,6 +218,7 @@ def summarise_validation(
         difference_bound=bounds.difference_bound,
         rmse=None if raw_scale is None else _rooted(loss, raw_scale),
         largest_error=None if raw_scale is None else math.sqrt(bounds.loss_bound) * raw_scale,
+        accuracy_of_guess=_guess(everybody, bounds, factors) if bounds.edges else None,
         table=_table(everybody, bounds, factors) if bounds.edges else (),
         by_owner=tuple(
             OwnerMeasured(name=names[i], **_of(part([i]), bounds, factors)) for i in shown
@@ -273,6 +276,20 @@ def _of(part: _Part, bounds: ValidationBounds, factors: Factors) -> dict[str, Me
             right, factor=factors.cell, cells=cells, within=SHARE, spread=_binary_spread
         )
     return found
+
+
+def _guess(part: _Part, bounds: ValidationBounds, factors: Factors) -> Measured:
+    """The share of the larger class, by the table: what always predicting it would get right."""
+    larger = int(np.argmax(part.tables().sum(axis=0)))
+
+    def share(its: ValidationMeans) -> float:
+        assert its.table is not None  # noqa: S101 (there are edges)
+        return float(its.table[:, larger].sum())
+
+    cells = len(bounds.edges) + 1
+    return part.measured(
+        share, factor=factors.cell, cells=cells, within=SHARE, spread=_binary_spread
+    )
 
 
 def _nearest(value: float, within: tuple[float, float]) -> float:

@@ -56,6 +56,9 @@ def measure_rows(found: ValidationSummary) -> list[tuple[str, Measured, bool]]:
     if found.accuracy is not None:
         name = "share predicted right (accuracy)"
         rows.append((name, found.accuracy, is_drowned(found.accuracy, 1.0)))
+    if found.accuracy_of_guess is not None:
+        guess = found.accuracy_of_guess
+        rows.append(("the same of always predicting the larger class", guess, is_drowned(guess, 1)))
     rows.append(("mean loss", found.loss, drowned))
     if found.difference is not None:
         width = 2.0 * (found.difference_bound or 0.0)
@@ -129,7 +132,18 @@ def _how_good(found: ValidationSummary) -> str:
         return whose + loss
     drowned = is_drowned(right, 1.0)
     share = _unknown(right, 1.0, percent=True) if drowned else words(right, percent=True)
-    return f"{whose}share predicted right {share}; {loss}"
+    return f"{whose}share predicted right {share}{_beside_guess(found)}; {loss}"
+
+
+def _beside_guess(found: ValidationSummary) -> str:
+    """What a share predicted right is to be compared with: of rare classes any guess has much."""
+    guess = found.accuracy_of_guess
+    if guess is None or is_drowned(guess, 1.0):
+        return ""
+    return (
+        f", of always predicting the larger class {_percent(guess.value)} "
+        f"({_percent(guess.low)} to {_percent(guess.high)})"
+    )
 
 
 def _cut_off(found: ValidationSummary) -> str:

@@ -125,3 +125,29 @@ def test_one_owner_says_and_several_say(summarised):
     assert _how_good(one).startswith("On its own 10,000 records 1 owner says, with noise: ")
     two = one.model_copy(update={"owners": 2})
     assert _how_good(two).startswith("On their own 10,000 records 2 owners say, with noise: ")
+
+
+@pytest.mark.parametrize("noise", [1e-9, 1e6])
+def test_a_share_predicted_right_stands_beside_that_of_the_larger_class(make_terms, summary, noise):
+    """Of 95 % of one class 95 % are right by saying so, and a model may be no better."""
+    edges = (-1.0, 0.0, 1.0)
+    terms = replace(_terms(make_terms), edges=edges)
+    table = np.array([[0.5, 0.01], [0.4, 0.02], [0.04, 0.01], [0.01, 0.01]])
+    factors = factors_of(terms)
+    response = np.array([factors.loss, 0.0, *(factors.cell * table.ravel())])
+    validated = Validated(
+        bounds=replace(BOUNDS, edges=edges),
+        terms=(terms,),
+        answers=(Answer(shown=True, response=response, noise_scale=noise),),
+    )
+    found = summarise_validation(validated, names=["a"], num_records=[10_000])
+    assert found is not None
+    assert found.accuracy is not None
+    assert found.accuracy_of_guess is not None
+    assert found.accuracy.value == pytest.approx(0.92)
+    assert found.accuracy_of_guess.value == pytest.approx(0.95)
+    assert found.accuracy_of_guess.noise == pytest.approx(found.accuracy.noise)
+    line = validation_lines(summary().model_copy(update={"validation": found}))[0]
+    beside = ", of always predicting the larger class 95.0% (94.6% to 95.4%); mean loss"
+    assert (beside in line) == (noise < 1)
+    assert len(measure_rows(found)) == 4
