@@ -28,7 +28,7 @@ from learner.planning.settings import StudySettings
 from learner.results.arrivals import Arrivals
 from learner.results.card import write_card
 from learner.results.coefficients import model_of
-from learner.results.compare import comparison_table, verdict, write_comparison
+from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.results.progress import Stages
 from learner.results.report import owners_table, sentences
@@ -367,7 +367,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     if out.exists():
         console.print(f"{out}: is there already and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
-    console.print(verdict(runs), highlight=False)
+    console.print(f"{verdict(runs)} {ONE_DRAW}", highlight=False)
     return write_comparison(runs, out)
 
 

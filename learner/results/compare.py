@@ -11,16 +11,18 @@ from rich.table import Table
 from common.judged_text import WORDS
 from common.texts import number_words
 from learner.results.page import Cell, page, paragraphs, section, table, texts, write_page
-from learner.results.quality_words import is_better
+from learner.results.quality_words import interval_words, is_better
 from learner.results.summary import Summary
 from learner.results.verdict_words import epsilons_spent
 
-__all__ = ["comparison_table", "write_comparison"]
+__all__ = ["ONE_DRAW", "comparison_table", "write_comparison"]
 
 HEADS = (
     *("run", "algorithm", "owners", "epsilon spent", "T", "quality", "relative fitness"),
     "owners who gain",
 )
+
+ONE_DRAW = "Each run drew its noise once; copriv sweep says how far runs of one study differ."
 
 
 def comparison_table(runs: Mapping[str, Summary]) -> Table:
@@ -40,7 +42,7 @@ def write_comparison(runs: Mapping[str, Summary], out: Path) -> Path:
       InputError: It cannot be written.
     """
     rows = [_row(name, summary) for name, summary in runs.items()]
-    first = paragraphs([verdict(runs)], "verdict")
+    first = paragraphs([verdict(runs)], "verdict") + paragraphs([ONE_DRAW])
     caption = (
         "Quality is the main measure in raw units, on the records that each run could judge on"
     )
@@ -87,7 +89,7 @@ def _row(name: str, summary: Summary) -> list[Cell | str]:
     quality, fitness = summary.quality, summary.relative_fitness
     quality_cell: Cell | str = "-"
     if quality is not None:
-        words = f"{WORDS[quality.measure]} {number_words(quality.common.value)}"
+        words = f"{WORDS[quality.measure]} {interval_words(quality.common)}"
         quality_cell = Cell(f"{words}, {quality.on}", quality.common.value)
     gaining = sum(bool(owner.gains) for owner in summary.owners)
     return [

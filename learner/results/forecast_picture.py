@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Verdict
@@ -18,6 +21,8 @@ __all__ = ["draw_forecast"]
 DOTS_PER_INCH = 130
 # More names than these cover each other.
 MOST_NAMES = 30
+# An axis that reaches no further has room for 2 and 5 between powers of ten.
+NARROW = 100.0
 CURVES = (
     ("epsilon", "factor on every epsilon"),
     ("size", "factor on every owner's records"),
@@ -53,22 +58,37 @@ def _draw_owners(axis: Axes, verdict: Verdict) -> None:
     axis.axvspan(max(low, 1e-12), high, color="0.85")
     axis.axvline(verdict.relative_fitness, color="black")
     axis.axvline(verdict.relative_fitness_public, color="C1", linestyle=":")
-    axis.annotate(
-        " together, and nine runs in ten", (verdict.relative_fitness, len(owners) - 0.4), fontsize=7
-    )
-    free = (verdict.relative_fitness_public, -0.6)
-    axis.annotate("public model ", free, fontsize=7, color="C1", ha="right")
     for gains, marker in ((True, "o"), (False, "x")):
         kept = [i for i, owner in enumerate(owners) if owner.gains == gains]
         alone = [owners[i].relative_fitness_alone for i in kept]
         axis.plot(alone, places[kept], marker, color="C2" if gains else "C3")
     axis.set_xscale("log")
     axis.set_ylim(-0.8, len(owners))
+    _plain(axis, axis.xaxis)
+    top = (verdict.relative_fitness, len(owners) - 0.4)
+    _beside(axis, top, "together, and nine runs in ten", color="black")
+    _beside(axis, (verdict.relative_fitness_public, -0.6), "public model", color="C1")
     few = len(owners) <= MOST_NAMES
     axis.set_yticks(places if few else [], [owner.name for owner in owners] if few else [])
     axis.tick_params(axis="y", labelsize=7)
     axis.set_xlabel(r"relative fitness $\psi$ (0 is the best)")
     axis.set_title("Own models: circles gain by taking part, crosses do not", fontsize=9)
+
+
+def _beside(axis: Axes, place: tuple[float, float], text: str, *, color: str) -> None:
+    """Write beside a line, on the side where there is more room."""
+    low, high = axis.get_xlim()
+    align = "left" if place[0] < math.sqrt(low * high) else "right"
+    axis.annotate(f" {text} ", place, fontsize=7, color=color, ha=align)
+
+
+def _plain(axis: Axes, ticks: Axis) -> None:
+    """Plain numbers at a logarithmic axis, as many as have room."""
+    low, high = axis.get_xlim() if ticks is axis.xaxis else axis.get_ylim()
+    narrow = high < NARROW * low
+    ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if narrow else (1.0,)))
+    ticks.set_major_formatter("{x:g}")
+    ticks.set_minor_formatter(NullFormatter())
 
 
 def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
@@ -91,6 +111,8 @@ def _draw_curve(axis: Axes, curve: Mapping[str, Answer], label: str) -> None:
     axis.annotate(" alone, middle owner", (x[0], alone[0]), fontsize=7, va="top", color="C0")
     axis.set_xscale("log")
     axis.set_yscale("log")
+    _plain(axis, axis.xaxis)
+    _plain(axis, axis.yaxis)
     axis.set_xlabel(label)
     axis.set_ylabel(r"relative fitness $\psi$ (0 is the best)")
     axis.set_title(f"Expected, against the {label}", fontsize=9)

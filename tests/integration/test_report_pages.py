@@ -25,6 +25,7 @@ from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import CURVES, OwnerVerdict, Smallest, Verdict
 from learner.results.compare import verdict, write_comparison
 from learner.results.forecast_page import write_forecast_page
+from learner.results.quality_words import interval_words
 from learner.results.report import sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Summary
@@ -333,6 +334,14 @@ def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, eva
     told = "the common model is better than the public one at 1 of 3, and than its own,"
     assert any(told in line for line in sentences(run))
     assert told in write_report(tmp_path, run).read_text()
+
+
+def test_compared_runs_have_intervals_and_are_said_to_be_single_draws(evaluated, tmp_path):
+    """Two runs of one study differed by their noise, and one was simply the best."""
+    run = evaluated(3)
+    page = write_comparison({"a": run, "b": run}, tmp_path / "compared.html").read_text()
+    assert f"RMSE {interval_words(run.quality.common)}" in page
+    assert "Each run drew its noise once; copriv sweep says how far" in page
 
 
 def test_runs_are_compared_only_where_they_were_judged_on_the_same(evaluated, summary):
