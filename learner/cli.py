@@ -79,7 +79,7 @@ def simulate(
     yes: bool,
     **given: Any,
 ) -> None:
-    """Start every owner of STUDY.toml on this machine, train, and evaluate.
+    """Start every owner of STUDY.toml here, train, and evaluate.
 
     Owners are processes of their own behind real sockets. Because all records are here, the
     result is compared with the best model of their union: for experiments, not for secrets.
@@ -191,7 +191,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     jobs: int,
     cluster: str | None,
 ) -> None:
-    """Say what STUDY.toml would come to before anything is spent, from public records.
+    """Say what STUDY.toml would come to, from public records.
 
     Asks no owner and spends nothing. Leaves forecast.html, forecast.json, the points of the
     sweep and, where matplotlib is installed, forecast.png; the same --out continues a forecast
@@ -243,7 +243,7 @@ def certs(
     days: int,
     renew: bool,
 ) -> None:
-    """Make a study's CA, and a certificate for each owner and learner.
+    """Make a study's CA, and a certificate for each party.
 
     The owners of STUDY.toml need no --owner. Certificates that are valid for 30 more days are
     kept, so the command may run every day. Give each party its own folder, nobody the folder ca.
@@ -288,10 +288,11 @@ def reproduce(
     cluster: str | None,
     **tables: Path | None,
 ) -> None:
-    """Make the figures 2-11 of both papers: A of 2021, S of 2020, on real records.
+    """Make the figures of both papers on real records.
 
-    The records do not come with copriv: bring the public tables that the figures need. Each
-    figure leaves an SVG and its numbers as Parquet. Owners are as large as the tables allow.
+    A2 to A11 are of the paper of 2021, S2 to S11 of that of 2020. The records do not come with
+    copriv: bring the public tables that the figures need. Each figure leaves an SVG and its
+    numbers as Parquet. Owners are as large as the tables allow.
 
     Example: copriv reproduce A4 S6 --loans loans.csv
     """
@@ -311,7 +312,7 @@ def reproduce(
 
 @cli.group()
 def features() -> None:
-    """The feature map: how raw tables become bounded records, from public records only."""
+    """The feature map: from raw tables to bounded records."""
 
 
 @features.command("fit")
@@ -320,7 +321,9 @@ def features() -> None:
 @data_option
 @out_file("Where the feature map goes.", default=Path("features.json"))
 def features_fit(study: Path, overrides: tuple[str, ...], data: Path | None, out: Path) -> None:
-    """Fit the feature map of STUDY.toml on its public records, and save it as JSON.
+    """Fit the feature map of STUDY.toml on its public records.
+
+    It is saved as JSON, for the owners to apply.
 
     Example: copriv features fit examples/hospitals.toml --out features.json
     """

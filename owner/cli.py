@@ -34,7 +34,13 @@ from owner.home_commands import evaluate, personalise
 from owner.init_command import init
 from owner.init_command import settings as settings_command
 from owner.ledger_commands import ledger
-from owner.site_commands import check, doctor, join, settings_argument
+from owner.site_commands import (
+    check,
+    doctor,
+    join,
+    private_bounds_option,
+    settings_argument,
+)
 
 __all__ = ["main"]
 
@@ -59,7 +65,9 @@ def cli(log_format: str) -> None:
 @cli.command()
 @click.argument("address", callback=address_value, metavar="HOST:PORT")
 def health(address: str) -> None:
-    """Ask the health port of an owner on this machine; exit status 0 if it serves, else 4.
+    """Ask the health port of an owner whether it serves.
+
+    Exit status 0 if it does, else 4.
 
     Example: copriv-owner health 127.0.0.1:50052
     """
@@ -77,11 +85,7 @@ def health(address: str) -> None:
     help="Serve here instead of the settings' address.",
 )
 @noise_seed_option
-@click.option(
-    "--allow-private-bounds",
-    is_flag=True,
-    help="Serve a feature map fitted on private records: only where those records are public.",
-)
+@private_bounds_option
 @click.option(
     "--insecure",
     is_flag=True,
@@ -97,11 +101,12 @@ def serve(
     insecure: bool,
     with_parent: bool,
 ) -> None:
-    """Serve the records of OWNER.toml until told to stop (SIGTERM or Ctrl-C).
+    """Serve the records of OWNER.toml until told to stop.
 
-    Prints one line with the port once it answers. Every response is charged to the
-    ledger before it leaves. Learners get the names of the columns in data.columns or in the
-    settings' feature map, and may use no others; where neither is set they get no names.
+    SIGTERM or Ctrl-C tells it. Prints one line with the port once it answers. Every response is
+    charged to the ledger before it leaves. Learners get the names of the columns in data.columns
+    or in the settings' feature map, and may use no others; where neither is set they get no
+    names.
 
     Example: copriv-owner serve mount-sinai.toml --listen 127.0.0.1:0
     """
@@ -140,7 +145,7 @@ def serve(
     help="INSECURE: plain text to another machine; all on the way can read and change it.",
 )
 @noise_seed_option
-@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+@private_bounds_option
 @click.option("--with-parent", is_flag=True, help="Also stop when standard input closes.")
 def attach(
     settings: Path,
@@ -152,12 +157,12 @@ def attach(
     allow_private_bounds: bool,
     with_parent: bool,
 ) -> None:
-    """Go to a listening learner and answer it there: no port is opened on this side.
+    """Go to a listening learner and answer it there.
 
-    The owner's own Poisson clock says when it asks for an update. A broken connection is reopened
-    until the learner says that the study is over: then the command ends with status 0, or waits
-    for the next study with --stay. Off this machine both sides show certificates of the
-    study.
+    No port is opened on this side. The owner's own Poisson clock says when it asks for an update.
+    A broken connection is reopened until the learner says that the study is over: then the
+    command ends with status 0, or waits for the next study with --stay. Off this machine both
+    sides show certificates of the study.
 
     Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
     """
@@ -196,7 +201,7 @@ def attach(
     help="Probability that all lower bounds hold together.",
 )
 def audit(trials: int, confidence: float) -> None:
-    """Attack the mechanism of this installation, and bound its true epsilon from below.
+    """Attack the mechanism here, and bound epsilon from below.
 
     Serves neighbouring worst-case shards over real ledgers in a temporary folder, and prints
     the Clopper-Pearson lower bound on epsilon beside the promise; 0 says only that so few
@@ -260,10 +265,10 @@ def _counting(bar: Progress, total: int) -> Callable[[], None]:
 @click.argument("learner")
 @out_file("Where the token goes; the default is LEARNER.token.")
 def token(learner: str, out: Path | None) -> None:
-    """Make a token for a learner, and print the line of OWNER.toml that admits it.
+    """Make a token for a learner.
 
-    The file goes to the learner over a channel that keeps it secret; the line holds only the
-    token's SHA-256.
+    Prints the line of OWNER.toml that admits it. The file goes to the learner over a channel that
+    keeps it secret; the line holds only the token's SHA-256.
 
     Example: copriv-owner token bank-a --out bank-a.token
     """

@@ -24,7 +24,7 @@ run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_t
 @run_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
-    """Say how the common model does on the records of OWNER.toml, and which model to use.
+    """Say which model to use on the records of OWNER.toml.
 
     RUN_MODEL is a run's folder or its model.json. Beside the common model stand the public
     records' model, this owner's own, and the common one bent to its records. It is computed and
@@ -49,10 +49,11 @@ def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
 @run_argument
 @out_file("The model's file; only its user may read it.", default=Path("personal.json"))
 def personalise(settings: Path, run: Path, out: Path) -> None:
-    """Bend the common model to the records of OWNER.toml, as far as cross-validation says.
+    """Bend the common model to the records of OWNER.toml.
 
-    The result is made from raw records without noise, so it stays at home, and says so in the
-    file. It is free: nothing leaves, nothing is charged. copriv predict and export take the file.
+    It is bent as far as cross-validation says. The result is made from raw records without noise,
+    so it stays at home, and says so in the file. It is free: nothing leaves, nothing is charged.
+    copriv predict and export take the file.
 
     Example: copriv-owner personalise mount-sinai.toml model.json --out personal.json
     """

@@ -72,10 +72,11 @@ def answers_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--yes", is_flag=True, help="Ask nothing: choose what is not typed.")
 @reading_options
 def init(*, table: str, out: Path, yes: bool, **typed: Any) -> None:
-    """Write OWNER.toml for TABLE, a path or env:NAME of a PostgreSQL address with --query.
+    """Write OWNER.toml for TABLE.
 
-    Looks at the columns, asks what was not typed, says what an epsilon promises, and writes a
-    comment on every key. Nothing is served and nothing spent.
+    TABLE is a path, or env:NAME of a PostgreSQL address with --query. Looks at the columns, asks
+    what was not typed, says what an epsilon promises, and writes a comment on every key. Nothing
+    is served and nothing spent.
 
     Example: copriv-owner init stays.csv --name mount-sinai --learner lab --yes
     """

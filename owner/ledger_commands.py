@@ -36,7 +36,7 @@ SHOWN_DIGITS = 4
 
 @click.group()
 def ledger() -> None:
-    """The budget: what the records have promised and spent, and to close a study for good."""
+    """The budget: what the records have promised and spent."""
 
 
 ledger_argument = click.argument("path", metavar="LEDGER", type=A_FILE)
@@ -165,10 +165,11 @@ def verify(path: Path) -> None:
 @ledger_argument
 @click.argument("study", metavar="STUDY")
 def close_study(path: Path, study: str) -> None:
-    """Close a study that its learner has not; its unused epsilon is free for others again.
+    """Close a study that its learner has not closed.
 
-    Stop the owner first: one process at a time holds a ledger. A study that is closed is
-    answered no more, whoever closed it. STUDY is the name in ledger show.
+    Its unused epsilon is free for others again. Stop the owner first: one process at a time holds
+    a ledger. A study that is closed is answered no more, whoever closed it. STUDY is the name in
+    ledger show.
 
     Example: copriv-owner ledger close ledger.sqlite spring-4f1c
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from owner.joining import Joining
     from owner.policy import OwnerSettings
 
-__all__ = ["check", "doctor", "join", "settings_argument"]
+__all__ = ["check", "doctor", "join", "private_bounds_option", "settings_argument"]
 
 accept_option = click.option(
     "--accept",
@@ -37,6 +37,11 @@ accept_option = click.option(
 
 
 # A folder is refused where settings are read, which names the file to give.
+private_bounds_option = click.option(
+    "--allow-private-bounds",
+    is_flag=True,
+    help="Take a feature map fitted on private records: only where those records are public.",
+)
 settings_argument = click.argument(
     "settings", metavar="OWNER.toml", type=click.Path(path_type=Path)
 )
@@ -102,7 +107,7 @@ def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="TABLE",
     help="Public records, to measure a typical gradient on.",
 )
-@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+@private_bounds_option
 @accept_option
 @declare_option
 def check(
@@ -116,12 +121,12 @@ def check(
     declares: bool,
     **options: Any,
 ) -> None:
-    """Show what OWNER.toml would promise, and how much noise that is; nothing is spent.
+    """Show what OWNER.toml would promise, and with how much noise.
 
-    Reads settings, certificate, records, feature map and ledger as serve does, and shows each
-    column beside the map, here only: cells without a value, beyond the bounds or of unknown
-    categories, and how far the mean is from the public one. Exit status 2: something cannot be
-    used, or a column does not fit. 3: the policy or the budget would refuse the study.
+    Nothing is spent. Reads settings, certificate, records, feature map and ledger as serve does,
+    and shows each column beside the map, here only: cells without a value, beyond the bounds or
+    of unknown categories, and how far the mean is from the public one. Exit status 2: something
+    cannot be used, or a column does not fit. 3: the policy or the budget would refuse the study.
 
     Example: copriv-owner check mount-sinai.toml --study hospitals.toml
     """
@@ -146,14 +151,15 @@ def check(
 @click.command()
 @settings_argument
 @accept_option
-@click.option("--allow-private-bounds", is_flag=True, help="As for serve.")
+@private_bounds_option
 def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: bool) -> None:
-    """Look at this machine for OWNER.toml; no other site needs to be running, nothing is written.
+    """Look at this machine for OWNER.toml.
 
-    A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, the ledger and its disk, memory, feature map and records. Each passes, fails with
-    a reason and says what to do, or is not checked. Exit status 2: something fails. What a
-    study would be promised is shown by copriv-owner check.
+    No other site needs to be running, and nothing is written. A table of rules: versions,
+    settings, certificate and its days, key and tokens, ports, clock, proxies, the ledger and its
+    disk, memory, feature map and records. Each passes, fails with a reason and says what to do,
+    or is not checked. Exit status 2: something fails. What a study would be promised is shown by
+    copriv-owner check.
 
     Example: copriv-owner doctor mount-sinai.toml
     """
@@ -205,12 +211,13 @@ def join(
     declares: bool,
     **words: Any,
 ) -> None:
-    """Join the study of an invitation: settings, a key made here, and a request to send back.
+    """Join the study of an invitation.
 
-    Shows what is asked and how each column fits, here only, and writes nothing if one does not:
-    map it with --rename, --unit and --spelling, or pass one that is right with --accept. The
-    request and, later, the certificate are beside INVITATION; the key never leaves FOLDER. Tell the
-    learner the fingerprint by telephone.
+    Makes settings, a key, and a request to send back. Shows what is asked and how each column
+    fits, here only, and writes nothing if one does not: map it with --rename, --unit and
+    --spelling, or pass one that is right with --accept. The request and, later, the certificate
+    are beside INVITATION; the key never leaves FOLDER. Tell the learner the fingerprint by
+    telephone.
 
     Example: copriv-owner join bank.invitation --data loans.csv --rename income=pay
     """
@@ -289,16 +296,12 @@ def show_site(
 ) -> None:
     """Print what the dry run found, columns and certificate included.
 
-    Args:
-      found: The dry run.
-      settings: The owner's settings.
-      base: The folder of their file.
-      accepted: Columns that are right as they are.
-      declares: Whether learners may know that the columns were looked at.
+    Args: found: The dry run. settings: The owner's settings. base: The folder of their file.
+    accepted: Columns that are right as they are. declares: Whether learners may know that the
+    columns were looked at.
 
-    Raises:
-      InputError: A certificate or a column does not fit, or there is no map to look under.
-      RefusedError: The owner would refuse the study; what was found is printed all the same.
+    Raises: InputError: A certificate or a column does not fit, or there is no map to look under.
+    RefusedError: The owner would refuse the study; what was found is printed all the same.
     """
     # Here, because they would make --help slow.
     from common.errors import InputError  # noqa: PLC0415

@@ -92,11 +92,12 @@ def init(
     yes: bool,
     **typed: Any,
 ) -> None:
-    """Make a study of TABLE that runs: a CSV or Parquet file, a folder of them, a database.
+    """Make a study of TABLE that runs.
 
-    Looks at the columns, asks what was not typed, and writes study.toml with a comment on
-    every key. It warns of identifiers, of columns that leak the target, of heavy tails, missing
-    targets and dates. TABLE is a path, or env:NAME of a PostgreSQL address with --query.
+    Looks at the columns, asks what was not typed, and writes study.toml with a comment on every
+    key. It warns of identifiers, of columns that leak the target, of heavy tails, missing targets
+    and dates. TABLE is a CSV or Parquet file, a folder of them, a database, or env:NAME of a
+    PostgreSQL address with --query.
 
     Example: copriv init stays.csv --target los --owners Hospital.County --yes
     """
@@ -135,9 +136,8 @@ def _columns(session: Session) -> str:
 def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with what was open asked, or chosen; each is looked at before the next.
 
-    Raises:
-      InputError: Something that cannot be chosen is open, and nothing may be asked, or what was
-        typed cannot be used.
+    Raises: InputError: Something that cannot be chosen is open, and nothing may be asked, or what
+    was typed cannot be used.
     """
     choices = _asked_target(session, choices, yes=yes)
     choices = _asked_owners(session, choices, yes=yes)
@@ -152,8 +152,7 @@ def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
 def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with a target and, where it is of words, the values of class +1.
 
-    Raises:
-      InputError: There is no target, it cannot be learnt, or nothing may be asked.
+    Raises: InputError: There is no target, it cannot be learnt, or nothing may be asked.
     """
 
     def check(name: str) -> None:
@@ -191,8 +190,7 @@ def _values(typed: str) -> tuple[str, ...]:
 def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with whose a record is.
 
-    Raises:
-      InputError: What was typed makes no owners.
+    Raises: InputError: What was typed makes no owners.
     """
 
     def check(owners: str) -> None:
@@ -214,8 +212,7 @@ def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
 def _asked_epsilon(choices: Choices, *, yes: bool) -> Choices:
     """The choices with a budget.
 
-    Raises:
-      InputError: What was typed is none.
+    Raises: InputError: What was typed is none.
     """
     from learner.commands.raw_tables import checked_epsilon  # noqa: PLC0415 (keeps --help quick)
 

@@ -33,11 +33,12 @@ out_option = out_file("The file to write.", required=True)
 @out_option
 @reading_options
 def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
-    """Write TABLE with a column prediction, by the model of RUN (a run folder or a model file).
+    """Write TABLE with a column of predictions by the model of RUN.
 
-    Predictions are in the target's own units; for classes the column is 1 where the target is
-    expected to be the positive value, which the command names, beside a column probability or
-    score. The name of the file says whether it is CSV or Parquet.
+    RUN is a run's folder or a model's file. The column prediction is in the target's own units;
+    for classes it is 1 where the target is expected to be the positive value, which the command
+    names, beside a column probability or score. The name of the file says whether it is CSV or
+    Parquet.
 
     Example: copriv predict runs/spring --data stays.csv --out predicted.csv
     """
@@ -55,10 +56,11 @@ def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @reading_options
 def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
-    """Say how good the model of RUN is on TABLE, which has the target, in the target's own units.
+    """Say how good the model of RUN is on TABLE.
 
-    Beside it stands the model of the public records alone, which needs nobody's answer, and what
-    clamping to the public bounds costs by itself. Intervals are of 95 %, by bootstrap.
+    TABLE has the target, and errors are in the target's own units. Beside it stands the model of
+    the public records alone, which needs nobody's answer, and what clamping to the public bounds
+    costs by itself. Intervals are of 95 %, by bootstrap.
 
     Example: copriv evaluate runs/spring --data stays.csv
     """
@@ -74,7 +76,7 @@ def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form to write.")
 @out_option
 def export(run: Path, form: str, out: Path) -> None:
-    """Write the model of RUN with its whole pipeline, from raw columns to predictions.
+    """Write the model of RUN with its whole pipeline.
 
     onnx: a graph that runs without copriv. sklearn: a fitted estimator (joblib; loading such a
     file runs what is in it, so load your own only). json: the steps and numbers, with rows to
@@ -98,7 +100,9 @@ def export(run: Path, form: str, out: Path) -> None:
 )
 @out_file("The page that compares several runs.", default=Path("comparison.html"))
 def report(runs: tuple[Path, ...], out: Path) -> None:
-    """Print the table of a finished run, and write its report.html again; or compare several.
+    """Print the table of a finished run again, or compare several.
+
+    Writes its report.html again, or one page that compares them.
 
     Example: copriv report runs/spring runs/autumn
     """

@@ -44,11 +44,12 @@ def invite(
     learner: str,
     address: str | None,
 ) -> None:
-    """Write an invitation for each owner of STUDY.toml, and make the study's CA if there is none.
+    """Write an invitation for each owner of STUDY.toml.
 
-    An invitation holds the study's CA, the owner's address, the feature map (columns, kinds,
-    categories, bounds) and the epsilon that is asked: nothing secret. The owner types
-    copriv-owner join FILE --data TABLE and sends a request back, for copriv admit.
+    The study's CA is made if there is none. An invitation holds the study's CA, the owner's
+    address, the feature map (columns, kinds, categories, bounds) and the epsilon that is asked:
+    nothing secret. The owner types copriv-owner join FILE --data TABLE and sends a request back,
+    for copriv admit.
 
     Example: copriv invite study.toml
     """
@@ -77,10 +78,11 @@ def invite(
 @days_option
 @click.option("--yes", is_flag=True, help="Ask nothing: the fingerprints were compared.")
 def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> None:
-    """Sign the requests of owners that were invited, and write each certificate beside it.
+    """Sign the requests of owners that were invited.
 
-    Shows the fingerprint that copriv-owner join showed to the owner; compare them by telephone.
-    A request that is admitted again gets a new certificate, which renews the old one.
+    Each certificate is written beside its request. Shows the fingerprint that copriv-owner join
+    showed to the owner; compare them by telephone. A request that is admitted again gets a new
+    certificate, which renews the old one.
 
     Example: copriv admit exchange/*.request
     """
@@ -99,7 +101,7 @@ def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> N
 @study_argument
 @overrides_option
 @click.option("--all", "every", is_flag=True, help="Show what passes, too.")
-@click.option("--insecure", is_flag=True, help="As for train.")
+@click.option("--insecure", is_flag=True, help="INSECURE: plain text to other machines.")
 def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: bool) -> None:
     """Look at all sites of STUDY.toml before anything is spent.
 
@@ -125,12 +127,13 @@ def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: boo
 @study_argument
 @overrides_option
 def doctor(study: Path, overrides: tuple[str, ...]) -> None:
-    """Look at this machine for STUDY.toml; no other site needs to be running, nothing is written.
+    """Look at this machine for STUDY.toml.
 
-    A table of rules: versions, settings, certificate and its days, key and tokens, ports, clock,
-    proxies, disk, memory, public records and feature map. Each passes, fails with a reason
-    and says what to do, or is not checked. Exit status 2: something fails. The sites themselves
-    are looked at by copriv check.
+    No other site needs to be running, and nothing is written. A table of rules: versions,
+    settings, certificate and its days, key and tokens, ports, clock, proxies, disk, memory,
+    public records and feature map. Each passes, fails with a reason and says what to do, or is
+    not checked. Exit status 2: something fails. The sites themselves are looked at by copriv
+    check.
 
     Example: copriv doctor study.toml
     """
@@ -143,9 +146,9 @@ def doctor(study: Path, overrides: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("run", metavar="RUN", type=A_FOLDER)
 @click.option("--abandon", is_flag=True, help="End a run that has not finished, for good.")
-@click.option("--insecure", is_flag=True, help="As for train.")
+@click.option("--insecure", is_flag=True, help="INSECURE: plain text to other machines.")
 def close(run: Path, *, abandon: bool, insecure: bool) -> None:
-    """Give the unused epsilon back to owners that were away when RUN ended.
+    """Give unused epsilon back to owners that were away at the end.
 
     Owners that have closed already are not asked. Exit status 4: one is still away; the same
     command closes it later. An owner's own officer can do it too (copriv-owner ledger close).

@@ -43,7 +43,7 @@ def sweep(
     jobs: int,
     cluster: str | None,
 ) -> None:
-    """Run STUDY.toml many times in memory, over a grid of settings and many seeds.
+    """Run STUDY.toml in memory over a grid of settings and seeds.
 
     For experiments on records that are all here: no owner is started and no budget charged. The
     run of seed 7 is that of `copriv simulate --set seed=7 --insecure-noise-seed 7000000`, where

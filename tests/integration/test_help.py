@@ -1,0 +1,33 @@
+"""What --help says is short enough to be read whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from learner.cli import cli
+from owner.cli import cli as owner_cli
+
+
+def commands(command: click.Command, *typed: str) -> Iterator[tuple[click.Command, list[str]]]:
+    yield command, list(typed)
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, *typed, name)
+
+
+@pytest.mark.parametrize("root", [cli, owner_cli], ids=["copriv", "copriv-owner"])
+def test_lists_of_commands_say_whole_sentences_and_no_option_sends_elsewhere(root):
+    """Half of them ended in three dots, and an option was "As for train."."""
+    for command, typed in commands(root):
+        said = CliRunner(env={"COLUMNS": "80"}).invoke(root, [*typed, "--help"]).stdout
+        assert "As for" not in said, typed
+        _, found, listed = said.partition("Commands:\n")
+        lines = re.findall(r"^  \S+ +(.+)$", listed, flags=re.MULTILINE)
+        assert bool(lines) == bool(getattr(command, "commands", {})) == bool(found)
+        for line in lines:
+            assert line.endswith("."), line
+            assert not line.endswith("..."), line
