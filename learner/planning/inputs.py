@@ -125,7 +125,8 @@ def choose_inputs(
     warnings += _as_predictions(kept, target)
     numbers = [c for c in kept if c.name not in names]
     warnings += [*_explaining(stay), *_together(numbers, target)]
-    warnings += [*_all_different(numbers), *_few_numbers(numbers)]
+    warnings += [*_all_different(numbers), *_few_numbers(numbers), *_far_apart(numbers)]
+    warnings += _mostly_empty(kept)
     return Inputs(tuple(column.name for column in kept), names, tuple(warnings))
 
 
@@ -244,18 +245,10 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
             f"{name}: {column.padded} begins with 0, as codes do, and is taken for an amount; if "
             "its numbers are names, give it with --categorical or --drop"
         )
-    elif column.looks_coded and not is_named:
-        yield (
-            f"{name}: its numbers repeat and lie far apart, as names do, and are taken for "
-            "amounts; if they are names, give it with --categorical or --drop"
-        )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
     yield from _odd_names(column)
     yield from _odd_dates(column)
-    if column.missing > column.count:
-        share = column.missing / (column.missing + column.count)
-        yield f"{name}: {share:.0%} of the cells are empty; they get the median"
 
 
 def _odd_names(column: Column) -> Iterator[str]:
@@ -338,6 +331,26 @@ def _few_numbers(columns: Sequence[Column]) -> list[str]:
         f"{named(few, NAMED_COLUMNS)}: few whole numbers, taken for amounts; if they stand for "
         "kinds, give --categorical"
     ] * bool(few)
+
+
+def _far_apart(columns: Sequence[Column]) -> list[str]:
+    """Which columns have numbers that look like names: one sentence for all."""
+    coded = [c.name for c in columns if c.looks_coded and not c.padded]
+    return [
+        f"{named(coded, NAMED_COLUMNS)}: whole numbers that repeat and lie far apart, as names do, "
+        "taken for amounts; if they are names, give --categorical or --drop"
+    ] * bool(coded)
+
+
+def _mostly_empty(columns: Sequence[Column]) -> list[str]:
+    """Which columns have more gaps than values: owners' own checks stop at them."""
+    empty = [c for c in columns if c.missing > c.count]
+    shares = [f"{c.shown} ({c.missing / len(c.numbers):.0%})" for c in empty]
+    return [
+        f"{first_few(shares, NAMED_COLUMNS)}: so many cells are empty and get one public value; "
+        "owners elsewhere would have to --accept such a column: leave it out with --drop, unless "
+        "it is worth it"
+    ] * bool(shares)
 
 
 def _together(columns: Sequence[Column], target: Target) -> list[str]:

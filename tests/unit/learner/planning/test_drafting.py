@@ -420,7 +420,7 @@ def test_an_owner_far_larger_than_all_others_makes_no_column_name_it():
 def test_numbers_that_look_like_names_are_told_and_amounts_are_not():
     amounts = RNG.integers(1, 40, 2000) * 250
     _, told = inputs_of({"y": SCHOOLS["y"], "school": SCHOOLS["school"], "loan": amounts})
-    assert "school: its numbers repeat and lie far apart, as names do" in told
+    assert "school: whole numbers that repeat and lie far apart, as names do" in told
     assert "loan" not in told
     _, told = inputs_of(SCHOOLS, categorical=["school"], drop=["mean", "head"])
     assert "school" not in told
@@ -525,6 +525,23 @@ def test_words_among_numbers_are_told_of_since_they_make_names_of_all(distinct):
     # Kinds of which some are digits are no amounts.
     kinds = RNG.choice(["1", "2", "K", "P"], 4000)
     assert "numbers" not in inputs_of({"y": RNG.normal(size=4000), "grade": kinds})[1]
+
+
+def test_columns_of_one_oddity_are_told_of_in_one_sentence():
+    """A table of loans had five sentences on gaps and four on numbers far apart."""
+    gaps = np.where(RNG.random(3000) < 0.8, np.nan, RNG.normal(size=3000))
+    far = 41 * RNG.integers(1, 99, 3000) + RNG.integers(0, 2, 3000)
+    columns = {
+        "y": RNG.normal(size=3000),
+        "joint": gaps,
+        "debt": gaps,
+        "zone": far,
+        "area": far + 1,
+    }
+    told = inputs_of(columns | {"debt": gaps[::-1], "area": RNG.permutation(far)})[1]
+    empty = "joint (80%), debt (80%): so many cells are empty and get one public value; owners"
+    assert empty in told.replace("79%", "80%").replace("81%", "80%")
+    assert "zone, area: whole numbers that repeat and lie far apart" in told
 
 
 def test_rows_of_a_person_stay_together_whatever_their_order():
