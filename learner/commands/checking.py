@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -45,7 +45,8 @@ def check_study(
     """
     feature_map = prepare_public_side(settings, base=base).feature_map
     found = _look(settings, feature_map, base=base, insecure=insecure, console=console)
-    console.print(_table(list(found), list(found.values())))
+    for table in _tables(list(found), list(found.values()), width=console.width):
+        console.print(table)
     for finding, names in _sites_of(found).items():
         if every or (finding.state is not State.PASSES and finding.words != UNKNOWN):
             console.print(_sentence(names, finding), highlight=False, soft_wrap=True)
@@ -114,17 +115,52 @@ def _look(
     }
 
 
-def _table(names: Sequence[str], found: Sequence[Sequence[Finding]]) -> Table:
-    """Sites by rules."""
+def _tables(
+    names: Sequence[str], found: Sequence[Sequence[Finding]], *, width: int
+) -> Iterator[Table]:
+    """Sites by rules; where that is too wide, rules by as many sites as have room, again and again.
+
+    Args:
+      names: The sites'.
+      found: What was found of each.
+      width: How many letters a line has.
+    """
+    marks = [[_mark(finding) for finding in site] for site in found]
+    if _width_of("site", *names) + sum(map(_width_of, RULES)) <= width:
+        yield _table(
+            ("site", *RULES), [(Text(name), *m) for name, m in zip(names, marks, strict=True)]
+        )
+        return
+    left = list(zip(names, marks, strict=True))
+    while left:
+        taken = 1
+        room = width - _width_of(*RULES)
+        while taken < len(left) and sum(_width_of(name) for name, _ in left[: taken + 1]) <= room:
+            taken += 1
+        some, left = left[:taken], left[taken:]
+        columns = [site for _, site in some]
+        yield _table(
+            ("", *(name for name, _ in some)),
+            [(Text(rule), *row) for rule, *row in zip(RULES, *columns, strict=True)],
+        )
+
+
+def _width_of(*words: str) -> int:
+    """How many letters a column of these has, with what parts it from the next."""
+    return max(map(len, (*words, State.FAILS.value))) + 3
+
+
+def _mark(finding: Finding) -> Text:
+    text = "-" if finding.state is State.UNCHECKED else finding.state.value
+    return Text(text, style=STYLES[finding.state])
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Text]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("site")
-    for rule in RULES:
-        table.add_column(rule)
-    for name, site in zip(names, found, strict=True):
-        marks = [Text("-" if f.state is State.UNCHECKED else f.state.value) for f in site]
-        for mark, finding in zip(marks, site, strict=True):
-            mark.stylize(STYLES[finding.state])
-        table.add_row(Text(name), *marks)
+    for head in heads:
+        table.add_column(head)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
