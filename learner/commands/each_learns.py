@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from common.errors import InputError
 from common.files import make_folder
@@ -28,7 +27,7 @@ from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import prepare_public_side
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, check_roles
-from learner.results.report import table_by_name
+from learner.results.report import print_by_name
 from learner.results.run_folder import new_run_folder, write_features, write_json
 from learner.results.summary import Summary
 from learner.results.verdict_words import as_number
@@ -106,7 +105,7 @@ def run_each_learns(
                     )
                 )
     result = table_of_results(summaries)
-    console.print(_table(settings.name, result))
+    _print_table(settings.name, result, console)
     write_json(folder / "each-learns.json", result)
     return folder
 
@@ -144,7 +143,7 @@ def table_of_results(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
+def _print_table(name: str, rows: Sequence[dict[str, Any]], console: Console) -> None:
     """The N results for a terminal."""
     heads = ("learner", "records", "together", "alone", "gains", "answered in", "epsilon spent")
     cells = [
@@ -159,4 +158,4 @@ def _table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
         )
         for row in rows
     ]
-    return table_by_name(f"{name}: every owner learns", heads, cells)
+    print_by_name(console, f"{name}: every owner learns", heads, cells)

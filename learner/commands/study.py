@@ -31,7 +31,7 @@ from learner.results.coefficients import model_of
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.results.progress import Stages
-from learner.results.report import owners_table, sentences
+from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
     Trace,
@@ -372,6 +372,6 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
 
 
 def _print_summary(summary: Summary, console: Console, *, has_shown_ways: bool = False) -> None:
-    console.print(owners_table(summary))
+    print_owners(summary, console)
     for sentence in sentences(summary, has_shown_ways=has_shown_ways):
         console.print(sentence, highlight=False)

@@ -6,18 +6,23 @@ import math
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.table import Table
 
 from common.texts import counted
 from learner.algorithms.table import ALGORITHMS
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Smallest, Verdict
+from learner.results.report import print_by_name
 from learner.results.verdict_words import gains_in_words
 
 __all__ = ["print_verdict", "sentences", "smallest_words", "worth_words"]
 
 # A change of this share of the expected relative fitness is within what simulations vary by.
 NOTHING = 0.005
+OWNERS = (
+    *("owner", "records", "epsilon", "alone", "public model", "together", "gains", "without it"),
+    "+1 epsilon",
+)
+WAYS = ("learnt by", "expected", "90 % of runs", "T", "clip", "split")
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
@@ -28,39 +33,32 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         f"{low:.3g} and {high:.3g}, from {verdict.public_records:,} public records",
         highlight=False,
     )
-    console.print(_owners_table(verdict))
+    print_by_name(console, None, OWNERS, _owners(verdict))
     if verdict.algorithms:
-        console.print(_algorithms_table(verdict.algorithms))
+        print_by_name(console, None, WAYS, _ways(verdict.algorithms))
     for sentence in sentences(verdict):
         console.print(sentence, highlight=False)
 
 
-def _owners_table(verdict: Verdict) -> Table:
-    table = Table(
-        "owner",
-        "records",
-        "epsilon",
-        "alone",
-        "public model",
-        "together",
-        "gains",
-        "without it",
-        "+1 epsilon",
-    )
+def _owners(verdict: Verdict) -> list[tuple[str, ...]]:
+    """A row for each owner."""
+    rows: list[tuple[str, ...]] = []
     for owner in verdict.owners:
         without = owner.relative_fitness_without
-        table.add_row(
-            owner.name,
-            f"{owner.records:,}",
-            owner.epsilon,
-            f"{owner.relative_fitness_alone:.3g}",
-            f"{verdict.relative_fitness_public:.3g}",
-            f"{verdict.relative_fitness:.3g}",
-            "yes" if owner.gains else "no",
-            "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
-            worth_words(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
+        rows.append(
+            (
+                owner.name,
+                f"{owner.records:,}",
+                owner.epsilon,
+                f"{owner.relative_fitness_alone:.3g}",
+                f"{verdict.relative_fitness_public:.3g}",
+                f"{verdict.relative_fitness:.3g}",
+                "yes" if owner.gains else "no",
+                "-" if without is None else f"{without:.3g}{' better' if owner.harms else ''}",
+                worth_words(owner.one_more_epsilon_is_worth, verdict.relative_fitness),
+            )
         )
-    return table
+    return rows
 
 
 def worth_words(lower: float, expected: float) -> str:
@@ -76,10 +74,10 @@ def worth_words(lower: float, expected: float) -> str:
     return f"{-lower:+.2g}" if lower > NOTHING * expected else "nothing"
 
 
-def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
-    table = Table("learnt by", "expected", "90 % of runs", "T", "clip", "split")
-    for name, answer in algorithms.items():
-        table.add_row(
+def _ways(algorithms: Mapping[str, Answer]) -> list[tuple[str, ...]]:
+    """A row for each way of learning."""
+    return [
+        (
             name,
             f"{answer.relative_fitness:.3g}",
             f"{answer.low:.3g} .. {answer.high:.3g}",
@@ -87,7 +85,8 @@ def _algorithms_table(algorithms: Mapping[str, Answer]) -> Table:
             "-" if answer.clip is None else f"{answer.clip:.3g}",
             answer.split if ALGORITHMS[answer.algorithm].is_schedulable else "-",
         )
-    return table
+        for name, answer in algorithms.items()
+    ]
 
 
 def sentences(verdict: Verdict) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from common.losses import PARAMETERS
@@ -23,15 +24,16 @@ __all__ = [
     "epsilon_text",
     "lost_sentences",
     "named_counts",
-    "owners_table",
+    "print_by_name",
+    "print_owners",
     "rows",
     "sentences",
     "table_by_name",
     "way_sentences",
 ]
 
-# How many names a sentence has.
-NAMED = 6
+# How many names a sentence has, and letters of a name at least a line of a table.
+NAMED, SHORTEST = 6, 5
 # Sentences that begin so are shown as warnings.
 WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED")
 
@@ -69,12 +71,27 @@ def _row(owner: OwnerSummary, summary: Summary) -> list[Cell | str]:
     return cells
 
 
-def owners_table(summary: Summary) -> Table:
-    """The table for a terminal."""
-    return table_by_name(_title(summary), columns(summary), list(map(texts, rows(summary))))
+def print_owners(summary: Summary, console: Console) -> None:
+    """Print the table of the owners."""
+    cells = list(map(texts, rows(summary)))
+    print_by_name(console, _title(summary), columns(summary), cells)
 
 
-def table_by_name(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def print_by_name(
+    console: Console, title: str | None, heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table whose rows begin with a name, whole: of half a number nobody knows its size.
+
+    In a terminal that is narrower than its numbers lines go on in the next one.
+    """
+    table = table_by_name(title, heads, rows)
+    least = sum((column.min_width or 0) + 2 for column in table.columns)
+    if least > console.width:
+        table.width = least
+    console.print(table, crop=False)
+
+
+def table_by_name(title: str | None, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table for a terminal whose rows begin with a name.
 
     Where it is too wide, long names are folded and headings wrapped: nothing is cut off.
@@ -83,7 +100,8 @@ def table_by_name(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]
     for index, head in enumerate(heads):
         cells = [row[index] for row in rows]
         if index == 0:
-            table.add_column(head, overflow="fold")
+            longest = max(map(len, [head, *cells]))
+            table.add_column(head, overflow="fold", min_width=min(longest, SHORTEST))
         else:
             longest = max(map(len, [*head.split(), *cells]))
             # A column that cannot be narrower is not made so in place of the names.
