@@ -102,9 +102,11 @@ def _clock(settings_file: Path) -> Finding:
     """Whether it is later than when the program and the settings were written."""
     now = datetime.now(UTC)
     for path, what in ((Path(__file__), "this program"), (settings_file, str(settings_file))):
-        if not path.exists():
+        try:
+            written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        except OSError:
+            # Settings that cannot be read are said to be so.
             continue
-        written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         if now < written - CLOCK_SLACK:
             return fails(
                 "clock",

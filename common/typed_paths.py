@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from common.texts import LONGEST_NAME, printable
+
 __all__ = ["A_FILE", "A_FOLDER"]
 
 
@@ -20,9 +22,14 @@ class _Typed(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, unless the other kind is there."""
         path = Path(value)
-        if self._is_folder and path.is_file():
+        try:
+            is_file, is_folder = path.is_file(), path.is_dir()
+        except OSError as error:
+            shown = printable(str(path), LONGEST_NAME)
+            self.fail(f"{shown}: {error.strerror}; give another path", param, ctx)
+        if self._is_folder and is_file:
             self.fail(f"{path} is a file; give a folder", param, ctx)
-        if not self._is_folder and path.is_dir():
+        if not self._is_folder and is_folder:
             self.fail(f"{path} is a folder; give a file", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -25,7 +25,7 @@ from common.files import refuse_to_replace, write_or_refuse
 from common.logs import start_logging
 from common.map_text import file_text
 from common.texts import counted
-from common.typed_paths import A_FOLDER
+from common.typed_paths import A_FILE, A_FOLDER
 from learner.commands.init_command import init, settings
 from learner.commands.model_commands import evaluate, export, predict, report
 from learner.commands.options import (
@@ -268,7 +268,7 @@ def certs(
 @click.argument("figures", metavar="all|A2|...|S11", nargs=-1, required=True)
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=A_FOLDER,
     metavar="FOLDER",
     help="A folder with lending/, sparcs/ and creditcard/, for tables that are not given.",
 )
@@ -276,7 +276,8 @@ def certs(
 @out_folder("Where the figures and their numbers go.", default=Path("runs/figures"))
 @click.option(
     "--document",
-    type=click.Path(path_type=Path),
+    type=A_FILE,
+    metavar="FILE",
     help="Write what was found into the section between the markers figures of this document.",
 )
 @cluster_option

@@ -14,7 +14,15 @@ from common.command import as_listed, ask, console, out_folder, reading_options,
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
-from common.texts import LONGEST_NAME, LONGEST_NOTE, first_few, named, printable, shortened
+from common.texts import (
+    LONGEST_NAME,
+    LONGEST_NOTE,
+    counted,
+    first_few,
+    named,
+    printable,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session
@@ -107,7 +115,7 @@ def init(
     folder = out or Path(_name(table))
     session = open_session(typed_place(table, typed))
     checked_folder(folder)
-    click.echo(f"{table}: {session.look.num_records:,} rows, {_columns(session)}")
+    click.echo(f"{table}: {counted(session.look.num_records, 'row')}, {_columns(session)}")
     for line in session.notes:
         click.echo(f"note: {printable(line)}")
     chosen = _asked(session, Choices(**typed), yes=yes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from common.command import as_listed, noise_seed_option, out_folder
+from common.typed_paths import A_FILE
 
 if TYPE_CHECKING:
     from learner.planning.settings import StudySettings
@@ -124,7 +125,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "facilities": "New York's hospital stays (SPARCS) with the column Facility Name.",
         "cards": "creditcard.csv of ULB and Worldline.",
     }
-    path = click.Path(path_type=Path)
+    path = A_FILE
     return as_listed(
         *(
             click.option(f"--{n}", type=path, metavar="FILE", help=what)

@@ -1,0 +1,54 @@
+"""A path that the system does not look at is one sentence, wherever it is typed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from common.typed_paths import A_FOLDER
+from learner.cli import cli
+from owner.cli import cli as owner_cli
+
+LONG = "x" * 300
+TYPED = {
+    cli: (
+        *(f"simulate {LONG}", f"init {LONG}.csv --target a --yes", f"report {LONG}"),
+        *(f"predict run --data {LONG} --out p.csv", f"predict run --data a.csv --out {LONG}.csv"),
+        *(f"evaluate {LONG} --data a.csv", f"export run --to sql --out {LONG}", f"close {LONG}"),
+        *(f"train --resume {LONG}", f"forecast s.toml --out {LONG}", f"sweep s.toml --out {LONG}"),
+        *(f"certs --owner a --out {LONG}", f"invite s.toml --out {LONG}", f"admit {LONG}"),
+        *(f"doctor {LONG}", f"check {LONG}", f"reproduce A4 --data {LONG}"),
+        *(f"reproduce A4 --loans {LONG}", f"features fit s.toml --out {LONG}"),
+    ),
+    owner_cli: (
+        *(f"init {LONG}.csv --yes", f"serve {LONG}", f"doctor {LONG}", f"ledger show {LONG}"),
+        *(f"check {LONG}", f"join {LONG} --data a.csv", f"join a --data {LONG}"),
+        *(f"token a --out {LONG}", f"evaluate {LONG} run", f"personalise {LONG} run"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("root", "typed"), [(root, typed) for root, all_typed in TYPED.items() for typed in all_typed]
+)
+def test_a_name_that_is_too_long_is_one_sentence(root, typed, tmp_path, monkeypatch):
+    """It was a traceback of every command."""
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(root, typed.split())
+    assert said.exit_code == 2 or isinstance(said.exception, Exception)
+    assert not isinstance(said.exception, OSError), said.exception
+    assert "Traceback" not in said.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(monkeypatch):
+    def refuse(*_: object, **__: object) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(click.BadParameter, match=re.escape("runs/a: Permission denied; give an")):
+        A_FOLDER.convert("runs/a", None, None)
