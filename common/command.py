@@ -287,6 +287,9 @@ class Commands(click.Group):
             with stoppable(lambda: STOPPED):
                 return super().invoke(ctx)
         except click.Abort as error:
+            # The cursor is behind the question.
+            if sys.stderr.isatty():
+                click.echo(err=True)
             if not isinstance(error.__context__, EOFError):
                 raise StoppedError(STOPPED) from None
             raise InputError(

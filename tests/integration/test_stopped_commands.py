@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import shlex
 import sqlite3
 import subprocess
@@ -355,3 +358,26 @@ def test_a_new_study_that_is_stopped_leaves_nothing_and_is_made_by_typing_it_aga
     refused = typed(*asked, "--out", out)
     assert "not empty" in refused.stderr
     assert (out / "study.toml").is_file()
+
+
+@pytest.mark.parametrize("key", [b"\x03", b"\x04"], ids=["ctrl-c", "ctrl-d"])
+def test_a_question_that_is_not_answered_ends_on_a_line_of_its_own(key, tmp_path):
+    """ "copriv: stopped" stood behind the question."""
+    pd.DataFrame({"a": range(90), "b": range(90)}).to_csv(tmp_path / "t.csv", index=False)
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        typed = [sys.executable, "-m", "learner.cli", "init", "t.csv"]
+        os.execv(sys.executable, typed)  # noqa: S606 (a child of this test)
+    said, answered = b"", False
+    with contextlib.suppress(OSError):  # the end of what a closed terminal says
+        while more := os.read(terminal, 4096):
+            said += more
+            if b"be predicted" in said and not answered:
+                answered = True
+                os.write(terminal, key)
+    os.close(terminal)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert status == (130 if key == b"\x03" else 2)
+    last = said.decode().strip().splitlines()[-1]
+    assert last.startswith("copriv: ")
