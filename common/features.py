@@ -84,8 +84,8 @@ class FeatureSettings(Settings):
         are scaled down to it. The sensitivity grows with the square of the radius, so the
         longest tenth costs more than it teaches. 1 sets no radius.
       l1_radius: The radius itself, in place of ``l1_coverage``.
-      category_order: What orders the integer codes: the mean public target of the category,
-        or its name.
+      category_order: What orders the codes of categories: their mean public target ("target"), also
+        as far apart as these means lie ("mean"; `copriv init` writes it), or their names ("name").
       max_categories: A column of text with more distinct values is free text and left out.
       intercept: Append a constant feature 1.
       positive: The target value that is class +1, or a list of them, every other being -1;

@@ -47,7 +47,7 @@ Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Scale = Annotated[float, Field(ge=SMALLEST_SCALE, le=LARGEST_NUMBER)]
 Bound = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 Kind = Literal["number", "date", "category"]
-CategoryOrder = Literal["target", "name"]
+CategoryOrder = Literal["target", "mean", "name"]
 
 # This many of a column's values must read as numbers (or dates) for the column to be one.
 READABLE_SHARE = 0.95
@@ -68,7 +68,7 @@ class ColumnRule(Lasting):
 
     Args:
       name: The column.
-      kind: A number, a date (months since January 2000) or a category (its integer code).
+      kind: A number, a date (months since January 2000) or a category (its code).
       shares: Whether its numbers are shares of one, so that 10% is 0.1; else it is 10.
       codes: The code of each category of the public records.
       unknown: The code of a category that the public records do not have.
@@ -312,7 +312,7 @@ def _central(values: Vector, coverage: float) -> tuple[float, float]:
 def _fit_category(
     name: str, keys: list[str | None], targets: Vector, coverage: float, order: CategoryOrder
 ) -> ColumnRule | str:
-    """Integer codes; a value that is missing and one that is unknown have codes of their own."""
+    """Codes; a value that is missing and one that is unknown have codes of their own."""
     codes, unknown, missing = _codes(keys, targets, order)
     raw = np.array([missing if key is None else codes[key] for key in keys], dtype=np.float64)
     low, high = _central(raw, coverage)
@@ -321,9 +321,9 @@ def _fit_category(
     return ColumnRule(
         name=name,
         kind="category",
-        codes={key: float(code) for key, code in sorted(codes.items())},
-        unknown=float(unknown),
-        fill=float(missing),
+        codes=dict(sorted(codes.items())),
+        unknown=unknown,
+        fill=missing,
         low=0.0,
         high=float(len(codes) + 1),
         center=tidy(np.mean(raw)),
@@ -333,18 +333,21 @@ def _fit_category(
 
 def _codes(
     keys: list[str | None], targets: Vector, order: CategoryOrder
-) -> tuple[dict[str, int], int, int]:
+) -> tuple[dict[str, float], float, float]:
     """(code of each category, code of an unknown one, code of a missing value).
 
     By target, an unknown category stands where the average record stands, so that a model
-    expects nothing in particular of it.
+    expects nothing in particular of it. By mean they also lie as far apart as their means do.
     """
     average = float(np.mean(targets))
     means: dict[tuple[int, str], float] = {(1, ""): average, (2, ""): average}
     for key, mean in category_means(keys, targets).items():
         means[(2, "") if key is None else (0, key)] = mean
-    ranked = sorted(means, key=lambda k: (means[k], k)) if order == "target" else sorted(means)
-    rank = {key: code for code, key in enumerate(ranked)}
+    ranked = sorted(means) if order == "name" else sorted(means, key=lambda k: (means[k], k))
+    rank = {key: float(code) for code, key in enumerate(ranked)}
+    least, most = means[ranked[0]], means[ranked[-1]]
+    if order == "mean" and most > least:
+        rank = {k: tidy((means[k] - least) / (most - least) * (len(rank) - 1)) for k in ranked}
     return {key: rank[kind, key] for kind, key in rank if kind == 0}, rank[1, ""], rank[2, ""]
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common import column_names as called
 from common.arrays import Vector
-from common.column_names import CODE, PERSON, PERSONS_NUMBER, RECORD, is_called
 from common.columns import category_keys, parse_month, parse_months, parse_numbers
 from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
@@ -144,14 +144,15 @@ class Column:
         """
         if self.kind == "date" or not self.hardly_repeats:
             return False
-        named = is_called(self.name, RECORD)
+        named = called.is_called(self.name, called.RECORD)
         return self.kind != "number" or (self.is_whole and (named or self._counts))
 
     @cached_property
     def most_of_a_person(self) -> int:
         """How many records share a value at most, where values may name persons; else 0."""
-        is_person = self.distinct >= FEWEST_RECORDS and is_called(self.name, PERSON)
-        is_named = is_person or (self.names_few and is_called(self.name, PERSONS_NUMBER))
+        is_person = self.distinct >= FEWEST_RECORDS and called.is_called(self.name, called.PERSON)
+        is_numbered = called.is_called(self.name, called.PERSONS_NUMBER)
+        is_named = is_person or (is_numbered and self.names_few)
         if not is_named or self.kind in {"date", "empty"} or self.distinct >= self.count:
             return 0
         known = self.numbers[np.isfinite(self.numbers)]
@@ -199,7 +200,7 @@ class Column:
     @property
     def is_code(self) -> bool:
         """Whether its numbers are names: whole, and called so."""
-        return self.kind == "number" and self.is_whole and is_called(self.name, CODE)
+        return self.kind == "number" and self.is_whole and called.is_called(self.name, called.CODE)
 
     @cached_property
     def far_out(self) -> Vector:

@@ -348,6 +348,8 @@ def _features(target: Target, inputs: Inputs) -> dict[str, Any]:
     chosen: dict[str, Any] = {"target": target.name, "columns": inputs.columns}
     if inputs.categorical:
         chosen["categorical"] = inputs.categorical
+    # Of two categories that are next to each other one may be ten times the other.
+    chosen["category_order"] = "mean"
     if target.positive:
         chosen["positive"] = target.positive
     return chosen

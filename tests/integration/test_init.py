@@ -266,6 +266,20 @@ def test_a_table_that_nothing_would_be_read_from_is_refused(folder, typed):
     assert said.returncode == 0, said.stderr
 
 
+def test_categories_of_a_new_study_lie_as_far_apart_as_their_means(folder, typed):
+    """A column that explained nine tenths of the target left half of it unexplained."""
+    rng = np.random.default_rng(1)
+    kinds = rng.choice(["mouse", "vole", "shrew", "rat"], 2000)
+    grams = pd.Series(kinds).map({"mouse": 20, "vole": 25, "shrew": 30, "rat": 160})
+    table = pd.DataFrame({"kind": kinds, "grams": grams + rng.normal(0, 20, 2000)})
+    table.to_csv(folder / "traps.csv", index=False)
+    init(typed, "traps.csv", "--target", "grams", "--owners", "2", "--epsilon", "10")
+    ran = typed("copriv", "simulate", "traps/study.toml", "--in-memory", "--yes", "--out", "run")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads((folder / "run" / "summary.json").read_text())["quality"]
+    assert told["common"]["value"] < 23 < 50 < told["guess"]
+
+
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_all_records_of_a_person_are_public_or_of_one_owner(folder, typed, *, is_sorted):
     """Half of a patient's stays were public, and the other half at another owner."""

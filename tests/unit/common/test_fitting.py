@@ -78,6 +78,28 @@ def test_public_records_are_standardised():
     assert abs(z.std() - 1) < 1e-7
 
 
+def test_codes_by_mean_lie_as_far_apart_as_the_means_do():
+    """Mice of 20 g and 25 g and rats of 160 g had the codes 0, 1 and 2."""
+    weights = {"mouse": 20.0, "vole": 25.0, "rat": 160.0}
+    cells = pd.Series([*weights] * 200, name="species")
+    targets = cells.map(weights).to_numpy(dtype=np.float64)
+    options = {"coverage": 0.99, "max_categories": 9, "categorical": False}
+    found = fit_column(cells, targets, order="mean", **options)
+    assert isinstance(found, ColumnRule)
+    mouse, vole, rat = (found.codes[name] for name in weights)
+    assert mouse == found.low == 0.0
+    assert rat == found.high == 4.0
+    assert (vole - mouse) / (rat - mouse) == pytest.approx(5 / 140, rel=0.01)
+    # The average record stands at the mean of all.
+    assert found.unknown == found.fill == pytest.approx(np.mean([mouse, vole, rat]), rel=0.01)
+    ranked = fit_column(cells, targets, order="target", **options)
+    assert isinstance(ranked, ColumnRule)
+    assert sorted(ranked.codes, key=ranked.codes.__getitem__) == [*weights]
+    alike = fit_column(cells, np.ones(len(cells)), order="mean", **options)
+    assert isinstance(alike, ColumnRule)
+    assert len(set(alike.codes.values())) == 3
+
+
 def test_codes_follow_the_mean_target():
     fitted = rule(["z"] * 50 + ["a"] * 50)
     assert fitted.codes == {"z": 0.0, "a": 3.0}
