@@ -20,8 +20,12 @@ __all__ = ["copy_notes", "names_persons", "persons_column", "same_partition", "w
 MOSTLY_SO_OFTEN = 0.5
 
 
-def copy_notes(look: Look) -> Iterator[str]:
+def copy_notes(look: Look, *, kappa: str = "privacy.kappa") -> Iterator[str]:
     """What to know of rows that are the same, and of records that may be one person's.
+
+    Args:
+      look: The table.
+      kappa: The key of the settings that says how many records a person may have.
 
     >>> from common.looking import look_at
     >>> look = look_at(pd.DataFrame({"patient id": [*range(30), 7], "age": [*range(30), 9]}))
@@ -52,7 +56,7 @@ def copy_notes(look: Look) -> Iterator[str]:
         if most > 1:
             yield (
                 f"{column.shown}: up to {most:,} records have the same value; if it names persons, "
-                f"each is protected less by so much, unless privacy.kappa = {most}"
+                f"each is protected less by so much, unless {kappa} = {most}"
             )
 
 

@@ -77,7 +77,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     refuse_totals(look, where=where)
     notes = [
         *mark_notes(source, base=Path(), table=table),
-        *copy_notes(look),
+        *copy_notes(look, kappa="policy.kappa"),
         *frequency_notes(look),
     ]
     for column in look.columns.values():

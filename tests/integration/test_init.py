@@ -508,6 +508,15 @@ def test_an_owner_gets_settings_that_serve(folder, typed):
     assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
 
 
+def test_an_owner_is_told_its_own_key_for_persons_with_several_records(folder, typed):
+    """It was told of a study's, which an OWNER.toml does not have."""
+    table = raw_table().assign(patient=np.arange(NUM) % 400)
+    table.to_csv(folder / "stays.csv", index=False)
+    said = typed("copriv-owner", "init", "stays.csv", "--yes")
+    assert "each is protected less by so much, unless policy.kappa = 3" in said.stdout
+    assert "patient" not in load_settings(OwnerSettings, folder / "owner.toml").data.columns
+
+
 def test_a_table_of_frequencies_is_told_from_records(folder, typed):
     kinds = pd.DataFrame([(s, a, i) for s in "fm" for a in range(15) for i in "yn"])
     kinds = kinds.set_axis(["sex", "age", "ill"], axis=1).assign(
