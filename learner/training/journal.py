@@ -105,8 +105,7 @@ class Journal:
         with contextlib.ExitStack() as undone, self._explained():
             self._lock = _hold(path)
             undone.callback(os.close, self._lock)
-            # Owners of one round and whoever writes ticks are threads, which take turns: since
-            # Python 3.12 a connection fails where two use it at once.
+            # Threads take turns at it: since Python 3.12 it fails where two use it at once.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             undone.callback(self._db.close)
             # Only a new file takes it: a long answer is written in a third of the pieces.
