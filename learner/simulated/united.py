@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +21,8 @@ __all__ = ["United", "newton_steps"]
 
 # A record's gradient is no longer than a clip if the record is no longer than this.
 SHORTEST = 1e-300
+# Models of this many coordinates take so long to solve that processors share them.
+WIDE = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,5 +153,25 @@ def newton_steps(
         shape = (*gradient.shape[:-1], *curvature.shape[-2:])
         exact = pack_moments(np.broadcast_to(curvature, shape), gradient)
         rounds.append(Round(theta=theta, total=exact + noise, variance=variance))
-        theta = algorithm.solve(rounds)
+        theta = _solved(algorithm, rounds)
     return theta
+
+
+def _solved(algorithm: NewtonStep, rounds: Sequence[Round]) -> Matrix:
+    """The models of all runs, shape (R, p), those of wide studies by all processors.
+
+    A run has the same bits whichever others are solved beside it.
+    """
+    runs, processors = len(rounds[0].total), len(os.sched_getaffinity(0))
+    if algorithm.num_features < WIDE or processors == 1:
+        return algorithm.solve(rounds)
+    shares = np.array_split(np.arange(runs), min(runs, processors))
+    parts = [[_some(each, slice(own[0], own[-1] + 1)) for each in rounds] for own in shares]
+    with ThreadPoolExecutor(len(parts)) as threads:
+        return np.concatenate(list(threads.map(algorithm.solve, parts)))
+
+
+def _some(each: Round, runs: slice) -> Round:
+    """A round of some of the runs only."""
+    theta = each.theta if each.theta.ndim == 1 else each.theta[runs]
+    return replace(each, theta=theta, total=each.total[runs])
