@@ -32,6 +32,7 @@ __all__ = [
     "real_path",
     "refuse_to_replace",
     "refused",
+    "remove_private_folder",
     "warn_of_readers",
     "whole_folder",
     "write_or_refuse",
@@ -358,8 +359,14 @@ def private_folder() -> str:
         folder = tempfile.mkdtemp(prefix="copriv-")
     except OSError:
         return ""
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(remove_private_folder)
     return folder
+
+
+def remove_private_folder() -> None:
+    """Remove the private folder if there is one, for processes that end by ``os._exit``."""
+    if private_folder.cache_info().currsize and private_folder():
+        shutil.rmtree(private_folder(), ignore_errors=True)
 
 
 def compiled_code_folder(environment: Mapping[str, str] = os.environ) -> str | None:

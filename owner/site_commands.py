@@ -36,12 +36,12 @@ accept_option = click.option(
 )
 
 
-# A folder is refused where settings are read, which names the file to give.
 private_bounds_option = click.option(
     "--allow-private-bounds",
     is_flag=True,
     help="Take a feature map fitted on private records: only where those records are public.",
 )
+# A folder is refused where settings are read, which names the file to give.
 settings_argument = click.argument(
     "settings", metavar="OWNER.toml", type=click.Path(path_type=Path)
 )
@@ -296,12 +296,16 @@ def show_site(
 ) -> None:
     """Print what the dry run found, columns and certificate included.
 
-    Args: found: The dry run. settings: The owner's settings. base: The folder of their file.
-    accepted: Columns that are right as they are. declares: Whether learners may know that the
-    columns were looked at.
+    Args:
+      found: The dry run.
+      settings: The owner's settings.
+      base: The folder of their file.
+      accepted: Columns that are right as they are.
+      declares: Whether learners may know that the columns were looked at.
 
-    Raises: InputError: A certificate or a column does not fit, or there is no map to look under.
-    RefusedError: The owner would refuse the study; what was found is printed all the same.
+    Raises:
+      InputError: A certificate or a column does not fit, or there is no map to look under.
+      RefusedError: The owner would refuse the study; what was found is printed all the same.
     """
     # Here, because they would make --help slow.
     from common.errors import InputError  # noqa: PLC0415

@@ -144,8 +144,9 @@ def _columns(session: Session) -> str:
 def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with what was open asked, or chosen; each is looked at before the next.
 
-    Raises: InputError: Something that cannot be chosen is open, and nothing may be asked, or what
-    was typed cannot be used.
+    Raises:
+      InputError: Something that cannot be chosen is open, and nothing may be asked, or what was
+        typed cannot be used.
     """
     choices = _asked_target(session, choices, yes=yes)
     choices = _asked_owners(session, choices, yes=yes)
@@ -160,7 +161,8 @@ def _asked(session: Session, choices: Choices, *, yes: bool) -> Choices:
 def _asked_target(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with a target and, where it is of words, the values of class +1.
 
-    Raises: InputError: There is no target, it cannot be learnt, or nothing may be asked.
+    Raises:
+      InputError: There is no target, it cannot be learnt, or nothing may be asked.
     """
 
     def check(name: str) -> None:
@@ -198,7 +200,8 @@ def _values(typed: str) -> tuple[str, ...]:
 def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
     """The choices with whose a record is.
 
-    Raises: InputError: What was typed makes no owners.
+    Raises:
+      InputError: What was typed makes no owners.
     """
 
     def check(owners: str) -> None:
@@ -220,7 +223,8 @@ def _asked_owners(session: Session, choices: Choices, *, yes: bool) -> Choices:
 def _asked_epsilon(choices: Choices, *, yes: bool) -> Choices:
     """The choices with a budget.
 
-    Raises: InputError: What was typed is none.
+    Raises:
+      InputError: What was typed is none.
     """
     from learner.commands.raw_tables import checked_epsilon  # noqa: PLC0415 (keeps --help quick)
 

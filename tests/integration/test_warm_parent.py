@@ -84,6 +84,27 @@ def test_owners_start_whatever_the_encoding_of_the_terminal(owner_folder, monkey
         owner.stop(0)
 
 
+def test_a_fork_leaves_nothing_among_temporary_files(owner_folder, tmp_path, monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    places = tmp_path / "temporary"
+    places.mkdir()
+    monkeypatch.setenv("TMPDIR", str(places))
+    settings = owner_folder()
+    shard = settings.parent / "shard.parquet"
+    with duckdb.connect(str(settings.parent / "shard.duckdb")) as database:
+        database.execute(f"create table t as select * from '{shard}'")
+    given = settings.read_text().replace("shard.parquet", "shard.duckdb")
+    settings.write_text(given.replace("[data]", '[data]\nquery = "select * from t"'))
+    with warm_parent() as parent:
+        owner = serve(parent, settings)
+        assert owner.stdout.readline().startswith("serving on port ")
+        assert list(places.glob("copriv-*"))
+        owner.send_signal(signal.SIGTERM)
+        assert owner.wait(20) == 0
+        owner.stop(0)
+    assert not list(places.glob("copriv-*"))
+
+
 @pytest.mark.long
 def test_many_forks_that_end_at_once_are_all_told_of(tmp_path):
     with warm_parent() as parent:
