@@ -102,6 +102,7 @@ def open_owner(
         loaded.table.keep_only(pinned, by_moments=_mostly_moments(settings.policy))
     if insecure_noise_seed is not None:
         log.warning("INSECURE: noise comes from seed %d and protects nobody", insecure_noise_seed)
+    checked = Declared(settings, base=base)
     ledger = Ledger(
         base / settings.ledger.path,
         owner=settings.name,
@@ -121,7 +122,7 @@ def open_owner(
         insecure_noise=insecure_noise_seed is not None,
         allow_private_bounds=allow_private_bounds,
         offers=settings.listening,
-        checked=Declared(settings, base=base),
+        checked=checked,
     )
 
 

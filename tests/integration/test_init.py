@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def zipped_tsv(table: pd.DataFrame, folder: Path) -> str:
 
 @stored
 def sqlite(table: pd.DataFrame, folder: Path) -> str:
-    with sqlite3.connect(folder / "t.sqlite") as database:
+    with closing(sqlite3.connect(folder / "t.sqlite")) as database, database:
         table.to_sql("stays", database, index=False)
     database.close()
     return "t.sqlite"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import select
 import shlex
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from common.config import read_toml
 from owner.server import RunningOwner
 
 NAMES = ("a", "b")
+# No command is silent for so long.
+SECONDS = 60
 
 
 def stop(*_: object, **__: object) -> None:
@@ -367,11 +371,13 @@ def test_a_question_that_is_not_answered_ends_on_a_line_of_its_own(key, tmp_path
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(tmp_path)
+        # Whoever runs the tests in the background has it ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         typed = [sys.executable, "-m", "learner.cli", "init", "t.csv"]
         os.execv(sys.executable, typed)  # noqa: S606 (a child of this test)
     said, answered = b"", False
     with contextlib.suppress(OSError):  # the end of what a closed terminal says
-        while more := os.read(terminal, 4096):
+        while select.select([terminal], [], [], SECONDS)[0] and (more := os.read(terminal, 4096)):
             said += more
             if b"be predicted" in said and not answered:
                 answered = True

@@ -181,7 +181,7 @@ def test_a_large_table_is_seen_whole_and_held_in_part(owner_folder, table_maker,
     ],
 )
 def test_no_replaced_record_of_a_database_moves_others_in_and_out(tmp_path, rows, is_taken):
-    with sqlite3.connect(tmp_path / "stays.sqlite") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "stays.sqlite")) as database, database:
         database.execute("create table stays (id, x)")
         database.executemany("insert into stays values (?, ?)", [(i, i % 2) for i in range(100)])
     data = {"path": "stays.sqlite", "query": "select * from stays", "rows": rows}

@@ -6,6 +6,7 @@ A database sorts its rows, so one record that is replaced may move all others by
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,7 @@ def served_shard(folder: Path, feature_map: FeatureMap, records: list[tuple[floa
     """The shard of an owner whose records are in a database."""
     file = folder / f"{records[0][0]}.sqlite"
     names = ["id", *feature_map.columns_needed]
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.execute(f"create table t ({', '.join(names)})")
         database.executemany(f"insert into t values ({', '.join('?' * len(names))})", records)
     settings = OwnerSettings.model_validate(

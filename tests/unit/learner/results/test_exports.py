@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_a_query_predicts_the_same(make_model, strange_table, loss, settings):
     table["when"] = table["when"].where(table["when"].str.fullmatch(r"20\d\d-[01]\d-15"))
     table["code"] = table["code"].replace({"1,204": "1204", "+7": "7"})
     table["grade"] = table["grade"].replace({"  New   York ": " New York"})
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database, database:
         table.to_sql("records", database, index=False)
         found = pd.read_sql_query(sql_query(model), database).sort_values("id")
     for name, values in model.predictions(table, where="table").items():
@@ -141,7 +142,7 @@ def test_a_line_break_in_a_category_is_unknown_to_graphs_and_queries(make_model,
     if form == "onnx":
         found = run_onnx(onnx_bytes(model), table, model)["prediction"]
     else:
-        with sqlite3.connect(":memory:") as database:
+        with closing(sqlite3.connect(":memory:")) as database, database:
             table.to_sql("records", database, index=False)
             found = pd.read_sql_query(sql_query(model), database)["prediction"]
     np.testing.assert_allclose(found, [read[0], *[read[4]] * 4], rtol=0, atol=1e-6)
@@ -163,7 +164,7 @@ def test_a_category_ends_its_text_in_no_database(make_model):
 def test_a_long_sum_is_not_nested_deeper_than_a_database_allows():
     from learner.results.export_sql import _sum  # noqa: PLC0415
 
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database, database:
         assert database.execute(f"SELECT {_sum(['1'] * 3000)}").fetchone() == (3000,)
 
 
