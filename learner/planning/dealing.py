@@ -57,7 +57,7 @@ def deal_persons(whose: NDArray[np.intp], count: int) -> NDArray[np.intp]:
       count: How many rows.
 
     >>> deal_persons(np.array([0, 0, 0, 3, 3, 5, 6, 6, 5, 9, 10, 10]), 4)
-    array([3, 4, 6, 7])
+    array([5, 8, 9])
     """
     persons = np.unique(whose)
     number = max(1, round(count * len(persons) / len(whose)))
