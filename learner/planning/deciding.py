@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from common.blas import one_blas_thread
-from common.memory import reuse_memory
 from learner.algorithms.table import Simulated
 from learner.planning.decision import Decision, Expected
 from learner.planning.design import decided, left_open, require_records
@@ -49,7 +48,6 @@ def decide(
     Raises:
       InputError: Something is left to "auto" and there are no public records, or too few.
     """
-    reuse_memory()
     ground = Ground(settings=settings, public=public, num_records=tuple(num_records), seed=seed)
     if settings.algorithm.name == AUTO:
         require_records(public, "algorithm.name")

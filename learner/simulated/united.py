@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.arrays import Matrix, Vector
+from common.memory import reuse_memory
 from common.moments import pack_moments
 from common.terms import Records
 from learner.algorithms.newton import NewtonStep, Round
@@ -21,8 +23,9 @@ __all__ = ["United", "newton_steps"]
 
 # A record's gradient is no longer than a clip if the record is no longer than this.
 SHORTEST = 1e-300
-# Models of this many coordinates take so long to solve that processors share them.
-WIDE = 24
+# Models of this many coordinates take so long to solve that processors share them; each of these
+# takes memory of its own.
+WIDE, MOST_PROCESSORS = 24, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,7 @@ def newton_steps(
       draws: The noise of each round's mean answer, each of shape (R, length).
       variance: That of each of its coordinates.
     """
+    reuse_memory()
     theta, rounds = algorithm.around.theta, []
     for noise in draws:
         curvature = algorithm.curvature_scale * curvatures(theta)
@@ -162,8 +166,10 @@ def _solved(algorithm: NewtonStep, rounds: Sequence[Round]) -> Matrix:
 
     A run has the same bits whichever others are solved beside it.
     """
-    runs, processors = len(rounds[0].total), len(os.sched_getaffinity(0))
-    if algorithm.num_features < WIDE or processors == 1:
+    runs, processors = len(rounds[0].total), min(len(os.sched_getaffinity(0)), MOST_PROCESSORS)
+    # Where many studies are computed at once, each has a process, and every processor is at work.
+    is_worker = multiprocessing.parent_process() is not None
+    if algorithm.num_features < WIDE or processors == 1 or is_worker:
         return algorithm.solve(rounds)
     shares = np.array_split(np.arange(runs), min(runs, processors))
     parts = [[_some(each, slice(own[0], own[-1] + 1)) for each in rounds] for own in shares]

@@ -160,7 +160,6 @@ def zipped_tsv(table: pd.DataFrame, folder: Path) -> str:
 def sqlite(table: pd.DataFrame, folder: Path) -> str:
     with closing(sqlite3.connect(folder / "t.sqlite")) as database, database:
         table.to_sql("stays", database, index=False)
-    database.close()
     return "t.sqlite"
 
 

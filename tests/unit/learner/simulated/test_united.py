@@ -1,5 +1,6 @@
 """Newton's steps of many runs at once are what each is by itself, whoever computes them."""
 
+import multiprocessing
 import os
 
 import numpy as np
@@ -9,7 +10,8 @@ from common.losses import Regulariser
 from common.moments import packed_length
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around
-from learner.simulated.united import WIDE, newton_steps
+from learner.simulated import united
+from learner.simulated.united import MOST_PROCESSORS, WIDE, newton_steps
 
 ROUNDS = 3
 
@@ -52,3 +54,20 @@ def test_models_have_the_same_bits_on_any_number_of_processors(num_features, run
         found.append(models(num_features, runs))
     assert found[0].shape == (runs, num_features)
     assert all(np.array_equal(each, found[0]) for each in found)
+
+
+def test_few_processors_share_and_none_where_studies_are_computed_side_by_side(monkeypatch):
+    """Sixty-four processes of sixty-four threads would fill the memory, and wait for each other."""
+    pools, made = [], united.ThreadPoolExecutor
+
+    def noted(count):
+        pools.append(count)
+        return made(count)
+
+    monkeypatch.setattr(united, "ThreadPoolExecutor", noted)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    models(WIDE, 20)
+    assert pools == [MOST_PROCESSORS] * ROUNDS
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "somebody")
+    models(WIDE, 20)
+    assert len(pools) == ROUNDS
