@@ -549,6 +549,11 @@ def test_check_shows_the_columns_to_the_officer_and_refuses_those_that_do_not_fi
         declared.read_text().strip()
     )
     running.drain(grace=0.1)
+    digest = declared.read_text()
     declared.write_text("looked\n")
-    with pytest.raises(CoprivError, match="expected the digest of a feature map"):
+    with pytest.raises(CoprivError, match="expected the digest of a feature map") as refused:
         start_owner(settings, listen=None, insecure_noise_seed=None)
+    # A start that failed holds no ledger, also while its error is looked at.
+    declared.write_text(digest)
+    start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
+    assert refused.value.__traceback__ is not None
