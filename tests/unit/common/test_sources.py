@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,12 @@ def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
     assert read(tmp_path, "t.csv")["x"][0] == "a; b"
 
 
+def write_database(path: Path) -> None:
+    """An SQLite database with an empty table."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table t (a)")
+
+
 @pytest.mark.parametrize(
     ("write", "what"),
     [
@@ -143,7 +150,7 @@ def test_a_mark_in_one_text_is_no_separator(tmp_path, text):
             lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0\n"),
             "a workbook of Excel; save the sheet",
         ),
-        (lambda path: sqlite3.connect(path).execute("create table t (a)"), "an SQLite database"),
+        (write_database, "an SQLite database"),
     ],
 )
 @pytest.mark.parametrize("encoding", [None, "utf-8"])
