@@ -126,7 +126,8 @@ def _as_they_stand(
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
     """The distinct texts of each column; rows that are too short end in cells without any."""
     texts = {
-        str(name): [" ".join(cell.split()) for cell in cells.unique() if isinstance(cell, str)]
+        # Cells of other kinds, such as lists, may be none that can be told apart.
+        str(name): [" ".join(cell.split()) for cell in dict.fromkeys(filter(_is_text, cells))]
         for name, cells in table.items()
     }
     return {name: [t for t in own if not is_missing_text(t)] for name, own in texts.items()}
@@ -310,6 +311,11 @@ def _is_decimal_comma(text: str) -> bool:
     """Whether a comma in a number groups nothing."""
     is_number = "," in text and _COMMA.fullmatch(text) is not None
     return is_number and _GROUPED_BY_COMMA.fullmatch(text) is None
+
+
+def _is_text(cell: object) -> bool:
+    """Whether a cell is a text."""
+    return isinstance(cell, str)
 
 
 def _is_read(text: str) -> bool:

@@ -85,7 +85,8 @@ def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_p
     path.write_text("a;b\n48.011;1\n2.756\n")
     source = TableSource(path=path)
     assert mark_notes(source, base=Path(), table=read_table(source, base=Path()))
-    pd.DataFrame({"a": [1.5], "b": ["0,2"]}).to_parquet(tmp_path / "t.parquet")
+    odd = {"a": [1.5], "b": ["0,2"], "list": [[1, 2]], "struct": [{"x": 1}]}
+    pd.DataFrame(odd).to_parquet(tmp_path / "t.parquet")
     source = TableSource(path=tmp_path / "t.parquet")
     assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == []
 
