@@ -29,6 +29,9 @@ NAMED = 8
 LONGEST_SHOWN = 200
 ACCENTS = ", whose accents are stored in another form (copy it from there)"
 _SEPARATORS = ";\t|,"
+_SIGNS = "+-\u2212"
+# What surrounds a name by mistake.
+_AROUND = " '\""
 _TRUTHS = (frozenset({"1", "y", "yes", "t", "true"}), frozenset({"0", "n", "no", "f", "false"}))
 
 
@@ -83,10 +86,12 @@ def nearest_spelling(value: str, known: Iterable[str]) -> str | None:
 def same_words(values: Iterable[str], words: Iterable[str]) -> list[str]:
     """The values that differ from one of some words in letters' case and marks only.
 
-    Every yes is the same word, and so is every no.
+    Every yes is the same word, and so is every no. A sign makes another one: -1 is not 1.
 
     >>> same_words(["charged off", "Paid"], ["Charged-Off"]), same_words(["1", "n"], ["Yes"])
     (['charged off'], ['1'])
+    >>> same_words(["-1", "A-"], ["1", "A+"])
+    []
     """
     bare = {_bare(word) for word in words} - {""}
     bare = bare.union(*(truth for truth in _TRUTHS if bare & truth))
@@ -117,13 +122,20 @@ def _as_words(value: str) -> str:
 
 
 def _bare(value: str) -> str:
-    """The letters and digits of a value, in small letters."""
-    return "".join(filter(str.isalnum, _composed(value).casefold()))
+    """The letters and digits of a value, in small letters, and a sign at either end."""
+    folded = _composed(value).casefold()
+    bare = "".join(filter(str.isalnum, folded))
+    return f"{_sign(folded[:1])}{bare}{_sign(folded[1:][-1:])}"
+
+
+def _sign(mark: str) -> str:
+    """A mark if it is a sign, else nothing."""
+    return mark if mark in _SIGNS else ""
 
 
 def _compared(name: str) -> str:
     """What of a name is compared with others."""
-    return _composed(name[:LONGEST_SHOWN]).lower()
+    return _composed(name[:LONGEST_SHOWN]).lower().strip(_AROUND)
 
 
 def _composed(name: str) -> str:

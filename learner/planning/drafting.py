@@ -30,7 +30,28 @@ __all__ = [
 ]
 
 # Of two values the one that says yes is class +1, beside what says no.
-SAYS_YES = {"1": {"0", "-1"}, "yes": {"no"}, "y": {"n"}, "t": {"f"}, "positive": {"negative"}}
+SAYS_YES = {
+    "1": {"0", "-1"},
+    "yes": {"no"},
+    "y": {"n"},
+    "t": {"f"},
+    "positive": {"negative"},
+    "ja": {"nein", "nee", "nej", "nei"},
+    "j": {"n"},
+    "wahr": {"falsch"},
+    "oui": {"non"},
+    "o": {"n"},
+    "vrai": {"faux"},
+    "si": {"no"},
+    "s\xed": {"no"},
+    "s\xec": {"no"},
+    "s": {"n"},
+    "vero": {"falso"},
+    "verdadero": {"falso"},
+    "sim": {"n\xe3o", "nao"},
+    "tak": {"nie"},
+    "ano": {"ne"},
+}
 FEWEST_OF_AN_OWNER = 50
 NAMED = 5
 MOST_OWNERS = 12
@@ -218,9 +239,12 @@ def parts_by_column(
     if not large:
         first = shortened(ranked[:1])
         largest = f" ({first[0]!r} has {sizes[ranked[0]]:,}, the most)" if first else ""
+        empty = len(available) - sum(map(len, rows.values()))
+        nothing = f", and nothing stands in {counted(empty, 'row')}" if empty else ""
+        cure = "write whose each row is, " if empty else ""
         raise InputError(
             f"--owners {shown}: no value has {FEWEST_OF_AN_OWNER} records beside the public "
-            f"ones{largest}; give another column, or a number of equal parts"
+            f"ones{largest}{nothing}; {cure}give another column, or a number of equal parts"
         )
     names = _names(large)
     parts = [Part(names[key], rows[key], {str(cells.name): key}) for key in large]

@@ -28,7 +28,20 @@ def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Ta
 
 @pytest.mark.parametrize(
     ("yes", "no"),
-    [(1, 0), ("1.0", "0.0"), (1, -1), ("TRUE", "FALSE"), (True, False), ("Yes", "No"), ("y", "n")],
+    [
+        (1, 0),
+        ("1.0", "0.0"),
+        (1, -1),
+        ("TRUE", "FALSE"),
+        (True, False),
+        ("Yes", "No"),
+        ("y", "n"),
+        ("Ja", "Nein"),
+        ("J", "N"),
+        ("WAHR", "FALSCH"),
+        ("Oui", "Non"),
+        ("S\xed", "No"),
+    ],
 )
 def test_of_two_values_the_one_that_says_yes_is_class_plus_one_however_frequent(yes, no):
     for cells in ([yes] * 7 + [no] * 3, [yes] * 3 + [no] * 7):
@@ -86,6 +99,12 @@ def test_values_that_look_like_class_plus_one_and_are_not_named_are_told():
     assert told.startswith("target ill: 'YES' and 'y' look like class +1 and would be class -1")
     assert not any("like class +1" in note for note in target_of(["Yes", "no"] * 9, ("Yes",))[1])
     assert "'Yes' looks like class +1" in "".join(target_of(["Yes", "Yes", "yes"])[1])
+
+
+@pytest.mark.parametrize("values", [(1, -1), ("A+", "A-"), ("1", "\u22121")])
+def test_values_of_other_signs_do_not_look_alike(values):
+    _, notes = target_of([*values] * 9, values[:1])
+    assert not any("like class +1" in note for note in notes)
 
 
 def test_categories_that_are_spelt_in_several_ways_are_told():
@@ -353,6 +372,21 @@ def test_of_whom_no_owner_is_made_is_told_with_why_and_what_to_do():
     ]
     _, notes = parts_by_column(names[names == "a"], np.arange(70))
     assert notes == []
+
+
+def test_names_that_stand_above_their_rows_alone_are_told_of():
+    """As cells that were merged in a spreadsheet leave them."""
+    names = pd.Series(["a", *[None] * 80, "b", *[""] * 60], name="site")
+    with pytest.raises(InputError, match=r"'a' has 1, the most\), and nothing stands in 140 rows;"):
+        parts_by_column(names, np.arange(len(names)))
+    with pytest.raises(InputError, match=r"'a' has 9, the most\); give another column"):
+        parts_by_column(pd.Series(["a"] * 9, name="site"), np.arange(9))
+
+
+def test_a_mark_beside_empty_cells_does_not_say_the_same_of_every_record():
+    told = notes_about(flag=["x", ""] * 200, land=["DE"] * 400, age=[*range(40)] * 10)
+    assert "flag: left out: it has one value, and none in 200 of 400 rows; if an empty cell" in told
+    assert "land: left out: it says the same of every record" in told
 
 
 def test_records_without_a_target_are_nobodys_in_no_sentence():
