@@ -31,6 +31,9 @@ __all__ = ["CSV_ENDINGS", "CsvFile", "Dialect"]
 
 CSV_ENDINGS = tuple(f".{kind}{gz}" for kind in ("csv", "tsv", "txt") for gz in ("", ".gz"))
 SEPARATORS = (",", ";", "\t", "|")
+# What to do about a row that is too wide: a first line of one cell may be a title.
+ABOVE = "correct the header, remove lines above it, or set separator"
+QUOTED = "correct that row: a cell with a separator in it stands between two quotation marks"
 # Longer is no header.
 LONGEST_HEADER = 2**20
 _SEPARATOR_LINE = re.compile(r"\ufeff?[ \t]*+sep=.[ \t]*+", re.IGNORECASE | re.ASCII)
@@ -207,8 +210,7 @@ class CsvFile:
         if found:
             raise InputError(
                 f"{self._path}: the first row has {found}, but the header has "
-                f"{counted(len(header), 'name')}; correct the header, remove lines above it, or "
-                "set separator"
+                f"{counted(len(header), 'name')}; {ABOVE}"
             )
 
     def _hidden_cells(self, rows: Sequence[Sequence[str]]) -> str:
@@ -275,10 +277,8 @@ class CsvFile:
             place = _place_of_fault(str(error))
             if not place:
                 raise
-            raise InputError(
-                f"{self._path}: {place}; correct that row: a cell with a separator in it stands "
-                "between two quotation marks"
-            ) from None
+            cure = ABOVE if place.endswith(" 1 name") else QUOTED
+            raise InputError(f"{self._path}: {place}; {cure}") from None
 
 
 def _place_of_fault(said: str) -> str:
@@ -286,11 +286,13 @@ def _place_of_fault(said: str) -> str:
 
     >>> _place_of_fault("Error tokenizing data. C error: Expected 5 fields in line 51, saw 7")
     'line 51 has 7 cells, but the header has 5 names'
+    >>> _place_of_fault("Error tokenizing data. C error: Expected 1 fields in line 3, saw 2")
+    'line 3 has 2 cells, but the header has 1 name'
     """
     wide = re.search(r"Expected ([0-9]+) fields in line ([0-9]+), saw ([0-9]+)", said, re.ASCII)
     if wide is not None:
         names, line, cells = wide.groups()
-        return f"line {line} has {cells} cells, but the header has {names} names"
+        return f"line {line} has {cells} cells, but the header has {counted(int(names), 'name')}"
     quoted = re.search(r"EOF inside string starting at row ([0-9]+)", said, re.ASCII)
     if quoted is not None:
         # Rows are counted from 0.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,12 @@ from learner.planning.boxes import roomy_box
 from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, among_whose, choose_target
 from learner.planning.inputs import Inputs, choose_inputs
-from learner.planning.map_notes import far_out_notes, unknown_notes, unread_notes
+from learner.planning.map_notes import (
+    dropped_notes,
+    far_out_notes,
+    unknown_notes,
+    unread_notes,
+)
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 from learner.results.run_folder import write_table
@@ -65,9 +70,12 @@ def write_study(
     draft = _Draft(session, choices, target, inputs, public, parts)
     draft.check_public()
     feature_map, records = draft.mapped
+    inputs = inputs.without(feature_map.dropped)
+    draft = replace(draft, inputs=inputs)
     noted = (
         *notes,
         *inputs.warnings,
+        *dropped_notes(feature_map),
         *frequency_notes(session.look, target=target.name),
         *unread_notes(session.look, session.table.iloc[public], inputs.numeric, target),
         *far_out_notes(session.look, feature_map),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from common.copies import names_persons, same_partition
 from common.date_marks import reading_in_words
@@ -61,6 +61,12 @@ class Inputs:
     def numeric(self) -> list[str]:
         """The columns that are not said to be names."""
         return [name for name in self.columns if name not in self.categorical]
+
+    def without(self, names: Collection[str]) -> Inputs:
+        """The same without some columns."""
+        columns = tuple(name for name in self.columns if name not in names)
+        categorical = tuple(name for name in self.categorical if name not in names)
+        return replace(self, columns=columns, categorical=categorical)
 
 
 @dataclass(frozen=True)
@@ -182,8 +188,13 @@ def _why_not(found: _Found) -> str:
     """Why a column is no input, or nothing."""
     column = found.column
     reasons = (
-        (column.kind == "empty", "it has no values"),
+        (column.kind == "empty", "it has no values that can be read"),
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
+        (
+            column.is_constant and column.missing,
+            f"it has one value, and none in {column.missing:,} of {len(column.numbers):,} rows; if "
+            "an empty cell means no, write that there",
+        ),
         (column.is_constant, "it says the same of every record"),
         (
             column.unsure_date and (column.kind == "text" or column.is_identifier),

@@ -15,10 +15,27 @@ from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
 from learner.planning.drafting import Target
 
-__all__ = ["far_out_notes", "unknown_notes", "unread_notes"]
+__all__ = ["dropped_notes", "far_out_notes", "unknown_notes", "unread_notes"]
 
 # From here on the categories of this many records, which no public one has, teach nothing.
 UNKNOWN = 0.1
+
+
+def dropped_notes(feature_map: FeatureMap) -> list[str]:
+    """Which columns the feature map leaves out, since the public records say too little of them.
+
+    Args:
+      feature_map: Fitted on the public records.
+    """
+    notes = []
+    for name, why in feature_map.dropped.items():
+        says = "hardly varies" if why == "constant" else f"has {why}"
+        notes.append(
+            f"{printable(name, LONGEST_NAME)}: left out: it {says} among the public records, so "
+            "nothing can be learnt from it; give more with --public, or deal them evenly with "
+            "--split"
+        )
+    return notes
 
 
 def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from common.losses import LOSSES, PARAMETERS, Loss, loss_of
 from common.map_fitting import fit_feature_map
 from common.tables import TableSource, count_shared_rows, placed, read_table
 from common.terms import Records
-from common.texts import counted
+from common.texts import counted, named
 from learner.planning.giveaways import warn_of_giveaways
 from learner.planning.proposal import problem_of
 from learner.planning.sections import ModelSettings
@@ -110,7 +110,7 @@ def prepare_public_side(
 
     Warns:
       DoubtWarning: The public records are few for so many features, or a column gives the target
-        away, or names records.
+        away, names records, or is named and left out of the map.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -120,8 +120,7 @@ def prepare_public_side(
     if features.public is not None:
         table = read_table(features.public, base=base, default=settings.data)
         private = _warn_of_private_rows(settings, base=base)
-        read = counted(len(table), "public record")
-        on_done(f"read {read} of {_public_source(settings)}")
+        on_done(f"read {counted(len(table), 'public record')} of {_public_source(settings)}")
     if features.map is not None:
         feature_map = load_feature_map(base / features.map)
         if table is not None:
@@ -153,6 +152,7 @@ def prepare_public_side(
         warn_of_giveaways(table, feature_map)
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
+    _warn_of_dropped(feature_map, features.columns or ())
     if table is None:
         return PublicSide(feature_map=feature_map, records=None)
     targets = feature_map.target.raw(table[feature_map.target_name])
@@ -256,6 +256,20 @@ def _warn_of_few(num_records: int, num_features: int) -> None:
             f"features.public: {counted(num_records, 'record')} for "
             f"{counted(num_features, 'feature')}: their model is mostly chance, and so are all "
             f"forecasts; give {PLENTY_FOR_EACH * num_features} or more, or use fewer columns",
+            DoubtWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_dropped(feature_map: FeatureMap, columns: Sequence[str]) -> None:
+    """Warn of columns that the study names and the feature map leaves out."""
+    dropped = [name for name in columns if name in feature_map.dropped]
+    if dropped:
+        whys = dict.fromkeys(feature_map.dropped[name] for name in dropped)
+        warnings.warn(
+            f"features.columns: nothing is learnt from {named(dropped)}, since the public records "
+            f"have too little there ({', '.join(whys)}); give public records with more, or leave "
+            "such columns out",
             DoubtWarning,
             stacklevel=2,
         )

@@ -381,6 +381,15 @@ def test_a_table_in_no_order_stays_where_it_is(folder):
     assert not (folder / "s" / "public.parquet").exists()
 
 
+def test_a_column_that_hardly_varies_among_public_rows_is_left_out_and_told_of(folder, typed):
+    table = raw_table()
+    table.assign(rare=[1] * 50 + [0] * (len(table) - 50)).to_csv("stays.csv", index=False)
+    told = init(typed, "stays.csv", "--target", "days", "--no-split", "--owners", "2")
+    assert "rare: left out: it hardly varies among the public records, so nothing can be" in told
+    settings = load_settings(StudySettings, folder / "stays" / "study.toml")
+    assert "rare" not in (settings.features.columns or ())
+
+
 def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder):
     table = raw_table()
     table["died"] = ["yes" if i < 4 else "no" for i in range(NUM)]
@@ -693,6 +702,7 @@ def test_a_table_with_a_column_name_twice_is_refused(folder, typed):
             "(columns 2, 3 have no name); correct them, add a line with the columns' names, or rem",
         ),
         ("Report\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
+        ("# a\n# b\nage,y", "but the header has 1 name; correct the header, remove lines above it"),
     ],
 )
 def test_a_line_above_the_header_is_told_as_such(folder, typed, above, words):

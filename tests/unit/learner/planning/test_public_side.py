@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,18 @@ def test_the_learners_table_is_never_taken_for_a_remote_owners(study, tmp_path, 
         candidate_of(settings, base=tmp_path, public=None)
     with pytest.raises(InputError, match="a has its table elsewhere; to play it here"):
         table_source(settings, settings.owners[0], base=tmp_path)
+
+
+def test_a_column_that_is_named_and_left_out_of_the_map_is_told_of(study, tmp_path):
+    table = pd.read_parquet(tmp_path / "mine.parquet")
+    table.assign(rare=np.arange(300) < 50).to_parquet(tmp_path / "mine.parquet")
+    first, *_ = (name for name in table.columns if name != "y")
+    named = {"public": {"rows": "100:"}, "target": "y", "columns": [first, "rare"]}
+    with pytest.warns(DoubtWarning, match="nothing is learnt from rare, since the public records"):
+        prepare_public_side(study(features=named), base=tmp_path)
+    with warnings.catch_warnings(record=True) as said:
+        prepare_public_side(study(), base=tmp_path)
+    assert not any("nothing is learnt" in str(warning.message) for warning in said)
 
 
 def test_records_without_a_target_are_left_out_or_refused(study, tmp_path):
