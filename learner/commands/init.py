@@ -34,9 +34,11 @@ from learner.planning.dealing import Shift, in_words, shifts
 from learner.planning.drafting import Part, Target, among_whose, choose_target
 from learner.planning.inputs import Inputs, choose_inputs
 from learner.planning.map_notes import (
+    MOSTLY_UNKNOWN,
     dropped_notes,
     far_out_notes,
     unknown_notes,
+    unknown_shares,
     unread_notes,
 )
 from learner.planning.public_side import prepare_public_side
@@ -69,17 +71,16 @@ def write_study(
     parts, left = session.parts(choices, public, target)
     draft = _Draft(session, choices, target, inputs, public, parts)
     draft.check_public()
+    draft, about_map = _teaching(draft)
     feature_map, records = draft.mapped
-    inputs = inputs.without(feature_map.dropped)
-    draft = replace(draft, inputs=inputs)
+    inputs = draft.inputs
     noted = (
         *notes,
         *inputs.warnings,
-        *dropped_notes(feature_map),
+        *about_map,
         *frequency_notes(session.look, target=target.name),
         *unread_notes(session.look, session.table.iloc[public], inputs.numeric, target),
         *far_out_notes(session.look, feature_map),
-        *unknown_notes(_owners_records(draft), feature_map),
         *left,
         *draft.notes_of_public(),
         *draft.notes_of_parts(),
@@ -291,6 +292,19 @@ class _Draft:
             f"{path}: {counted(len(self.parts), 'owner')} with {counted(records, 'record')}, "
             f"{counted(self.num_public, 'public record')}, {counted(num_features, 'feature')}{rest}"
         )
+
+
+def _teaching(draft: _Draft) -> tuple[_Draft, list[str]]:
+    """The same without columns of which public records say too little, and what to know of them."""
+    feature_map, _ = draft.mapped
+    shares = unknown_shares(_owners_records(draft), feature_map)
+    mostly = {name for name, share in shares.items() if share >= MOSTLY_UNKNOWN}
+    strange = mostly - {*draft.choices.categorical}
+    if len(strange) == len(feature_map.columns):
+        strange = set()
+    inputs = draft.inputs.without({*feature_map.dropped, *strange})
+    notes = [*dropped_notes(feature_map), *unknown_notes(shares, strange)]
+    return replace(draft, inputs=inputs), notes
 
 
 def _notes_of_persons(draft: _Draft) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,19 @@ from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
 from learner.planning.drafting import Target
 
-__all__ = ["dropped_notes", "far_out_notes", "unknown_notes", "unread_notes"]
+__all__ = [
+    "MOSTLY_UNKNOWN",
+    "dropped_notes",
+    "far_out_notes",
+    "unknown_notes",
+    "unknown_shares",
+    "unread_notes",
+]
 
 # From here on the categories of this many records, which no public one has, teach nothing.
 UNKNOWN = 0.1
+# From here on those that public records have are known from so few that chance orders them.
+MOSTLY_UNKNOWN = 0.5
 
 
 def dropped_notes(feature_map: FeatureMap) -> list[str]:
@@ -38,23 +47,44 @@ def dropped_notes(feature_map: FeatureMap) -> list[str]:
     return notes
 
 
-def unknown_notes(records: pd.DataFrame, feature_map: FeatureMap) -> list[str]:
-    """Columns whose categories the public records mostly have not, such as names of persons.
+def unknown_shares(records: pd.DataFrame, feature_map: FeatureMap) -> dict[str, float]:
+    """Columns many of whose categories the public records have not, such as names of persons.
 
     Args:
       records: The owners', n rows.
       feature_map: Fitted on the public ones.
+
+    Returns:
+      Of each the share of the records that have such a category.
     """
-    notes = []
+    shares = {}
     for rule in feature_map.columns:
         counts = count_values(records[rule.name]) if rule.kind == "category" else {}
         unknown = sum(count for key, count in counts.items() if key not in rule.codes)
-        share = unknown / max(1, len(records))
-        if share > UNKNOWN:
+        shares[rule.name] = unknown / max(1, len(records))
+    return {name: share for name, share in shares.items() if share > UNKNOWN}
+
+
+def unknown_notes(shares: Mapping[str, float], left_out: Collection[str]) -> list[str]:
+    """What becomes of such columns.
+
+    Args:
+      shares: As :func:`unknown_shares` has them.
+      left_out: Those of them that are no inputs.
+    """
+    notes = []
+    for name, share in shares.items():
+        what = f"{share:.0%} of the owners' records have values that no public record has"
+        shown = printable(name, LONGEST_NAME)
+        if name in left_out:
             notes.append(
-                f"{printable(rule.name, LONGEST_NAME)}: {share:.0%} of the owners' records "
-                "have values that no public record has, and teach nothing there; leave it out "
-                "with --drop, or give more with --public"
+                f"{shown}: left out: {what}, and those of the others are known from few; give more "
+                "with --public, write larger groups, or add it to features.columns all the same"
+            )
+        else:
+            notes.append(
+                f"{shown}: {what}, and teach nothing there; leave it out with --drop, or give more "
+                "with --public"
             )
     return notes
 

@@ -390,6 +390,22 @@ def test_a_column_that_hardly_varies_among_public_rows_is_left_out_and_told_of(f
     assert "rare" not in (settings.features.columns or ())
 
 
+def test_names_that_mostly_no_public_row_has_are_left_out_unless_they_are_named(folder, typed):
+    """Chance would order what few records of the public ones have."""
+    table = raw_table()
+    days = [f"{1 + i % 28:02}.{1 + i % 12:02}.{2000 + i % 9}" for i in range(len(table))]
+    table.assign(seen=days).to_csv("stays.csv", index=False)
+    arguments = ("stays.csv", "--target", "days", "--no-split", "--owners", "2")
+    told = init(typed, *arguments)
+    assert "seen: left out: " in told
+    settings = load_settings(StudySettings, folder / "stays" / "study.toml")
+    assert "seen" not in (settings.features.columns or ())
+    told = init(typed, *arguments, "--categorical", "seen", "--out", "named")
+    assert "of the owners' records have values that no public record has, and teach nothing" in told
+    settings = load_settings(StudySettings, folder / "named" / "study.toml")
+    assert "seen" in (settings.features.columns or ())
+
+
 def test_a_class_that_no_public_row_has_is_told_in_the_options_words(folder):
     table = raw_table()
     table["died"] = ["yes" if i < 4 else "no" for i in range(NUM)]

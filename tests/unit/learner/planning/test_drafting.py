@@ -18,7 +18,12 @@ from common.texts import printable
 from learner.planning.dealing import deal, deal_persons
 from learner.planning.drafting import Target, choose_target, equal_parts, parts_by_column
 from learner.planning.inputs import choose_inputs
-from learner.planning.map_notes import far_out_notes, unknown_notes, unread_notes
+from learner.planning.map_notes import (
+    far_out_notes,
+    unknown_notes,
+    unknown_shares,
+    unread_notes,
+)
 
 
 def target_of(cells: Sequence[object], positive: Sequence[str] = ()) -> tuple[Target, list[str]]:
@@ -201,9 +206,12 @@ def test_values_that_hardly_any_public_record_has_are_told_of():
     )
     settings = FeatureSettings(public=TableSource(), target="y")
     feature_map = fit_feature_map(table.head(60), settings, source="public")
-    (told,) = unknown_notes(table.tail(340), feature_map)
+    shares = unknown_shares(table.tail(340), feature_map)
+    (told,) = unknown_notes(shares, ())
     assert re.match("person: [89][0-9]% of the owners' records have values that no public", told)
-    assert unknown_notes(table.head(60), feature_map) == []
+    (told,) = unknown_notes(shares, {"person"})
+    assert re.match("person: left out: [89][0-9]% of the owners' records have values that no", told)
+    assert unknown_shares(table.head(60), feature_map) == {}
 
 
 def test_dates_of_another_form_among_others_are_told_of():
