@@ -160,7 +160,8 @@ def _example(place: Sequence[Any], kind: type[BaseModel]) -> str:
             if k.path == f"{key.path}.{k.name}" and k.field.is_required() and k.field.examples
         )
         keys = " and ".join(needed)
-        return f", a section [{key.path}]{f' with {keys}' if keys else ''}"
+        section = f"[[{key.path}]]" if key.repeats else f"[{key.path}]"
+        return f", a section {section}{f' with {keys}' if keys else ''}"
     if key is None or not key.field.examples:
         return ""
     return f", such as {key.name} = {as_toml(key.field.examples[0])}"

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from common.command import console, out_file, reading_options, typed_place
+from common.errors import InputError
 from common.texts import counted
 from common.typed_paths import A_FILE, A_FOLDER
 
@@ -98,8 +99,8 @@ def export(run: Path, form: str, out: Path) -> None:
     required=True,
     type=A_FOLDER,
 )
-@out_file("The page that compares several runs.", default=Path("comparison.html"))
-def report(runs: tuple[Path, ...], out: Path) -> None:
+@out_file("The page that compares several runs; the default is comparison.html.", default=None)
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Print the table of a finished run again, or compare several.
 
     Writes its report.html again, or one page that compares them.
@@ -109,9 +110,13 @@ def report(runs: tuple[Path, ...], out: Path) -> None:
     from learner.commands.study import compare_runs, report_run  # noqa: PLC0415 (keeps --help quick)
 
     wide = console(width=120)
-    page = (
-        report_run(runs[0], console=wide)
-        if len(runs) == 1
-        else compare_runs(runs, out=out, console=wide)
-    )
+    if len(runs) > 1:
+        page = compare_runs(runs, out=out or Path("comparison.html"), console=wide)
+    elif out is not None:
+        raise InputError(
+            f"--out {out}: the page of one run is {runs[0] / 'report.html'}; leave --out away, or "
+            "name several runs"
+        )
+    else:
+        page = report_run(runs[0], console=wide)
     click.echo(f"report: {page}")

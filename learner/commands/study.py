@@ -14,7 +14,7 @@ from common.column_faults import warn_of_misfits
 from common.command import stoppable
 from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, refuse_to_replace, write_or_refuse
 from common.terms import Records
 from common.texts import counted
 from learner.commands.display import Display, listening
@@ -355,8 +355,10 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     """Print several finished runs beside each other, and write a page of them.
 
     Raises:
-      InputError: A folder holds no finished run or is given twice, or the page cannot be written.
+      InputError: A folder holds no finished run or is given twice, or the page cannot be written,
+        as in the place of another file.
     """
+    refuse_to_replace(out, mark=b" runs compared</title>", what="page of compared runs")
     places = [folder.resolve() for folder in folders]
     twice = next(
         (each for each, at in zip(folders, places, strict=True) if places.count(at) > 1), None

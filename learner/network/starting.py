@@ -83,7 +83,8 @@ class OwnerProcess:
         status = None if process is None else process.wait()
         log = self._folder / "owner.log"
         lines = log.read_text(encoding="utf-8").strip().splitlines() if log.exists() else []
-        sentence = lines[-1].removeprefix("copriv-owner: ") if lines else f"exit status {status}"
+        nothing = f"exit status {status}, and {log} says nothing; is the disk full?"
+        sentence = lines[-1].removeprefix("copriv-owner: ") if lines else nothing
         kind = InputError if status == InputError.exit_status else OwnerFailedError
         raise kind(f"owner {self.name} did not start: {sentence}")
 

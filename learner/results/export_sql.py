@@ -20,6 +20,12 @@ __all__ = ["sql_query"]
 LONGEST_SUM = 500
 # Beyond this margin a probability is 0 or 1, and an exponential overflows.
 LARGEST_MARGIN = 700.0
+# What a column must be in the table, by its kind.
+NEEDS = {
+    "number": "Numbers, NULL where missing, and no text",
+    "date": "DATE, or text that begins YYYY-MM-DD, since any other is taken for missing",
+    "category": "Text or numbers",
+}
 
 
 def sql_query(model: Model) -> str:
@@ -82,6 +88,9 @@ def _heading(model: Model) -> str:
         lines.append(f"prediction is 1 where {target.name!r} is {target.positive!r}, else 0.")
     if model.unprotected is not None:
         lines.append(f"UNPROTECTED: made from raw records of {model.unprotected}; keep it there.")
+    for kind, needs in NEEDS.items():
+        names = [repr(rule.name) for rule in model.feature_map.columns if rule.kind == kind]
+        lines += [f"{needs}: {', '.join(names)}."] * bool(names)
     return "".join(f"-- {' '.join(line.split())}\n" for line in lines)
 
 

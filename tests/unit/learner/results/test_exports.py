@@ -210,6 +210,13 @@ def test_the_steps_of_the_json_make_its_own_predictions(make_model, loss, settin
             assert example["prediction"] == (margin > 0)
 
 
+def test_a_query_says_what_its_columns_must_be(make_model):
+    heading = sql_query(make_model()).partition("WITH")[0]
+    for needs in ("-- Numbers, NULL where missing, and no text: '", "YYYY-MM-DD, since any other"):
+        assert needs in heading
+    assert "'when'" in heading
+
+
 def test_what_is_unprotected_says_so_in_every_form(make_model):
     from dataclasses import replace  # noqa: PLC0415
 
