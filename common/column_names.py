@@ -41,8 +41,9 @@ PERSONS_NUMBER = re.compile(
 )
 # A person, of whom there may be any number of records.
 PERSON = re.compile(
-    r"^(?:client|customer|employee|household|participant|patient|person|respondent|subject|user|"
-    r"cliente|kunden?|paciente|patienten|personen|versicherten)[ -]?"
+    r"^(?:borrower|client|customer|employee|household|individual|member|participant|patient|person|"
+    r"pupil|respondent|student|subject|user|worker|cliente|haushalt|individu|kunden?|mitarbeiter|"
+    r"paciente|patienten|personen|probanden?|teilnehmer|versicherten)[ -]?"
     r"(?:ids?|key|code|ref|nr|no|num|number|nummer)?$",
     re.ASCII,
 )

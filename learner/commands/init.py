@@ -303,7 +303,10 @@ def _teaching(draft: _Draft) -> tuple[_Draft, list[str]]:
     if len(strange) == len(feature_map.columns):
         strange = set()
     inputs = draft.inputs.without({*feature_map.dropped, *strange})
-    notes = [*dropped_notes(feature_map), *unknown_notes(shares, strange)]
+    public = draft.session.table.iloc[draft.public]
+    is_dealt = draft.session.is_dealt(draft.choices)
+    notes = dropped_notes(feature_map, public, is_dealt=is_dealt)
+    notes += unknown_notes(shares, strange)
     return replace(draft, inputs=inputs), notes
 
 

@@ -30,19 +30,27 @@ UNKNOWN = 0.1
 MOSTLY_UNKNOWN = 0.5
 
 
-def dropped_notes(feature_map: FeatureMap) -> list[str]:
+def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bool) -> list[str]:
     """Which columns the feature map leaves out, since the public records say too little of them.
 
     Args:
       feature_map: Fitted on the public records.
+      public: These, raw.
+      is_dealt: Whether they are dealt evenly already.
     """
     notes = []
     for name, why in feature_map.dropped.items():
-        says = "hardly varies" if why == "constant" else f"has {why}"
+        varies = len(count_values(public[name])) > 1
+        says = "hardly varies" if varies else "does not vary"
+        cure = "give more with --public" + (
+            "" if is_dealt else ", or deal them evenly with --split"
+        )
+        if varies:
+            cure = "if it matters, add it to features.columns and set features.coverage = 1"
         notes.append(
-            f"{printable(name, LONGEST_NAME)}: left out: it {says} among the public records, so "
-            "nothing can be learnt from it; give more with --public, or deal them evenly with "
-            "--split"
+            f"{printable(name, LONGEST_NAME)}: left out: it "
+            f"{says if why == 'constant' else f'has {why}'} among the public records, so nothing "
+            f"can be learnt from it; {cure}"
         )
     return notes
 

@@ -385,9 +385,15 @@ def test_a_column_that_hardly_varies_among_public_rows_is_left_out_and_told_of(f
     table = raw_table()
     table.assign(rare=[1] * 50 + [0] * (len(table) - 50)).to_csv("stays.csv", index=False)
     told = init(typed, "stays.csv", "--target", "days", "--no-split", "--owners", "2")
-    assert "rare: left out: it hardly varies among the public records, so nothing can be" in told
+    assert "rare: left out: it does not vary among the public records, so nothing can be" in told
+    assert "learnt from it; give more with --public, or deal them evenly with --split" in told
     settings = load_settings(StudySettings, folder / "stays" / "study.toml")
     assert "rare" not in (settings.features.columns or ())
+    rows = np.arange(len(table))
+    table.assign(rare=rows % 799 == 0).to_csv("stays.csv", index=False)
+    told = init(typed, "stays.csv", "--target", "days", "--split", "--public", "800", "--out", "s")
+    assert "rare: left out: it hardly varies among the public records" in told
+    assert "it; if it matters, add it to features.columns and set features.coverage = 1" in told
 
 
 def test_names_that_mostly_no_public_row_has_are_left_out_unless_they_are_named(folder, typed):
