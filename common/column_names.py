@@ -72,6 +72,8 @@ def is_called(name: str, words: re.Pattern[str]) -> bool:
     [False, False, False]
     >>> [is_called(name, PERSON) for name in ("userId", "patient", "cost per patient", "user type")]
     [True, True, False, False]
+    >>> [is_called(name, PERSON) for name in ("individual", "Teilnehmer-Nr", "member since")]
+    [True, True, False]
     >>> [is_called(name, WEIGHT) for name in ("perweight", "pspwght", "body_wt", "p_weight")]
     [True, True, False, False]
     """

@@ -42,9 +42,7 @@ def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bo
     for name, why in feature_map.dropped.items():
         varies = len(count_values(public[name])) > 1
         says = "hardly varies" if varies else "does not vary"
-        cure = "give more with --public" + (
-            "" if is_dealt else ", or deal them evenly with --split"
-        )
+        cure = f"give more with --public{'' if is_dealt else ', or deal them evenly with --split'}"
         if varies:
             cure = "if it matters, add it to features.columns and set features.coverage = 1"
         notes.append(
