@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import tomli_w
 
+from common.columns import parse_numbers
 from common.config import load_settings
 from learner.planning.settings import StudySettings
 from learner.results.plots import fitness_figure, ticks_figure
@@ -19,6 +20,7 @@ from learner.results.run_folder import (
     run_of,
     why_unfinished,
     write_settings,
+    write_table,
 )
 
 
@@ -33,6 +35,16 @@ def write_study(folder: Path, **changes: Any) -> Path:
     path = folder / "study.toml"
     path.write_text(tomli_w.dumps(settings))
     return path
+
+
+def test_cells_of_several_kinds_are_texts_that_read_the_same(tmp_path):
+    """SQLite keeps numbers, texts and bytes in one column."""
+    cells = [36, "7.5", b"1.5", None, 2.25, "n/a"] * 2
+    table = pd.DataFrame({"mixed": pd.Series(cells, dtype=object), "n": range(12)})
+    write_table(tmp_path / "t.parquet", table)
+    stored = pd.read_parquet(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(parse_numbers(stored["mixed"]), parse_numbers(table["mixed"]))
+    assert stored["n"].dtype == np.int64
 
 
 def test_paths_are_made_absolute_and_nothing_else(tmp_path):
