@@ -16,6 +16,7 @@ import pandas as pd
 from common.columns import is_missing_text, parse_number, unit_of
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
+from common.parquet_files import ParquetFile
 from common.quote_marks import swallowed_notes, undecoded_notes
 from common.tables import TableSource, open_source, read_table
 from common.texts import LONGEST_NAME, named, printable
@@ -78,7 +79,8 @@ _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
-    And for numbers of several units, and for cells that a quotation mark made of many rows.
+    And for numbers of several units, for cells that a quotation mark made of many rows, and for
+    an index that was saved as none of the columns.
 
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
@@ -89,12 +91,23 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
     first = open_source(source, base=base).parts[0].table
     texts = _texts_of(table)
     units = _unit_notes(texts)
+    if isinstance(first, ParquetFile):
+        return [*units, *_index_notes(first)]
     if not isinstance(first, CsvFile):
         return units
     odd = units + swallowed_notes(table, separator=first.separator, width=len(first.names))
     if source.encoding is not None:
         odd += undecoded_notes(table, encoding=source.encoding)
     return [*odd, *_number_notes(source, first, base=base, texts=texts)]
+
+
+def _index_notes(first: ParquetFile) -> list[str]:
+    """That the index of a data frame is no column."""
+    names = first.index_names
+    return [
+        f"{named(names)}: saved by pandas as the table's index, which is no column here; if it "
+        "says something, save the table after reset_index()"
+    ] * bool(names)
 
 
 def _number_notes(

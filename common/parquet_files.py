@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -19,6 +20,7 @@ from common.pushdown import ColumnExtent, kind_of
 __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
 
 PARQUET_ENDINGS = (".parquet", ".pq")
+_MADE_UP = re.compile(r"__index_level_[0-9]+__", re.ASCII)
 
 
 class ParquetFile:
@@ -28,22 +30,28 @@ class ParquetFile:
         self._path = path
 
     @cached_property
-    def _metadata(self) -> tuple[list[str], int]:
-        """(names of the columns, those of a saved index left out; number of rows)."""
+    def _metadata(self) -> tuple[list[str], list[str], int]:
+        """(names of the columns, those of a saved index, number of rows)."""
         with pq.ParquetFile(self._path) as file:
             saved = file.schema_arrow.pandas_metadata or {}
-            indices = {name for name in saved.get("index_columns", ()) if isinstance(name, str)}
-            names = [name for name in file.schema_arrow.names if name not in indices]
-            return names, file.metadata.num_rows
+            stored = file.schema_arrow.names
+            index = {name for name in saved.get("index_columns", ()) if isinstance(name, str)}
+            names = [name for name in stored if name not in index]
+            return names, [name for name in stored if name in index], file.metadata.num_rows
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
+        """The columns' names, without those of a saved index."""
         return self._metadata[0]
+
+    @property
+    def index_names(self) -> list[str]:
+        """The names of an index that pandas saved, those that it made up left out."""
+        return [name for name in self._metadata[1] if not _MADE_UP.fullmatch(name)]
 
     def count(self) -> int:
         """How many rows there are."""
-        return self._metadata[1]
+        return self._metadata[2]
 
     @cached_property
     def num_bytes(self) -> int:

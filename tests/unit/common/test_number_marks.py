@@ -91,6 +91,17 @@ def test_rows_that_are_too_short_and_tables_of_other_kinds_are_passed_over(tmp_p
     assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == []
 
 
+def test_an_index_that_pandas_saved_is_told_of(tmp_path):
+    path = tmp_path / "t.parquet"
+    source = TableSource(path=path)
+    table = pd.DataFrame({"site": ["a", "b"], "y": [1.0, 2.0]})
+    table.set_index("site").to_parquet(path)
+    (note,) = mark_notes(source, base=Path(), table=read_table(source, base=Path()))
+    assert note.startswith("site: saved by pandas as the table's index, which is no column here;")
+    table.iloc[[1, 0]].to_parquet(path)
+    assert mark_notes(source, base=Path(), table=read_table(source, base=Path())) == []
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_where_commas_are_said_to_be_decimal_points_group(tmp_path, separator):
     cells = ["48.011", "1.234.567,5", "959", "6,422", "2.75", "23.06.2018", "0.123"]
