@@ -191,7 +191,7 @@ def export_model(run: Path, form: str, out: Path) -> None:
       InputError: The model cannot be used, a package is missing, or the file is another one or
         cannot be written.
     """
-    refuse_to_replace(out, mark=MARKS[form], what=f"export to {form}")
+    refuse_to_replace(out, mark=MARKS[form], what=f"model exported to {form}")
     model = _model_of(run)
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
