@@ -66,10 +66,17 @@ _MONTH_WORDS = frozenset(word for name in _MONTHS.split() for word in (name, nam
 # Marks and years, unless most of a column's texts are plain numbers.
 _STROKE_BEHIND = re.compile(r"[0-9]{1,4} ?-", re.ASCII)
 MOSTLY = 2.0 / 3.0
-# Numbers in brackets, with the sign behind, with a typographer's minus, or in groups of three.
+# Thousands and millions, and what is measured in units that stand close to their numbers.
+_SHORT = (
+    "y|yrs?|yo|mo|wks?|d|h|hrs?|min|s|sec|g|kg|mg|lbs?|oz|t|mm|cm|m|km|ft|l|ml|kWh|\xb0[CF]|th|"
+    "(?:k|K|M|T|Tsd|Mio|Mrd|mln|mn|bn|million|billion)\\.?(?: ?[$\xa3\u20ac])?"
+)
+# Numbers in brackets, with the sign behind, with a typographer's minus, in groups of three, about
+# right, behind the mark of a text, with such a unit; times of the day; two in one cell.
 _ODD = re.compile(
     rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
-    rf"|{_BEFORE}{_SPACED}{_BEHIND}",
+    rf"|{_BEFORE}{_SPACED}{_BEHIND}|(?:[~\u2248'\u2019]|ca\.?) ?{_DIGITS}|{_DIGITS} ?(?:{_SHORT})"
+    r"|[0-9]{1,3}:[0-5][0-9](?::[0-5][0-9])?|[0-9]{1,3} ?/ ?[0-9]{1,3}",
     re.ASCII,
 )
 _PLAIN = _form(_DIGITS)
@@ -282,6 +289,12 @@ def unread_number(texts: Sequence[str]) -> str:
     >>> unread_number(["871xx", "900xx"]), unread_number(["17.911", "959"])
     ('', '')
     >>> unread_number(["DRG 470", "DRG 392"]), unread_number(["061 234 567", "065 111 222"])
+    ('', '')
+    >>> [unread_number([cell, "7"]) for cell in ("4.6k", "1,2 Mio. \u20ac", "61kg", "~60", "'60")]
+    ['4.6k', '1,2 Mio. €', '61kg', '~60', "'60"]
+    >>> unread_number(["120/80", "135/90"]), unread_number(["07:30", "21:05"])
+    ('120/80', '07:30')
+    >>> unread_number(["20-29", "30-39"]), unread_number(["12A", "12B"])
     ('', '')
     """
     odd = [text for text in texts if _ODD.fullmatch(text)]
