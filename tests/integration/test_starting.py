@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,21 @@ def test_one_that_does_not_start_is_told_and_the_others_serve(owners):
         with pytest.raises(InputError, match=r"owner owner-1 did not start: .*owner\.toml"):
             StartingOwner(wrong, deadline=20.0).describe()
         assert all(owner.port for owner in owners if owner is not wrong)
+
+
+def test_one_that_ends_without_a_word_is_told_with_where_none_stands(owners):
+    """As where the disk is full and its log holds nothing."""
+    silent = owners[1]
+    with warm_parent() as parent:
+        silent.begin(parent)
+        process = silent.process
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        (silent._folder / "owner.log").write_text("")
+        silent.hear()
+        with pytest.raises(OwnerFailedError, match=r"owner\.log says nothing; is the disk full\?"):
+            _ = silent.port
+        process.stop(20.0)
 
 
 def test_who_leaves_early_leaves_nobody_behind(owners):

@@ -159,3 +159,29 @@ def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path):
         InputError, match=r"part is missing; add it, a section \[part\] with size = 0.5"
     ):
         load_settings(Whole, tmp_path / "w.toml")
+
+
+def test_a_section_that_may_repeat_is_told_with_its_brackets(tmp_path):
+    class Part(Settings):
+        """A part.
+
+        Args:
+          size: How large it is.
+        """
+
+        EXAMPLES = MappingProxyType({"size": 0.5})
+
+        size: float
+
+    class Whole(Settings):
+        """A whole.
+
+        Args:
+          parts: Them.
+        """
+
+        parts: tuple[Part, ...] = ()
+
+    (tmp_path / "w.toml").write_text("parts = 1\n")
+    with pytest.raises(InputError, match=r"parts: got 1, .* a section \[\[parts\]\] with size"):
+        load_settings(Whole, tmp_path / "w.toml")
