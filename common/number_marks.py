@@ -146,11 +146,18 @@ def _as_they_stand(
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
     """The distinct texts of each column; rows that are too short end in cells without any."""
     texts = {
-        # Cells of other kinds, such as lists, may be none that can be told apart.
-        str(name): [" ".join(cell.split()) for cell in dict.fromkeys(filter(_is_text, cells))]
+        str(name): [" ".join(cell.split()) for cell in _distinct(cells) if isinstance(cell, str)]
         for name, cells in table.items()
     }
     return {name: [t for t in own if not is_missing_text(t)] for name, own in texts.items()}
+
+
+def _distinct(cells: pd.Series) -> list[object]:
+    """The distinct cells; none of a column with cells that cannot be told apart, such as lists."""
+    try:
+        return list(cells.unique())
+    except TypeError:
+        return []
 
 
 def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
@@ -337,11 +344,6 @@ def _is_decimal_comma(text: str) -> bool:
     """Whether a comma in a number groups nothing."""
     is_number = "," in text and _COMMA.fullmatch(text) is not None
     return is_number and _GROUPED_BY_COMMA.fullmatch(text) is None
-
-
-def _is_text(cell: object) -> bool:
-    """Whether a cell is a text."""
-    return isinstance(cell, str)
 
 
 def _is_read(text: str) -> bool:
