@@ -298,7 +298,7 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
             warnings.append(
                 f"no public group stands for {', '.join(unknown)}: groups at random play them"
             )
-    if groups.labels is not None and len(groups.usable) < 2 <= len(candidate.num_records):
+    if candidate.public.only_group_of is not None and len(candidate.num_records) > 1:
         warnings.append(
             "the public records are of one group only, so nothing tells how owners differ; the "
             "true outcome may be far from this, own models and the public one above all"

@@ -26,7 +26,7 @@ from learner.planning.giveaways import warn_of_giveaways
 from learner.planning.proposal import problem_of
 from learner.planning.sections import ModelSettings
 from learner.planning.settings import StudySettings, has_table
-from learner.simulated.groups import PublicGroups, drifts_within
+from learner.simulated.groups import FEWEST, PublicGroups, drifts_within
 from learner.simulated.problem import Problem
 
 __all__ = ["PublicSide", "known_groups", "prepare_public_side", "public_groups"]
@@ -45,6 +45,7 @@ class PublicSide:
       records: Its public records under this map, or None.
       labels: The group of each public record, shape (n,), -1 for none; None where they have none.
       known: The group that owners are known to be, by name.
+      only_group_of: The column that names groups, where all of these are of one; None otherwise.
       raw_targets: The public records' targets in raw units, or classes -1 and +1, shape (n,).
     """
 
@@ -52,6 +53,7 @@ class PublicSide:
     records: Records | None
     labels: Labels | None = None
     known: Mapping[str, int] = field(default_factory=dict)
+    only_group_of: str | None = None
     raw_targets: Vector | None = None
 
     def loss(self, model: ModelSettings) -> Loss:
@@ -109,8 +111,9 @@ def prepare_public_side(
       on_done: Called with what is done: the reading, then the fitting.
 
     Warns:
-      DoubtWarning: The public records are few for so many features, or a column gives the target
-        away, names records, or is named and left out of the map.
+      DoubtWarning: The public records are few for so many features, or of one of the owners'
+        groups only; or a column gives the target away, names records, or is named and left out of
+        the map.
 
     Raises:
       InputError: The public records or the saved map do not fit the study.
@@ -165,7 +168,8 @@ def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFram
     column = settings.forecast.group_column
     if column is not None:
         labels, known = _groups(settings, table, column)
-        return replace(public, labels=labels, known=known)
+        only = _only_group_of(settings, labels, column)
+        return replace(public, labels=labels, known=known, only_group_of=only)
     if settings.forecast.groups:
         raise InputError(
             "forecast.groups: the public records have no groups; give forecast.group_column "
@@ -175,8 +179,26 @@ def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFram
     if column is None:
         return public
     labels, known = _groups(settings, table, column)
+    only = _only_group_of(settings, labels, column)
+    if only is not None:
+        return replace(public, only_group_of=only)
     grouped = replace(public, labels=labels, known=known)
     return grouped if _groups_say_more(grouped, settings) else public
+
+
+def _only_group_of(settings: StudySettings, labels: Labels, column: str) -> str | None:
+    """The column, where the public records are of one of its groups and owners are several."""
+    sizes = np.bincount(labels[labels >= 0])
+    if len(settings.owners) < 2 or np.count_nonzero(sizes >= FEWEST) != 1:
+        return None
+    warnings.warn(
+        f"features.public: its records are of one {column!r} only, so nothing says how the owners "
+        "differ from them: forecasts may be several times too good, and what is chosen from them "
+        "no better than by chance; give records of several, if there are any",
+        DoubtWarning,
+        stacklevel=2,
+    )
+    return column
 
 
 def _column_of_owners(settings: StudySettings, table: pd.DataFrame) -> str | None:

@@ -26,6 +26,7 @@ from learner.simulated.problem import Problem
 from learner.simulated.redraws import Redraws
 
 __all__ = [
+    "FEWEST",
     "NOTABLE_DRIFT",
     "PublicGroups",
     "consecutive_parts",

@@ -129,3 +129,12 @@ def test_the_way_that_auto_takes_is_said_with_the_reason(candidate):
 def test_no_loss_is_called_none(candidate, tmp_path):
     page = write_forecast_page(tmp_path, verdict(candidate, {"study": answer(0.0004)})).read_text()
     assert "is expected to have less than 0.1% more loss than the best model" in page
+
+
+def test_public_records_of_one_group_are_warned_of_whether_or_not_they_are_labelled(candidate):
+    """``data.where`` may tell it, too, and then the records have no labels."""
+    of_one = replace(candidate.public, labels=None, only_group_of="site")
+    study = {"study": answer(GAIN)}
+    warned = verdict(replace(candidate, public=of_one), study).warnings
+    assert any("of one group only" in warning for warning in warned)
+    assert not any("of one group only" in warning for warning in verdict(candidate, study).warnings)

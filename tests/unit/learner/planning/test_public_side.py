@@ -145,11 +145,26 @@ def test_owners_who_are_told_apart_by_a_column_are_known_by_it(tmp_path):
         {"owners": ELSEWHERE},
     ],
 )
-@pytest.mark.filterwarnings("ignore::common.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings(
+    "ignore::common.errors.PrivacyLeakWarning", "ignore:.*of one 'site' only"
+)
 def test_where_a_column_tells_less_than_the_order_nobody_is_known(tmp_path, changes):
     public = _of_sites(tmp_path, **changes)
     assert public.labels is None
     assert not public.known
+
+
+def test_public_records_of_one_of_the_owners_groups_are_warned_of(tmp_path):
+    public = {"where": {"site": "a"}, "rows": ":300"}
+    of_one: Any = {"features": {"public": public, "target": "y", "columns": ["x"]}}
+    found = []
+    for changes in (of_one, of_one | {"forecast": {"group_column": "site"}}):
+        with pytest.warns(DoubtWarning, match="its records are of one 'site' only, so nothing"):
+            found.append(_of_sites(tmp_path, **changes))
+    assert [public.only_group_of for public in found] == ["site", "site"]
+    assert _of_sites(tmp_path).only_group_of is None
+    alone: Any = of_one | {"owners": [{"name": "all", "data": {"rows": "2000:"}}]}
+    assert _of_sites(tmp_path, **alone, forecast={"group_column": "site"}).only_group_of is None
 
 
 def test_a_named_column_holds_whatever_the_order_tells(tmp_path):
