@@ -31,6 +31,7 @@ from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around
 from learner.algorithms.wiener import ODDS
 from learner.planning.around import around_drifting, largest_gradient
+from learner.planning.tail import Tail
 from learner.simulated.groups import PublicGroups
 from learner.simulated.studies import OneShot, Proposal, run_study, summed_noise
 from learner.simulated.united import United, newton_steps
@@ -47,6 +48,8 @@ COARSE, FINE, BEST = 2, 12, 4
 # Candidates within this of the best one are level.
 LEVEL = 1.1
 SPLIT_SEED = 0
+# Fitness that is no different from 0.
+TINY = 1e-300
 # Odds that are tried, level within this of the best one. Relative fitness below the least is all
 # alike: no odds are worth having for it.
 TRIED_ODDS, LEVEL_ODDS, LEAST = (0.5, ODDS, 3.0, 5.0), 1.02, 1e-6
@@ -97,12 +100,12 @@ def choose_split(
     ranked = grid.every_other
     for count in rounds:
         coarse = grid.descend(
-            ranked, lambda split: search.mean(split, slice(0, search.coarse)), count
+            ranked, lambda split: search.expected(split, slice(0, search.coarse)), count
         )
         ranked = sorted(coarse, key=coarse.__getitem__)[:BEST]
         splits = [grid.split(each, count) for each in ranked]
         found += [
-            (search.mean(split, slice(0, search.fine)) + search.left(split), split)
+            (search.expected(split, slice(0, search.fine)) + search.left(split), split)
             for split in splits
         ]
     best = min(mean for mean, _ in found)
@@ -204,14 +207,43 @@ class _Search:
     @cached_property
     def clips(self) -> list[float]:
         """Clips from the typical gradient of the public records to one that clips nothing."""
+        largest = largest_gradient(self.public, self.domain)
+        tried = {float(value) for value in np.quantile(self.tail.norms, QUANTILES)}
+        if self.public.problem.loss.is_quadratic:
+            tried.add(self.tail.farthest)
+        return sorted({min(clip, largest) for clip in tried if clip > 0} | {largest})
+
+    @cached_property
+    def tail(self) -> Tail:
+        """How long gradients may be of records that are not public."""
         public, gradients = self.public, self.public.gradients
         # A model of classes that is too sure of its records has next to no gradients.
         if public.problem.loss.has_classes():
             gradients = public.problem.gradients(public.start, public.records, None)
-        norms = np.abs(gradients).sum(axis=1)
-        largest = largest_gradient(self.public, self.domain)
-        tried = {float(value) for value in np.quantile(norms, QUANTILES)}
-        return sorted({min(clip, largest) for clip in tried if clip > 0} | {largest})
+        return Tail(gradients, largest_gradient(public, self.domain))
+
+    def expected(self, split: Split, runs: slice) -> float:
+        r"""The mean relative fitness of a candidate, with what its clip takes of unseen records.
+
+        A mean gradient that is off by :math:`\delta` leads to a model whose relative fitness is
+        :math:`\delta^\top H^{-1}\delta/(2f^*)`. Of any loss but the squared one slopes are bounded,
+        so that gradients end where the features' radius does, which public records reach.
+        """
+        return self.mean(split, runs) + self._unseen(split.clip)
+
+    def _unseen(self, clip: float | None) -> float:
+        """What a clip takes of records that are longer than any public one."""
+        if clip is None or not self.public.problem.loss.is_quadratic:
+            return 0.0
+        lost = self.tail.lost(clip) @ self.public.whitening
+        return float(lost @ lost) / (2.0 * self._best_fitness)
+
+    @cached_property
+    def _best_fitness(self) -> float:
+        """The fitness of the public model, above 0."""
+        return max(
+            self.public.problem.fitness(self.public.theta_optimal, self.public.records), TINY
+        )
 
     def mean(self, split: Split, runs: slice) -> float:
         """The mean relative fitness of a candidate over all worlds."""

@@ -12,6 +12,7 @@ from learner.algorithms.newton import NewtonStep
 from learner.planning import split
 from learner.planning.around import around_public, largest_gradient
 from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_split
+from learner.planning.tail import Tail
 from learner.simulated import world as world_module
 from learner.simulated.groups import PublicGroups
 from learner.simulated.problem import Problem
@@ -66,6 +67,16 @@ def test_more_noise_asks_for_smaller_clips():
     assert clips[0] < clips[1] < clips[-1]
     # As no gradient at the public model is longer, this clips nothing.
     assert clips[-1] == largest_gradient(public_of(), DOMAIN)
+
+
+def test_a_clip_that_no_public_gradient_reaches_is_not_taken_to_clip_nothing():
+    """Where noise is little: a few records beyond the longest public one cost more than that."""
+    public = public_of(n=100)
+    longest = float(np.abs(public.gradients).sum(axis=1).max())
+    farthest = Tail(public.gradients, largest_gradient(public, DOMAIN)).farthest
+    assert longest < farthest < largest_gradient(public, DOMAIN)
+    assert pick(100.0, public=public).clip == farthest
+    assert pick(1.0, public=public).clip <= longest
 
 
 def test_what_is_typed_stays():
