@@ -23,6 +23,7 @@ from rich.table import Table
 from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
 from common.logs import FORMATS
+from common.memory_limit import limit_memory
 from common.places import check_typed
 from common.texts import printable
 from common.typed_paths import A_FILE, A_FOLDER
@@ -309,6 +310,7 @@ def run_command(command: click.Command, name: str) -> None:
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     _show_leaks(name)
     _print_anything()
+    limit_memory()
     # Commands import when they begin: to look for garbage among what stays takes a tenth of that.
     gc.set_threshold(OBJECTS_MADE, *gc.get_threshold()[1:])
     atexit.register(_leave_garbage)

@@ -97,9 +97,10 @@ class CsvFile:
     @cached_property
     def separator(self) -> str:
         """What stands between two cells: as given, or most often in the header, a comma first."""
+        first = self._first_lines[0]
         if self._dialect.separator is not None:
             return self._dialect.separator
-        bare = _QUOTED.sub("", self._first_lines[0])
+        bare = _QUOTED.sub("", first)
         return max(SEPARATORS, key=bare.count)
 
     @cached_property
@@ -192,9 +193,8 @@ class CsvFile:
     @cached_property
     def _first_lines(self) -> list[str]:
         """The first few lines that are not empty."""
-        text = self._start(LONGEST_HEADER).decode(self._encoding, errors="replace")
-        lines = (line for line in _LINE_ENDS.split(text) if line.strip())
-        return [line for line, _ in zip(lines, range(3), strict=False)] or [""]
+        start = self._start(LONGEST_HEADER)
+        return _first_lines(start, self._encoding, where=str(self._path))
 
     def _check_widths(self) -> None:
         """Refuse a first row that is wider than the header: its cells would be shifted, or one."""
@@ -279,6 +279,25 @@ class CsvFile:
                 raise
             cure = ABOVE if place.endswith(" 1 name") else QUOTED
             raise InputError(f"{self._path}: {place}; {cure}") from None
+
+
+def _first_lines(start: bytes, encoding: str, *, where: str) -> list[str]:
+    r"""The first few lines of a file that are not empty.
+
+    Raises:
+      InputError: The first one is longer than any header: a parser would hold all of it.
+
+    >>> _first_lines(b"a,b\n\n1,2\n", "utf-8", where="t.csv")
+    ['a,b', '1,2']
+    """
+    text = start.decode(encoding, errors="replace")
+    lines = [line for line in _LINE_ENDS.split(text) if line.strip()][:3]
+    if len(start) == LONGEST_HEADER and len(lines) == 1 and text.endswith(lines[0]):
+        raise InputError(
+            f"{where}: the first line is longer than {LONGEST_HEADER >> 20} MB; give a table with "
+            "the columns' names in its first line"
+        )
+    return lines or [""]
 
 
 def _place_of_fault(said: str) -> str:

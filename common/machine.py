@@ -18,6 +18,7 @@ from pathlib import Path
 
 from common.errors import InputError
 from common.findings import Finding, fails, found_by, passes, unchecked
+from common.memory_limit import available_bytes
 from common.proxies import PROXIES, proxy_for
 from common.tables import TableSource
 from common.tls import host_and_port
@@ -208,14 +209,9 @@ def memory_finding(needed: int, source: TableSource) -> Finding:
     """Whether a table whose columns take this many bytes goes into the memory that is left."""
     if source.rows is not None or source.where:
         return unchecked("memory", "only rows that count are held, and none is read for this")
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        text = ""
-    found = re.search(r"^MemAvailable:\s+([0-9]+) kB$", text, re.MULTILINE)
-    if found is None:
+    left = available_bytes()
+    if left is None:
         return unchecked("memory", "this system does not say how much is left")
-    left = int(found[1]) * 1024
     words = f"the table takes about {needed / 2**20:,.0f} MiB, {left / 2**20:,.0f} MiB are left"
     if needed > left:
         return fails("memory", f"{words}; name fewer columns or rows, or take a larger machine")

@@ -21,6 +21,8 @@ __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 _MADE_UP = re.compile(r"__index_level_[0-9]+__", re.ASCII)
+# What a cell takes in memory, however little in the file.
+LEAST_CELL_BYTES = 8
 
 
 class ParquetFile:
@@ -57,8 +59,11 @@ class ParquetFile:
     def num_bytes(self) -> int:
         """About what all its cells take in memory."""
         with pq.ParquetFile(self._path) as file:
-            groups = range(file.metadata.num_row_groups)
-            return 3 * int(sum(file.metadata.row_group(i).total_byte_size for i in groups))
+            about = file.metadata
+            stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            # Of values that repeat a file holds next to nothing.
+            cells = int(about.num_rows * about.num_columns)
+            return max(3 * int(stored), LEAST_CELL_BYTES * cells)
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""

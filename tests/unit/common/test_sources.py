@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sqlite3
 import subprocess
@@ -169,6 +170,30 @@ def test_a_file_that_is_broken_is_told_of_in_one_sentence(tmp_path):
     (tmp_path / "t.parquet").write_text("age\n" + "3\n" * 9)
     with pytest.raises(InputError, match=r"[a-z]; correct that, or give another table$"):
         read(tmp_path, "t.parquet")
+
+
+@pytest.mark.parametrize("separator", [None, ";"])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_first_line_without_an_end_is_not_read_to_it(tmp_path, name, separator):
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(tmp_path / name, "wb") as file:
+        file.write(b"a" * 2**21)
+    with pytest.raises(InputError, match=r"the first line is longer than 1 MB; give a table"):
+        read(tmp_path, name, separator=separator)
+
+
+def test_the_first_row_may_be_as_long_as_it_likes(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "x" * 2**21 + ",1\n2,3\n")
+    assert list(read(tmp_path, "t.csv")["b"]) == ["1", "3"]
+
+
+def test_cells_that_a_file_hardly_holds_count_in_memory(tmp_path):
+    """Else a table of equal cells would be held whole, or read at once, however long it is."""
+    equal = pa.table({"a": np.zeros(100_000, dtype=np.int64), "b": ["x"] * 100_000})
+    pq.write_table(equal, tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").stat().st_size < 5_000
+    opened = open_source(TableSource(path=tmp_path / "t.parquet"), base=tmp_path)
+    assert opened.num_bytes >= 2 * 100_000 * 8
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", ""])
