@@ -16,7 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["LONGEST_TEXT", "Label", "as_text", "missing_cells", "months_of", "readable"]
+__all__ = [
+    "LONGEST_TEXT",
+    "Label",
+    "as_text",
+    "distinct_texts",
+    "missing_cells",
+    "months_of",
+    "readable",
+    "written",
+]
 
 # A longer text is no number and no date, and all longer ones are one category: decided by the
 # length alone, before anything whose time depends on what the text says.
@@ -47,6 +56,20 @@ def readable(value: object) -> Plain:
         return _plain(value)
     except Exception:  # Whatever reading a cell raises, nothing of it is shown.
         return None
+
+
+def written(value: object) -> str | None:
+    """A cell as a text that reads as the cell does; None where none of it is readable.
+
+    >>> written(" 36 "), written(36), written(b"36"), written(dt.date(2000, 3, 1)), written([36])
+    (' 36 ', '36', '36', '2000-03-01', None)
+    """
+    if isinstance(value, str):
+        return str(value)
+    cell = readable(value)
+    if isinstance(cell, Label):
+        return cell.text
+    return cell if cell is None else repr(cell).removesuffix(".0")
 
 
 def _plain(value: Any) -> Plain:
@@ -104,6 +127,19 @@ def as_text(value: object) -> str:
         return str(value)
     except Exception:
         return f"<unreadable {type(value).__name__}>"
+
+
+def distinct_texts(column: pd.Series) -> list[str]:
+    """The texts of a column, each once, in their order; lists and the like cannot be compared.
+
+    >>> distinct_texts(pd.Series(["b", [1], "a", None, "b"], dtype=object))
+    ['b', 'a']
+    """
+    try:
+        cells = column.unique()
+    except TypeError:
+        cells = column
+    return list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
 
 
 def missing_cells(column: pd.Series) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from common import column_names as called
 from common.arrays import Vector
+from common.cells import distinct_texts
 from common.columns import category_keys, parse_month, parse_months, parse_numbers
 from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
@@ -330,7 +331,7 @@ def _column(name: str, cells: pd.Series) -> Column:
 
 def _padded(cells: pd.Series) -> str:
     """A whole number of a column that begins with 0, as codes do; empty for none."""
-    texts = (cell.strip() for cell in cells.unique() if isinstance(cell, str))
+    texts = (text.strip() for text in distinct_texts(cells))
     return next((text for text in texts if _PADDED.fullmatch(text)), "")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from common.cells import distinct_texts
 from common.columns import is_missing_text, parse_number, unit_of
 from common.csv_files import CsvFile
 from common.fitting import READABLE_SHARE
@@ -146,18 +147,10 @@ def _as_they_stand(
 def _texts_of(table: pd.DataFrame) -> dict[str, list[str]]:
     """The distinct texts of each column; rows that are too short end in cells without any."""
     texts = {
-        str(name): [" ".join(cell.split()) for cell in _distinct(cells) if isinstance(cell, str)]
+        str(name): [" ".join(text.split()) for text in distinct_texts(cells)]
         for name, cells in table.items()
     }
     return {name: [t for t in own if not is_missing_text(t)] for name, own in texts.items()}
-
-
-def _distinct(cells: pd.Series) -> list[object]:
-    """The distinct cells; none of a column with cells that cannot be told apart, such as lists."""
-    try:
-        return list(cells.unique())
-    except TypeError:
-        return []
 
 
 def _unit_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -192,6 +193,7 @@ def a_process_of_its_own() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("copriv", "grpc")]
     before = [(one, list(one.handlers), one.level, one.propagate) for one in loggers]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    memory = resource.getrlimit(resource.RLIMIT_DATA)
     try:
         with warnings.catch_warnings():
             yield
@@ -200,6 +202,7 @@ def a_process_of_its_own() -> Iterator[None]:
             one.handlers[:] = its_handlers
             one.setLevel(level)
             one.propagate = propagate
+        resource.setrlimit(resource.RLIMIT_DATA, memory)
         signal.set_wakeup_fd(-1)
         for number, handler in handlers.items():
             signal.signal(number, handler)

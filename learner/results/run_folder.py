@@ -18,7 +18,7 @@ import pandas as pd
 import tomli_w
 
 from common.arrays import Matrix, Vector
-from common.cells import readable
+from common.cells import written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
@@ -239,42 +239,26 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def parquet_bytes(table: pd.DataFrame) -> bytes:
-    """A table as a Parquet file has it.
-
-    A column of cells of several kinds, as SQLite may have one, becomes texts that read the same.
-    """
-    import pyarrow as pa  # noqa: PLC0415 (keeps --help quick)
-
+    """A table as a Parquet file has it: of a column with cells of several kinds their texts."""
+    mixed = [name for name, column in table.items() if not _is_of_one_kind(column)]
     made = io.BytesIO()
-    try:
-        table.to_parquet(made, index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        made = io.BytesIO()
-        _of_one_kind(table).to_parquet(made, index=False)
+    table.assign(**{str(name): table[name].map(written) for name in mixed}).to_parquet(
+        made, index=False
+    )
     return made.getvalue()
 
 
-def _of_one_kind(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts in each column of cells of several kinds."""
-    mixed = {
-        name: cells.map(_as_text)
-        for name, cells in table.items()
-        if cells.dtype == object and len({type(cell) for cell in cells} - {type(None)}) > 1
-    }
-    return table.assign(**{str(name): cells for name, cells in mixed.items()})
+def _is_of_one_kind(column: pd.Series) -> bool:
+    """Whether one type of Parquet holds all cells, as it need not where SQLite had them."""
+    import pyarrow as pa  # noqa: PLC0415 (keeps --help quick)
 
-
-def _as_text(cell: object) -> str | None:
-    """A text that reads as a cell does, None for no value.
-
-    >>> [_as_text(cell) for cell in (36, "7,5", b"1.5", True, None)]
-    ['36', '7,5', '1.5', 'True', None]
-    """
-    plain = readable(cell)
-    if plain is None:
-        return None
-    is_number = isinstance(cell, bytes | bytearray) and isinstance(plain, float)
-    return repr(plain) if is_number else str(cell)
+    if column.dtype != np.object_:
+        return True
+    try:
+        pa.array(column, from_pandas=True)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
 
 
 def write_json(path: Path, value: object) -> None:

@@ -173,6 +173,41 @@ def test_tables_of_every_kind_become_the_same_study(folder, typed, kind):
     assert len(settings.owners) == 3
 
 
+def nested_cells(folder: Path) -> tuple[str, ...]:
+    table = raw_table()
+    kinds = {"lists": [[1, 2]], "records": [{"a": 1}], "arrays": [np.ones(2)]}
+    table.assign(**{k: one * NUM for k, one in kinds.items()}).to_parquet(folder / "t.parquet")
+    return ("t.parquet",)
+
+
+def cells_of_several_kinds(folder: Path) -> tuple[str, ...]:
+    """As SQLite has them in columns without a type."""
+    table = raw_table().astype(object)
+    table.loc[[3, 900], "age"] = "n/a"
+    table.loc[[4, 901], "income"] = b"\xff"
+    table = table.where(table.notna(), None)
+    names = ", ".join(f'"{name}"' for name in table.columns)
+    marks = ", ".join("?" * len(table.columns))
+    with closing(sqlite3.connect(folder / "t.sqlite")) as database, database:
+        database.execute(f"create table stays ({names})")
+        database.executemany(f"insert into stays values ({marks})", table.values.tolist())
+    return "t.sqlite", "--query", "select * from stays"
+
+
+@pytest.mark.parametrize("write", [nested_cells, cells_of_several_kinds])
+def test_cells_that_are_not_of_one_kind_are_split_and_predicted(folder, typed, write):
+    table = write(folder)
+    chosen = ("--target", "days", "--owners", "county", "--split", "--out", "s")
+    init(typed, *table, *chosen)
+    settings = load_settings(StudySettings, folder / "s" / "study.toml")
+    assert settings.features.columns == ("age", "admitted", "income", "died")
+    run = typed("copriv", "simulate", "s/study.toml", "--in-memory", "--yes", "--out", "run")
+    assert run.returncode == 0, run.stderr
+    said = typed("copriv", "predict", "run", "--data", *table, "--out", "out.parquet")
+    assert said.returncode == 0, said.stderr
+    assert np.isfinite(pd.read_parquet(folder / "out.parquet")["prediction"]).all()
+
+
 @pytest.mark.parametrize("target", ["died", "days"])
 def test_the_target_names_no_owners(folder, target):
     """All records of such an owner say the same, and nothing is to be learnt of them."""

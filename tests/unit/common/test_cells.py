@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from common.cells import LONGEST_TEXT, Label, as_text, readable
+from common.cells import LONGEST_TEXT, Label, as_text, readable, written
 from common.columns import category_key, parse_month, parse_number, parse_numbers
 from common.tables import TableSource, read_table
 from owner.shard import fingerprint
@@ -204,3 +204,19 @@ def test_a_cell_that_has_no_text_has_a_fingerprint():
     odd = pd.DataFrame({"a": pd.Series([10**5000, Decimal("sNaN"), "x"], dtype=object)})
     calm = pd.DataFrame({"a": pd.Series([10**5000, Decimal("sNaN"), "y"], dtype=object)})
     assert fingerprint(odd) != fingerprint(calm)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *(7, 7.0, -0.1, 1e16, 1e300, 2**60, math.inf, -math.inf, math.nan, True, np.bool_(False)),
+        *(Decimal("1.50"), Decimal("sNaN"), b"36", b"\xff", bytes(2000), "", " n/a ", "< 1 year"),
+        *("x" * 2000, pd.Timestamp("2020-03-05 07:00"), pd.Timestamp("2020-03-05").date()),
+        *(pd.Timedelta(days=3), pd.NaT, pd.NA, None, [1], {"a": 1}, np.ones(2), object()),
+    ],
+    ids=lambda cell: f"{type(cell).__name__} {cell!s:.20}",
+)
+def test_what_is_written_of_a_cell_reads_as_the_cell(cell):
+    text = written(cell)
+    for read in (parse_number, parse_month, category_key):
+        assert repr(read(text)) == repr(read(cell))
