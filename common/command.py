@@ -63,6 +63,8 @@ ESCAPED = "backslashreplace"
 ANEW = "type the same command again to start over"
 SAME = "type the same command again to go on"
 STOPPED = f"stopped; {ANEW}"
+# The disk, what this user may have of it, or what a file may be, is full.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LARGE = (
     "the machine's memory does not hold what was asked; give smaller files, or run it where there "
     "is more memory"
@@ -322,7 +324,7 @@ def run_command(command: click.Command, name: str) -> None:
         was_told = terminated and isinstance(error, StoppedError)
         sys.exit(128 + signal.SIGTERM if was_told else error.exit_status)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in NO_ROOM:
             raise
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
