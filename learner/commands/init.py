@@ -264,7 +264,9 @@ class _Draft:
             public, groups = _with_owners(self, public)
         write_table(out / "public.parquet", public)
         for part in self.parts:
-            write_table(out / "owners" / f"{part.name}.parquet", table.iloc[part.places])
+            own = table.iloc[part.places]
+            # Private records, whoever may read the table that they are of.
+            write_table(out / "owners" / f"{part.name}.parquet", own, mode=0o600)
         return {
             **groups,
             "data": {},

@@ -14,7 +14,7 @@ from common.column_faults import warn_of_misfits
 from common.command import stoppable
 from common.errors import InputError, UnreachableError
 from common.features import FeatureMap
-from common.files import make_folder, refuse_to_replace, write_or_refuse
+from common.files import make_folder, refuse_to_replace, refused, write_or_refuse
 from common.terms import Records
 from common.texts import counted
 from learner.commands.display import Display, listening
@@ -235,6 +235,13 @@ def _mapped(
     return [feature_map.apply(table, where=entry.name) for table, entry in named]
 
 
+def _keep_at_home(folder: Path, settings: StudySettings) -> None:
+    """Where records of the learner's own are asked exactly, what the run leaves is its user's."""
+    if settings.learner.own is not None:
+        with refused(folder):
+            folder.chmod(0o700)
+
+
 def train_into(
     folder: Path,
     settings: StudySettings,
@@ -257,6 +264,7 @@ def train_into(
       StoppedError: Ctrl-C was typed; the sentence says how to go on.
     """
     trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
+    _keep_at_home(folder, settings)
     with ExitStack() as stack:
         journal = Journal(folder / "journal.sqlite")
         stack.callback(journal.close)

@@ -21,12 +21,13 @@ from common.looking import look_at
 from common.model import Model, read_model
 from common.number_marks import mark_notes
 from common.suggestions import check_columns
-from common.tables import TableSource, read_header, read_table
+from common.tables import TableSource, open_source, read_header, read_table
 from common.totals import refuse_totals
 from learner.results.run_folder import parquet_bytes, why_unfinished
 
 __all__ = ["evaluate_model", "export_model", "predict_table"]
 
+READ_BY_OTHERS = 0o044
 ELSEWHERE = "give another path with --out"
 # What a folder has that is or will be of another kind than a finished run.
 OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
@@ -68,10 +69,18 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
     for name in columns:
         if name in table.columns:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
-    write_or_refuse(out, write(table.assign(**columns)), cure=ELSEWHERE)
+    content = write(table.assign(**columns))
+    write_or_refuse(out, content, mode=_mode_beside(source, data), cure=ELSEWHERE)
     _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
+
+
+def _mode_beside(source: TableSource, data: Path) -> int | None:
+    """The permissions of a copy of a table: this user's alone where the table is, or is afar."""
+    files = [part.file or data for part in open_source(source, base=Path()).parts]
+    is_open = all(file.is_file() and file.stat().st_mode & READ_BY_OTHERS for file in files)
+    return None if is_open else 0o600
 
 
 def _check_out(out: Path) -> None:

@@ -233,9 +233,9 @@ def write_features(path: Path, feature_map: FeatureMap) -> None:
     write_or_refuse(path, file_text(feature_map))
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_table(path: Path, table: pd.DataFrame, *, mode: int | None = None) -> None:
     """Write a table as Parquet whole or not at all."""
-    write_or_refuse(path, parquet_bytes(table))
+    write_or_refuse(path, parquet_bytes(table), mode=mode)
 
 
 def parquet_bytes(table: pd.DataFrame) -> bytes:

@@ -208,6 +208,19 @@ def test_cells_that_are_not_of_one_kind_are_split_and_predicted(folder, typed, w
     assert np.isfinite(pd.read_parquet(folder / "out.parquet")["prediction"]).all()
 
 
+def test_copies_of_records_are_for_nobody_else(folder, typed):
+    """Other users of the machine read no more than they could before."""
+    init(typed, "stays.csv", "--target", "days", "--owners", "county", "--split", "--out", "s")
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (folder / "s" / "owners").iterdir())
+    run = typed("copriv", "simulate", "s/study.toml", "--in-memory", "--yes", "--out", "run")
+    assert run.returncode == 0, run.stderr
+    for mode, out in ((0o644, "a.csv"), (0o600, "b.csv")):
+        (folder / "stays.csv").chmod(mode)
+        said = typed("copriv", "predict", "run", "--data", "stays.csv", "--out", out)
+        assert said.returncode == 0, said.stderr
+        assert (folder / out).stat().st_mode & 0o077 & ~mode == 0
+
+
 @pytest.mark.parametrize("target", ["died", "days"])
 def test_the_target_names_no_owners(folder, target):
     """All records of such an owner say the same, and nothing is to be learnt of them."""

@@ -309,6 +309,8 @@ def test_an_owner_that_learns_asks_itself_exactly_and_the_others_privately(
     told = json.loads((out / "summary.json").read_text())
     own, other = told["owners"]
     assert told["own"] == "north"
+    # Its own exact answers stand in the journal.
+    assert out.stat().st_mode & 0o077 == 0
     assert (own["epsilon"], own["epsilon_spent"], own["noise_scale"]) == ("inf", "0", 0.0)
     assert own["responses"] + other["responses"] == 40
     assert other["noise_scale"] > 0
@@ -355,6 +357,7 @@ def test_every_owner_learns_and_answers_the_others_from_one_lifetime_budget(
     for row in told:
         summary = json.loads((out / row["name"] / "summary.json").read_text())
         assert summary["own"] == row["name"]
+        assert (out / row["name"]).stat().st_mode & 0o077 == 0
         noise = [o["noise_scale"] for o in summary["owners"] if o["name"] != row["name"]]
         assert noise == pytest.approx([theorem_1(feature_map, 300, 30, kappa=2) / 5] * 2, rel=1e-5)
         assert row["relative_fitness"] == summary["relative_fitness"]
