@@ -136,9 +136,9 @@ def distinct_texts(column: pd.Series) -> list[str]:
     ['b', 'a']
     """
     try:
-        cells = column.unique()
+        cells = list(column.unique())
     except TypeError:
-        cells = column
+        cells = list(column)
     return list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
 
 

@@ -136,13 +136,7 @@ def prepare_public_side(
         raise InputError(
             "features: give map = FILE with a saved feature map, or public = {...} to fit one"
         )
-    if feature_map.is_classification != settings.loss_has_classes:
-        classes = [name for name, kind in LOSSES.items() if kind.has_classes()]
-        raise InputError(
-            f"model.loss = {settings.model.loss!r} does not go with the target "
-            f"{feature_map.target_name!r}: {' and '.join(classes)} need features.positive, the "
-            "others none"
-        )
+    _check_loss(settings, feature_map)
     if table is not None and features.public is not None:
         missing = placed(features.public, settings.data).missing_target
         table = table[with_target(table, feature_map, missing, where="the public records")]
@@ -161,6 +155,17 @@ def prepare_public_side(
     targets = feature_map.target.raw(table[feature_map.target_name])
     public = PublicSide(feature_map=feature_map, records=records, raw_targets=targets)
     return _with_groups(public, settings, table)
+
+
+def _check_loss(settings: StudySettings, feature_map: FeatureMap) -> None:
+    """Refuse a loss of classes for a target of numbers, and the other way round."""
+    if feature_map.is_classification != settings.loss_has_classes:
+        classes = [name for name, kind in LOSSES.items() if kind.has_classes()]
+        raise InputError(
+            f"model.loss = {settings.model.loss!r} does not go with the target "
+            f"{feature_map.target_name!r}: {' and '.join(classes)} need features.positive, the "
+            "others none"
+        )
 
 
 def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFrame) -> PublicSide:
