@@ -87,6 +87,12 @@ def test_the_time_of_an_answer_does_not_tell_how_many_records_have_a_value():
     assert told.returncode == 0, told.stdout + told.stderr
 
 
+def test_no_replaced_record_moves_an_answer_further_than_the_sensitivity_counts():
+    command = [sys.executable, str(TOOLS / "neighbours.py"), "--pairs", "4000"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that a process began, and those that they began."""
     found: set[int] = set()
