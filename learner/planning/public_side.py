@@ -184,7 +184,8 @@ def _with_groups(public: PublicSide, settings: StudySettings, table: pd.DataFram
     if column is None:
         return public
     labels, known = _groups(settings, table, column)
-    only = _only_group_of(settings, labels, column)
+    # A group that is no owner's may be how a table marks its public rows, wherever they are from.
+    only = _only_group_of(settings, labels, column) if known else None
     if only is not None:
         return replace(public, only_group_of=only)
     grouped = replace(public, labels=labels, known=known)

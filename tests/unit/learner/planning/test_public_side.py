@@ -163,6 +163,11 @@ def test_public_records_of_one_of_the_owners_groups_are_warned_of(tmp_path):
             found.append(_of_sites(tmp_path, **changes))
     assert [public.only_group_of for public in found] == ["site", "site"]
     assert _of_sites(tmp_path).only_group_of is None
+    others = [{"name": s, "data": {"where": {"site": s}}} for s in "bc"]
+    # The rows may be called so because they are public.
+    marked = _of_sites(tmp_path, **of_one | {"owners": others})
+    assert marked.only_group_of is None
+    assert marked.labels is None
     alone: Any = of_one | {"owners": [{"name": "all", "data": {"rows": "2000:"}}]}
     assert _of_sites(tmp_path, **alone, forecast={"group_column": "site"}).only_group_of is None
 
