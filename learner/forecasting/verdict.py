@@ -303,6 +303,12 @@ def _warnings(candidate: Candidate, change: float) -> list[str]:
             "the public records are of one group only, so nothing tells how owners differ; the "
             "true outcome may be far from this, own models and the public one above all"
         )
+    elif groups.labels is None and len(candidate.num_records) > 1:
+        warnings.append(
+            "no column tells which group an owner is; if owners are places or groups of their own, "
+            "their own models are worse for all records than is forecast here, and more owners "
+            "gain: name such a column of the public records with forecast.group_column"
+        )
     if len(groups.records) < 20 * groups.records.features.shape[1]:
         warnings.append(
             f"{len(groups.records)} public records for {groups.records.features.shape[1]} "

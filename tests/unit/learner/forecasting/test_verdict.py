@@ -138,3 +138,14 @@ def test_public_records_of_one_group_are_warned_of_whether_or_not_they_are_label
     warned = verdict(replace(candidate, public=of_one), study).warnings
     assert any("of one group only" in warning for warning in warned)
     assert not any("of one group only" in warning for warning in verdict(candidate, study).warnings)
+
+
+def test_owners_that_no_column_tells_apart_are_told_to_have_worse_models_than_is_forecast(
+    candidate,
+):
+    unlabelled = replace(candidate, public=replace(candidate.public, labels=None))
+    alone = unlabelled.with_owners([0])
+    for asked, warns in ((unlabelled, True), (candidate, False), (alone, False)):
+        study = {"study": answer(GAIN)}
+        warned = verdict(asked, study).warnings
+        assert warns == any("forecast.group_column" in warning for warning in warned)
