@@ -235,7 +235,7 @@ def lock_file(path: Path, *, make: bool = True) -> int:
 
     Args:
       path: The file.
-      make: Whether it is made if it is missing, for its user only.
+      make: Whether it is made if it is missing, for its user only, and not where a link leads.
 
     Returns:
       The open file; the lock ends with ``os.close`` or with the process.
@@ -245,8 +245,13 @@ def lock_file(path: Path, *, make: bool = True) -> int:
       FileNotFoundError: It is missing and not to be made, or its folder is missing.
       OSError: It cannot be opened for writing, or is no regular file.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if make else 0)
-    handle = os.open(path, flags, 0o600)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        if not make:
+            raise
+        handle = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         _check_regular(handle, path)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -175,6 +175,17 @@ def test_a_lock_is_held_by_one_alone_until_it_is_let_go(tmp_path):
     os.close(lock_file(path))
 
 
+def test_a_lock_makes_no_file_where_a_link_leads(tmp_path):
+    """A folder of a stranger's would make files anywhere."""
+    lock, elsewhere = tmp_path / "run.lock", tmp_path / "elsewhere"
+    lock.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic links"):
+        lock_file(lock)
+    assert not elsewhere.exists()
+    elsewhere.touch()
+    os.close(lock_file(lock))
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
