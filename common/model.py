@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -83,6 +83,19 @@ class Model:
         named = [printable(value, NAMED_CHARACTERS) for value in values[:NAMED_VALUES]]
         more = [f"{len(values) - NAMED_VALUES} more"] if len(values) > NAMED_VALUES else []
         return f"{printable(target.name)} = {' or '.join(named + more)}" if named else ""
+
+    def of_public_records(self, *, where: str) -> Model:
+        """The model of the public records alone, in the place of this one; it needed nobody.
+
+        Raises:
+          InputError: There were none.
+        """
+        if self.public_theta is None:
+            raise InputError(
+                f"{where}: no model of public records stands beside this one; take the common one"
+            )
+        theta = self.public_theta
+        return replace(self, theta=theta, coefficient_noise=None, unprotected=None, personal=False)
 
     def margins(self, features: Matrix, theta: Vector | None = None) -> Vector:
         """The margins z of mapped records, of this model or of another ``theta``, shape (n,)."""

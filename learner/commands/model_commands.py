@@ -26,14 +26,20 @@ data_option = click.option(
     "in the study's names and units: those of an OWNER.toml are not applied.",
 )
 out_option = out_file("The file to write.", required=True)
+public_option = click.option(
+    "--public",
+    is_flag=True,
+    help="Take the model of the public records alone, which is free, not the common one.",
+)
 
 
 @click.command()
 @run_argument
 @data_option
 @out_option
+@public_option
 @reading_options
-def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
+def predict(run: Path, data: Path, out: Path, *, public: bool, **typed: Any) -> None:
     """Write TABLE with a column of predictions by the model of RUN.
 
     RUN is a run's folder or a model's file. The column prediction is in the target's own units;
@@ -45,7 +51,7 @@ def predict(run: Path, data: Path, out: Path, **typed: Any) -> None:
     """
     from learner.commands.use import predict_table  # noqa: PLC0415 (keeps --help quick)
 
-    count, meaning = predict_table(run, typed_place(str(data), typed), out)
+    count, meaning = predict_table(run, typed_place(str(data), typed), out, public=public)
     click.echo(f"{out}: {counted(count, 'record')}")
     if meaning:
         click.echo(f"prediction 1 means {meaning}")
@@ -76,7 +82,8 @@ def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
 @run_argument
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="The form to write.")
 @out_option
-def export(run: Path, form: str, out: Path) -> None:
+@public_option
+def export(run: Path, form: str, out: Path, *, public: bool) -> None:
     """Write the model of RUN with its whole pipeline.
 
     onnx: a graph that runs without copriv. sklearn: a fitted estimator (joblib; loading such a
@@ -87,7 +94,7 @@ def export(run: Path, form: str, out: Path) -> None:
     """
     from learner.commands.use import export_model  # noqa: PLC0415 (as above)
 
-    export_model(run, form, out)
+    export_model(run, form, out, public=public)
     click.echo(f"{form}: {out}")
 
 

@@ -23,6 +23,7 @@ from common.model import Model, read_model
 from learner.planning.settings import StudySettings, load_study
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
+from learner.results.validation_words import warn_if_worse
 from learner.results.verdict_words import as_number
 
 if TYPE_CHECKING:
@@ -87,17 +88,25 @@ class Run:
         """The model in raw units: column, kind, value, noise_standard_error; the intercept last."""
         return pd.DataFrame([asdict(one) for one in coefficients(self.model)])
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+    def predict(self, table: pd.DataFrame, *, public: bool = False) -> pd.DataFrame:
         """What the model predicts for raw records, with the index of the table.
 
+        Args:
+          table: The records.
+          public: Whether the model of the public records predicts, in place of the common one.
+
         Raises:
-          InputError: It is no data frame, or a column is missing.
+          InputError: It is no data frame, a column is missing, or there were no public records.
 
         Warns:
-          DoubtWarning: A column does not fit the feature map, such as numbers in another form.
+          DoubtWarning: A column does not fit the feature map, such as numbers in another form; or
+            the common model is worse than that of the public records.
         """
         _check_frame(table)
-        predicted = self.model.predictions(table, where="table")
+        model = self.model.of_public_records(where="public=True") if public else self.model
+        predicted = model.predictions(table, where="table")
+        if not public:
+            warn_if_worse(self.summary, cure="predict(table, public=True) takes that one")
         warn_of_misfits({"table": table}, self.model.feature_map, has_target=False)
         return pd.DataFrame(predicted, index=table.index)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from common.suggestions import check_columns
 from common.tables import TableSource, open_source, read_header, read_table
 from common.totals import refuse_totals
 from learner.results.run_folder import parquet_bytes, why_unfinished
+from learner.results.summary import read_summary
+from learner.results.validation_words import warn_if_worse
 
 __all__ = ["evaluate_model", "export_model", "predict_table"]
 
@@ -37,13 +40,16 @@ BESIDE_INPUTS = ("onnx", "sql")
 OWN = "copriv_"
 
 
-def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, str]:
+def predict_table(
+    run: Path, place: Mapping[str, str], out: Path, *, public: bool
+) -> tuple[int, str]:
     """Write a raw table with the columns of the prediction.
 
     Args:
       run: The run's folder, or a model's file.
       place: Settings of the table, as :class:`~common.tables.TablePlace` has them.
       out: The file to write.
+      public: Whether the model of the public records predicts, in place of the common one.
 
     Returns:
       (how many records it has, what the prediction 1 stands for; nothing for a number).
@@ -52,7 +58,8 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
       InputError: The model or the table cannot be used, or the file cannot be written.
 
     Warns:
-      DoubtWarning: Numbers or columns of the table may mean something else than is read.
+      DoubtWarning: Numbers or columns of the table may mean something else than is read, or the
+        common model is worse than that of the public records.
     """
     write = _writer(out)
     source, data = _placed(place)
@@ -61,7 +68,7 @@ def predict_table(run: Path, place: Mapping[str, str], out: Path) -> tuple[int, 
             f"{out}: is the table itself, which stays as it is; give another path with --out"
         )
     _check_out(out)
-    model = _model_of(run)
+    model = _chosen(run, public=public)
     _check_names(model, run)
     table = read_table(source, base=Path())
     _check_columns(model.feature_map.columns_needed[:-1], table, where=str(data))
@@ -113,6 +120,21 @@ def _model_of(run: Path) -> Model:
     if has_none and any(os.path.isfile(run / name) for name in OF_OTHERS):
         raise InputError(why_unfinished(run))
     return read_model(run)
+
+
+def _chosen(run: Path, *, public: bool) -> Model:
+    """The common model of a run, or that of its public records.
+
+    Warns:
+      DoubtWarning: The common one is worse.
+    """
+    model = _model_of(run)
+    if public:
+        return model.of_public_records(where=str(run))
+    # A model's file says nothing of it, nor does what is damaged.
+    with contextlib.suppress(InputError):
+        warn_if_worse(read_summary(run), cure="--public takes that one")
+    return model
 
 
 def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
@@ -193,15 +215,24 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     return judge(sample, sample.margins())
 
 
-def export_model(run: Path, form: str, out: Path) -> None:
+def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     """Write a run's model with its whole pipeline in another form.
+
+    Args:
+      run: The run's folder, or a model's file.
+      form: The form.
+      out: The file to write.
+      public: As for :func:`predict_table`.
 
     Raises:
       InputError: The model cannot be used, a package is missing, or the file is another one or
         cannot be written.
+
+    Warns:
+      DoubtWarning: The common model is worse than that of the public records.
     """
     refuse_to_replace(out, mark=MARKS[form], what=f"model exported to {form}")
-    model = _model_of(run)
+    model = _chosen(run, public=public)
     if form in BESIDE_INPUTS:
         _check_names(model, run, own=OWN)
     if form == "sql":

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 
+from common.errors import DoubtWarning
 from common.texts import counted, named, number_words, printable
 from learner.results.summary import Summary
 from learner.results.validated import BinSummary, Measured, ValidationSummary
 
-__all__ = ["bin_rows", "is_drowned", "measure_rows", "validation_lines"]
+__all__ = [
+    "bin_rows",
+    "is_drowned",
+    "measure_rows",
+    "validation_lines",
+    "warn_if_worse",
+]
 
 NAMED = 6
 
@@ -28,6 +36,36 @@ def validation_lines(summary: Summary) -> list[str]:
         more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         lines.append(f"No answer on how good the model is from {reasons}{more}. {_kept(summary)}")
     return lines
+
+
+def warn_if_worse(summary: Summary, *, cure: str) -> None:
+    """Warn of a model that is worse than the one that is free, as a simulation or its owners say.
+
+    Warns:
+      DoubtWarning: It is.
+    """
+    how = _worse(summary)
+    if how:
+        warnings.warn(
+            f"this model is worse than the public records' own, which is free{how}; {cure}",
+            DoubtWarning,
+            stacklevel=2,
+        )
+
+
+def _worse(summary: Summary) -> str:
+    """Who says by how much the model is worse than the free one; empty where nobody does."""
+    common, free = summary.relative_fitness, summary.relative_fitness_public
+    if common is not None and free is not None:
+        psis = f"{number_words(common)} against {number_words(free)}"
+        return f": relative fitness {psis}" if common > free else ""
+    found = summary.validation
+    if found is None or found.difference is None:
+        return ""
+    more, width = found.difference, 2.0 * (found.difference_bound or 0.0)
+    if more.low <= 0 or is_drowned(more, width):
+        return ""
+    return f", by the owners' answers{_loss_words(found, more.low)}"
 
 
 def _kept(summary: Summary) -> str:
@@ -159,7 +197,7 @@ def _better(found: ValidationSummary) -> list[str]:
     less = found.difference
     if less is None:
         return []
-    free, bound = found.loss.value - less.value, found.difference_bound or 0.0
+    bound = found.difference_bound or 0.0
     if is_drowned(less, 2.0 * bound):
         differs = _unknown(less, bound)
         return [
@@ -167,19 +205,27 @@ def _better(found: ValidationSummary) -> list[str]:
             f"how much its mean loss differs is {differs}: only a larger epsilon or more records "
             "would decide."
         ]
-
-    def at_least(end: float) -> str:
-        return f": at least {number_words(100 * abs(end) / free, 2)}%" if free > 0 else ", with"
-
     verdict = "it cannot be told from the public records' model, which is free"
     if less.high < 0:
-        verdict = f"it is better than the public records' model{at_least(less.high)} less loss"
+        verdict = f"it is better than the public records' model{_loss_words(found, less.high)}"
     elif less.low > 0:
-        verdict = f"it is worse than the public records' model{at_least(less.low)} more loss"
+        verdict = (
+            f"it is worse than the public records' model{_loss_words(found, less.low)}, and copriv "
+            "predict and copriv export take that one with --public"
+        )
     return [
         f"By their answers {verdict}. Its mean loss differs by {words(less)}; a record's "
         f"difference counts as at most {number_words(bound)}, for which the interval allows."
     ]
+
+
+def _loss_words(found: ValidationSummary, end: float) -> str:
+    """How much more or less loss than the free model an end of the difference's interval says."""
+    free = found.loss.value - (0.0 if found.difference is None else found.difference.value)
+    sign = "more" if end > 0 else "less"
+    if free <= 0:
+        return f", with {sign} loss"
+    return f": at least {number_words(100 * abs(end) / free, 2)}% {sign} loss"
 
 
 def _by_owner(found: ValidationSummary) -> str:

@@ -105,6 +105,54 @@ def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
     assert np.all(trained.coefficients["noise_standard_error"] > 0)
 
 
+def test_the_public_model_is_used_where_it_is_asked_for_and_told_of_where_it_is_better(
+    trained, tmp_path, make_raw_table, typed
+):
+    table, data = make_raw_table(300, seed=9, strange=False), tmp_path / "new.csv"
+    table.to_csv(data, index=False)
+    path = trained.folder / "summary.json"
+    told = json.loads(path.read_text())
+    told |= {"fitness": 1.4, "fitness_optimal": 1.0}
+    told |= {"relative_fitness": 0.4, "relative_fitness_public": 0.1}
+    told["owners"] = [
+        owner | {"relative_fitness_alone": 0.3, "gains": False} for owner in told["owners"]
+    ]
+    path.write_text(json.dumps(told))
+    free, common = tmp_path / "free.csv", tmp_path / "common.csv"
+    for out, more in ((free, ["--public"]), (common, [])):
+        for command in (("predict", "--data", data), ("export", "--to", "json")):
+            into = out if command[0] == "predict" else out.with_suffix(".json")
+            said = typed("copriv", command[0], trained.folder, *command[1:], "--out", into, *more)
+            assert said.returncode == 0, said.stderr
+            warned = "relative fitness 0.4 against 0.1; --public takes that one" in said.stderr
+            assert warned == (not more)
+    run = Run.load(trained.folder)
+    with pytest.warns(DoubtWarning, match=r"predict\(table, public=True\) takes that one"):
+        assert np.allclose(run.predict(table)["prediction"], pd.read_csv(common)["prediction"])
+    wanted = run.model.outputs(
+        run.model.margins(
+            run.model.feature_map.features_of(table, where=""), run.model.public_theta
+        )
+    )
+    np.testing.assert_allclose(run.predict(table, public=True)["prediction"], wanted)
+    np.testing.assert_allclose(pd.read_csv(free)["prediction"], wanted)
+    assert free.with_suffix(".json").read_text() != common.with_suffix(".json").read_text()
+
+
+def test_without_public_records_there_is_no_public_model(
+    tmp_path, make_model, make_raw_table, typed
+):
+    model, data = tmp_path / "model.json", tmp_path / "new.csv"
+    model.write_text(replace(make_model(), public_theta=None).to_json())
+    make_raw_table(300, seed=9, strange=False).to_csv(data, index=False)
+    said = typed(
+        "copriv", "predict", model, "--data", data, "--out", tmp_path / "o.csv", "--public"
+    )
+    assert said.returncode == 2
+    assert "model.json: no model of public records stands beside this one" in said.stderr
+    assert not (tmp_path / "o.csv").exists()
+
+
 def test_evaluate_tells_quality_beside_the_public_model(trained, tmp_path, strange_table, typed):
     strange_table.to_csv(tmp_path / "new.csv", index=False)
     arguments = ("evaluate", trained.folder, "--data", tmp_path / "new.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,12 @@ from common.validation import factors_of
 from learner.planning.validation import ValidationBounds
 from learner.results.validated import ValidationSummary, summarise_validation
 from learner.results.validation_part import validation_part
-from learner.results.validation_words import _how_good, measure_rows, validation_lines
+from learner.results.validation_words import (
+    _how_good,
+    measure_rows,
+    validation_lines,
+    warn_if_worse,
+)
 from learner.training.validation import Answer, Validated
 
 BOUNDS = ValidationBounds(
@@ -97,7 +103,12 @@ def test_the_interval_of_the_difference_holds_what_its_bound_leaves_out(summaris
 @pytest.mark.parametrize(
     ("difference", "cut_below", "said"),
     [
-        (0.02, 0.0, "it is worse than the public records' model: at least 1.8% more loss"),
+        (
+            0.02,
+            0.0,
+            "it is worse than the public records' model: at least 1.8% more loss, and copriv "
+            "predict and copriv export take that one with --public",
+        ),
         (0.02, 0.03, "it cannot be told from the public records' model, which is free"),
         (-0.02, 0.03, "it is better than the public records' model: at least 1.8% less loss"),
     ],
@@ -109,6 +120,33 @@ def test_the_verdict_is_what_the_whole_interval_says(
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
     assert "a record's difference counts as at most 0.5, for which the interval allows" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"relative_fitness": 0.4, "relative_fitness_public": 0.1},
+            "free: relative fitness 0.4 against 0.1; do",
+        ),
+        ({"relative_fitness": 0.1, "relative_fitness_public": 0.4}, None),
+        ({"validation": 0.02}, "free, by the owners' answers: at least 1.8% more loss; do"),
+        ({"validation": -0.02}, None),
+        ({"validation": 0.0001}, None),
+        ({}, None),
+    ],
+)
+def test_a_model_that_is_surely_worse_than_what_is_free_is_warned_of(
+    summarised, summary, changes, said
+):
+    unknown = {"relative_fitness": None, "relative_fitness_public": None, "validation": None}
+    if "validation" in changes:
+        changes = {"validation": summarised(changes["validation"])}
+    run = summary().model_copy(update=unknown | changes)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warn_if_worse(run, cure="do")
+    assert [str(one.message).endswith(said or "") for one in told] == [True] * (said is not None)
 
 
 def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summary):
