@@ -23,7 +23,7 @@ from common.date_marks import date_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
-from common.joining import Invited, Request, fingerprint
+from common.joining import Invited, Request, fingerprint, read_request
 from common.map_text import file_text
 from common.names import learner_words
 from common.number_marks import mark_notes
@@ -216,10 +216,7 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         )
     sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
-        raise InputError(
-            f"{sent}: is there already, from an earlier join; send that one, or remove it to join "
-            "again"
-        )
+        raise InputError(f"{sent}: is there already, {_about_sent(sent, invited)}")
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(
         study=asked.study,
@@ -242,6 +239,17 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     ]
     _write(folder, contents)
     return settings, fingerprint(invited.digest, key.public_key())
+
+
+def _about_sent(sent: Path, invited: Invited) -> str:
+    """What a request is that is there already, and what to do with it."""
+    try:
+        answers_this = read_request(sent).invitation == invited.digest
+    except InputError:
+        return "and is no request of this program; give it another name"
+    if answers_this:
+        return "from an earlier join; send that one, or remove it to join again"
+    return "and answers another invitation than this one; remove it to join again"
 
 
 def _write(folder: Path, contents: Sequence[tuple[Path, str | bytes, int | None]]) -> None:

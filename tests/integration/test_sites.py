@@ -363,8 +363,13 @@ def test_who_has_joined_is_not_overwritten(study):
     sent = study.folder / "exchange" / "owner-a.request"
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
-    one_sentence(study.join(), "owner-a.request: is there already")
+    one_sentence(study.join(), "owner-a.request: is there already, from an earlier join; send that")
     assert sent.read_bytes() == request
+    # A study that has changed since has another invitation, which that request does not answer.
+    other = json.loads(request) | {"invitation": "0" * 64}
+    for content, told in ((json.dumps(other), "answers another invitation"), ("", "no request of")):
+        sent.write_text(content)
+        one_sentence(study.join(), told)
     assert not (study.folder / "owner-a").exists()
 
 
