@@ -216,7 +216,8 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
         )
     sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
-        raise InputError(f"{sent}: is there already, {_about_sent(sent, invited)}")
+        about = _about_sent(sent, invited)
+        raise InputError(f"{sent}: is there already, {about}; remove it to join again")
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(
         study=asked.study,
@@ -242,14 +243,14 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
 
 
 def _about_sent(sent: Path, invited: Invited) -> str:
-    """What a request is that is there already, and what to do with it."""
+    """What a request is that is there already."""
     try:
         answers_this = read_request(sent).invitation == invited.digest
     except InputError:
-        return "and is no request of this program; give it another name"
+        return "and is no request of this program"
     if answers_this:
-        return "from an earlier join; send that one, or remove it to join again"
-    return "and answers another invitation than this one; remove it to join again"
+        return "from an earlier join, and may be sent as it is"
+    return "and answers another invitation than this one"
 
 
 def _write(folder: Path, contents: Sequence[tuple[Path, str | bytes, int | None]]) -> None:

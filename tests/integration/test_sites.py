@@ -363,7 +363,7 @@ def test_who_has_joined_is_not_overwritten(study):
     sent = study.folder / "exchange" / "owner-a.request"
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
-    one_sentence(study.join(), "owner-a.request: is there already, from an earlier join; send that")
+    one_sentence(study.join(), "owner-a.request: is there already, from an earlier join, and may")
     assert sent.read_bytes() == request
     # A study that has changed since has another invitation, which that request does not answer.
     other = json.loads(request) | {"invitation": "0" * 64}
