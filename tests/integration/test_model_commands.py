@@ -65,6 +65,8 @@ def trained(
     return train(study, out=tmp_path / "run")
 
 
+# What the owners say of it is noise.
+@pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
 def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
     trained, tmp_path, strange_table, typed
 ):

@@ -99,6 +99,7 @@ def test_training_says_that_its_folder_cannot_be_written(study, deny):
     )
 
 
+@pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
 def test_a_table_is_not_overwritten_by_its_predictions(study):
     run = study.parent.parent / "run"
     done = run_command("copriv", "simulate", study, "--out", run, "--yes", "--in-memory")
