@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -121,13 +122,15 @@ def test_a_tool_that_fails_leaves_no_owner_behind():
         while not any(threads(pid) > 4 for pid in began):
             assert time.monotonic() < give_up
             os.kill(tool.pid, signal.SIGCONT)
-            time.sleep(0.1)
+            # Lives take about as long as each other: equal waits might meet none that serves.
+            time.sleep(random.uniform(0.02, 0.3))
             os.kill(tool.pid, signal.SIGSTOP)
             began = descendants(tool.pid)
         time.sleep(0.1)
     finally:
         tool.kill()
         tool.wait()
+    give_up = time.monotonic() + 60
     while any(map(threads, began)) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not any(map(threads, began))
