@@ -97,6 +97,7 @@ class CsvFile:
     @cached_property
     def separator(self) -> str:
         """What stands between two cells: as given, or most often in the header, a comma first."""
+        # Looked at in any case: one without an end is refused.
         first = self._first_lines[0]
         if self._dialect.separator is not None:
             return self._dialect.separator

@@ -23,6 +23,7 @@ __all__ = [
     "LARGEST_NUMBER",
     "MOST_CATEGORIES",
     "MOST_PUBLIC_VALUES",
+    "NO_VARIATION",
     "READABLE_SHARE",
     "SMALLEST_SCALE",
     "Bound",
@@ -49,6 +50,7 @@ Bound = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 Kind = Literal["number", "date", "category"]
 CategoryOrder = Literal["target", "mean", "name"]
 
+NO_VARIATION = "constant"  # of a column that is left out: its values are alike within the bounds
 # This many of a column's values must read as numbers (or dates) for the column to be one.
 READABLE_SHARE = 0.95
 # A text column with more distinct values is free text, unless its settings say otherwise.
@@ -284,12 +286,12 @@ def _fit_number(
         return "no values"
     low, high = _central(known, coverage)
     if low >= high:
-        return "constant"
+        return NO_VARIATION
     fill = tidy(np.median(known))
     clamped = np.clip(np.where(np.isnan(raw), fill, raw), low, high)
     center, scale = tidy(np.mean(clamped)), tidy(np.std(clamped))
     if not scale >= SMALLEST_SCALE:
-        return "constant"
+        return NO_VARIATION
     return ColumnRule(
         name=name,
         kind=kind,
@@ -317,7 +319,7 @@ def _fit_category(
     raw = np.array([missing if key is None else codes[key] for key in keys], dtype=np.float64)
     low, high = _central(raw, coverage)
     if low >= high:
-        return "constant"
+        return NO_VARIATION
     return ColumnRule(
         name=name,
         kind="category",

@@ -30,7 +30,7 @@ from learner.results.validation_words import warn_if_worse
 
 __all__ = ["evaluate_model", "export_model", "predict_table"]
 
-READ_BY_OTHERS = 0o044
+READ_BY_ALL = 0o004
 ELSEWHERE = "give another path with --out"
 # What a folder has that is or will be of another kind than a finished run.
 OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
@@ -84,9 +84,9 @@ def predict_table(
 
 
 def _mode_beside(source: TableSource, data: Path) -> int | None:
-    """The permissions of a copy of a table: this user's alone where the table is, or is afar."""
+    """The permissions of a copy of a table: for this user alone unless everybody may read it."""
     files = [part.file or data for part in open_source(source, base=Path()).parts]
-    is_open = all(file.is_file() and file.stat().st_mode & READ_BY_OTHERS for file in files)
+    is_open = all(file.is_file() and file.stat().st_mode & READ_BY_ALL for file in files)
     return None if is_open else 0o600
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from common.column_fit import are_cut
 from common.columns import category_keys, parse_months, parse_numbers
 from common.features import FeatureMap
+from common.fitting import NO_VARIATION
 from common.looking import Column, Look
 from common.target_fitting import count_values
 from common.texts import LONGEST_NAME, counted, number_words, printable
@@ -38,17 +39,18 @@ def dropped_notes(feature_map: FeatureMap, public: pd.DataFrame, *, is_dealt: bo
       public: These, raw.
       is_dealt: Whether they are dealt evenly already.
     """
+    more = f"give more with --public{'' if is_dealt else ', or deal them evenly with --split'}"
     notes = []
     for name, why in feature_map.dropped.items():
-        varies = len(count_values(public[name])) > 1
-        says = "hardly varies" if varies else "does not vary"
-        cure = f"give more with --public{'' if is_dealt else ', or deal them evenly with --split'}"
-        if varies:
-            cure = "if it matters, add it to features.columns and set features.coverage = 1"
+        says, cure = f"has {why}", more
+        if why == NO_VARIATION:
+            says = "does not vary"
+            if len(count_values(public[name])) > 1:
+                says = "hardly varies"
+                cure = "if it matters, add it to features.columns and set features.coverage = 1"
         notes.append(
-            f"{printable(name, LONGEST_NAME)}: left out: it "
-            f"{says if why == 'constant' else f'has {why}'} among the public records, so nothing "
-            f"can be learnt from it; {cure}"
+            f"{printable(name, LONGEST_NAME)}: left out: it {says} among the public records, so "
+            f"nothing can be learnt from it; {cure}"
         )
     return notes
 

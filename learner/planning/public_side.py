@@ -199,8 +199,8 @@ def _only_group_of(settings: StudySettings, labels: Labels, column: str) -> str 
         return None
     warnings.warn(
         f"features.public: its records are of one {column!r} only, so nothing says how the owners "
-        "differ from them: forecasts may be several times too good, and what is chosen from them "
-        "no better than by chance; give records of several, if there are any",
+        "differ from them: forecasts may be several times too good, and another way of learning "
+        "may be better than the one that is chosen; give records of several, if there are any",
         DoubtWarning,
         stacklevel=2,
     )

@@ -57,8 +57,9 @@ def _worse(summary: Summary) -> str:
     """Who says by how much the model is worse than the free one; empty where nobody does."""
     common, free = summary.relative_fitness, summary.relative_fitness_public
     if common is not None and free is not None:
-        psis = f"{number_words(common)} against {number_words(free)}"
-        return f": relative fitness {psis}" if common > free else ""
+        words_of_both = number_words(common), number_words(free)
+        is_worse = common > free and len({*words_of_both}) == 2
+        return f": relative fitness {' against '.join(words_of_both)}" if is_worse else ""
     found = summary.validation
     if found is None or found.difference is None:
         return ""

@@ -214,7 +214,7 @@ def test_copies_of_records_are_for_nobody_else(folder, typed):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (folder / "s" / "owners").iterdir())
     run = typed("copriv", "simulate", "s/study.toml", "--in-memory", "--yes", "--out", "run")
     assert run.returncode == 0, run.stderr
-    for mode, out in ((0o644, "a.csv"), (0o600, "b.csv")):
+    for mode, out in ((0o644, "a.csv"), (0o600, "b.csv"), (0o640, "c.csv")):
         (folder / "stays.csv").chmod(mode)
         said = typed("copriv", "predict", "run", "--data", "stays.csv", "--out", out)
         assert said.returncode == 0, said.stderr

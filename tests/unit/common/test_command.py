@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 import pytest
@@ -130,19 +130,23 @@ def test_tables_cut_no_number_and_no_heading_off(width):
     assert "\u2026" not in shown.getvalue()
 
 
-def test_a_file_beyond_the_size_that_files_may_have_is_one_sentence(tmp_path):
-    """As beyond a quota: the system says so in words of its own."""
-    lines = ["import click, resource", "from common.command import run_command"]
-    lines += ["resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"]
-    lines += [f"def main(): open({str(tmp_path / 'out')!r}, 'wb', buffering=0).truncate(101)"]
-    lines += ["run_command(click.command(main), 'copriv')"]
-    said = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
+def ended_by(lines: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """What a process says whose command is the main of these lines."""
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join([*lines, "run_command(click.command(main), 'copriv')"])],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_file_beyond_the_size_that_files_may_have_is_one_sentence(tmp_path):
+    """As beyond a quota: the system says so in words of its own."""
+    lines = ["import click, resource", "from common.command import run_command"]
+    lines += ["resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"]
+    lines += [f"def main(): open({str(tmp_path / 'out')!r}, 'wb', buffering=0).truncate(101)"]
+    said = ended_by(lines)
     assert said.returncode == 2
     assert said.stderr == "copriv: the output: File too large; make room for it\n"
 
@@ -150,13 +154,6 @@ def test_a_file_beyond_the_size_that_files_may_have_is_one_sentence(tmp_path):
 def test_what_the_memory_does_not_hold_is_one_sentence():
     lines = ["import click, pyarrow", "from common.command import run_command"]
     lines += ["def main(): raise pyarrow.lib.ArrowMemoryError('malloc of size 3000000000 failed')"]
-    lines += ["run_command(click.command(main), 'copriv')"]
-    said = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = ended_by(lines)
     assert said.returncode == 2
     assert said.stderr == f"copriv: {TOO_LARGE}\n"

@@ -133,18 +133,19 @@ def test_a_settings_file_without_an_end_is_not_held_and_a_pipe_is_read(tmp_path,
     os.close(reading)
 
 
+class Part(Settings):
+    """A part.
+
+    Args:
+      size: How large it is.
+    """
+
+    EXAMPLES = MappingProxyType({"size": 0.5})
+
+    size: float
+
+
 def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path):
-    class Part(Settings):
-        """A part.
-
-        Args:
-          size: How large it is.
-        """
-
-        EXAMPLES = MappingProxyType({"size": 0.5})
-
-        size: float
-
     class Whole(Settings):
         """A whole.
 
@@ -162,17 +163,6 @@ def test_a_section_that_is_missing_is_told_with_what_it_needs(tmp_path):
 
 
 def test_a_section_that_may_repeat_is_told_with_its_brackets(tmp_path):
-    class Part(Settings):
-        """A part.
-
-        Args:
-          size: How large it is.
-        """
-
-        EXAMPLES = MappingProxyType({"size": 0.5})
-
-        size: float
-
     class Whole(Settings):
         """A whole.
 

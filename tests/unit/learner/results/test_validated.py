@@ -130,6 +130,7 @@ def test_the_verdict_is_what_the_whole_interval_says(
             "free: relative fitness 0.4 against 0.1; do",
         ),
         ({"relative_fitness": 0.1, "relative_fitness_public": 0.4}, None),
+        ({"relative_fitness": 0.1 + 1e-9, "relative_fitness_public": 0.1}, None),
         ({"validation": 0.02}, "free, by the owners' answers: at least 1.8% more loss; do"),
         ({"validation": -0.02}, None),
         ({"validation": 0.0001}, None),
