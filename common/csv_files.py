@@ -41,12 +41,12 @@ _AROUND = "\ufeff "
 _LINE_ENDS = re.compile(r"[\r\n]++", re.ASCII)
 _QUOTED = re.compile(r'"[^"]*+"', re.ASCII)
 _DECIMAL_COMMA = re.compile(
-    r"(?<![0-9.,])(?P<whole>[0-9]{1,3}(?:\.[0-9]{3})++|[0-9]++),(?P<part>[0-9]++)",
+    r"(?<![0-9.,])(?P<whole>[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]++),(?P<part>[0-9]++)",
     re.ASCII,
 )
 # Read so only where a user says that commas are decimal points; elsewhere 2.756 may be either.
 _GROUPED = re.compile(
-    r"(?<![0-9.,])(?P<whole>[1-9][0-9]{0,2}(?:\.[0-9]{3})++)(?![0-9.,])",
+    r"(?<![0-9.,])(?P<whole>[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?![0-9.,])",
     re.ASCII,
 )
 _UNICODE_MARKS = (

@@ -33,11 +33,12 @@ _ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
 # A password whose signs are not written as %XX ends elsewhere, and the library would say of the
 # rest of it that it is no host or port.
 _SIGN = r"%(?!00)[0-9A-Fa-f]{2}"
-_HOST = rf"(?:\[[0-9A-Za-z:.%]++\]|(?:[^@/? %:,\[\]]|{_SIGN})*+)(?::[0-9]*+)?+"
-_PARAMETER = rf"(?:[^&= %]|{_SIGN})++=(?:[^&= %]|{_SIGN})*+"
+_HOST = rf"(?:\[[0-9A-Za-z:.%]+\]|(?:[^@/? %:,\[\]]|{_SIGN})*)(?::[0-9]*)?"
+_PARAMETER = rf"(?:[^&= %]|{_SIGN})+=(?:[^&= %]|{_SIGN})*"
+# No group is possessive, here or elsewhere: before 3.11.5 Python takes with it what did not match.
 _POSTGRES = re.compile(
-    rf"postgres(?:ql)?://(?:(?:[^@/ %]|{_SIGN})*+@)?{_HOST}(?:,{_HOST})*+"
-    rf"(?:/(?:[^@/? %]|{_SIGN})*+)?+(?:\?{_PARAMETER}(?:&{_PARAMETER})*+)?+",
+    rf"postgres(?:ql)?://(?:(?:[^@/ %]|{_SIGN})*@)?{_HOST}(?:,{_HOST})*"
+    rf"(?:/(?:[^@/? %]|{_SIGN})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?",
     re.ASCII,
 )
 _SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")

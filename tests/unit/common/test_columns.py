@@ -53,6 +53,7 @@ def test_public_spellings_of_numbers_are_read(cell, number):
     "cell",
     [
         *("", " ", "n/a", "070xx", "70 or Older", "30 to 49", "A1", "1,45", "1 458", "--3", "3-4"),
+        *("1,204,", "1,204,.76", "1,204,E2", "1,204,5"),
         *(None, pd.NA, pd.NaT, math.nan, Decimal("sNaN"), dt.date(2011, 12, 1), [1], 1j, b"1x"),
     ],
 )
