@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -243,17 +244,19 @@ def has_percent_sign(column: pd.Series) -> bool:
     return any(isinstance(cell, str) and cell.rstrip().endswith("%") for cell in cells)
 
 
-_Distinct = ExtensionArray | list[object]
+_Distinct = ExtensionArray | NDArray[Any] | list[object]
 
 
 def _plain_numbers(distinct: _Distinct) -> tuple[Vector, Iterator[tuple[int, object]]]:
-    """What is read many at once: texts of digits and a point alone, most cells of a CSV file.
+    """What is read many at once: numbers, and texts of digits and a point alone.
 
     Returns:
       Their numbers, NaN for any other value, shape (n,); and the place and value of each other.
     """
     if isinstance(distinct, list):
         return np.full(len(distinct), math.nan), enumerate(distinct)
+    if isinstance(distinct, np.ndarray):
+        return distinct.astype(np.float64), iter(())
     import pyarrow as pa  # noqa: PLC0415 (its compute part is needed for texts alone)
     from pyarrow import compute  # noqa: PLC0415
 
@@ -277,6 +280,8 @@ def _distinct(column: pd.Series) -> tuple[NDArray[np.intp], _Distinct]:
         return _distinct_objects(list(column))
     if isinstance(column.dtype, pd.StringDtype):
         return pd.factorize(column.array)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return pd.factorize(column.to_numpy())
     codes, distinct = pd.factorize(column)
     return codes, list(distinct)
 
