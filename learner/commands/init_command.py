@@ -113,8 +113,8 @@ def init(
     from learner.commands.raw_tables import Choices, checked_folder, open_session  # noqa: PLC0415
 
     folder = out or Path(_name(table))
-    session = open_session(typed_place(table, typed))
     checked_folder(folder)
+    session = open_session(typed_place(table, typed))
     click.echo(f"{table}: {counted(session.look.num_records, 'row')}, {_columns(session)}")
     for line in session.notes:
         click.echo(f"note: {printable(line)}")

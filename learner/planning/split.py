@@ -99,14 +99,11 @@ def choose_split(
     found: list[tuple[float, Split]] = []
     ranked = grid.every_other
     for count in rounds:
-        coarse = grid.descend(
-            ranked, lambda split: search.expected(split, slice(0, search.coarse)), count
-        )
+        coarse = grid.descend(ranked, lambda split: search.expected(split, search.coarse), count)
         ranked = sorted(coarse, key=coarse.__getitem__)[:BEST]
         splits = [grid.split(each, count) for each in ranked]
         found += [
-            (search.expected(split, slice(0, search.fine)) + search.left(split), split)
-            for split in splits
+            (search.expected(split, search.fine) + search.left(split), split) for split in splits
         ]
     best = min(mean for mean, _ in found)
     # More rounds are more answers of every owner: they must be worth it.
@@ -222,14 +219,18 @@ class _Search:
             gradients = public.problem.gradients(public.start, public.records, None)
         return Tail(gradients, largest_gradient(public, self.domain))
 
-    def expected(self, split: Split, runs: slice) -> float:
+    def expected(self, split: Split, runs: int) -> float:
         r"""The mean relative fitness of a candidate, with what its clip takes of unseen records.
+
+        In so many runs of each world: of many coordinates the best have no more than all others.
 
         A mean gradient that is off by :math:`\delta` leads to a model whose relative fitness is
         :math:`\delta^\top H^{-1}\delta/(2f^*)`. Of any loss but the squared one slopes are bounded,
         so that gradients end where the features' radius does, which public records reach.
         """
-        return self.mean(split, runs) + self._unseen(split.clip)
+        if (split, runs) not in self._means:
+            self._means[split, runs] = self.mean(split, runs) + self._unseen(split.clip)
+        return self._means[split, runs]
 
     def _unseen(self, clip: float | None) -> float:
         """What a clip takes of records that are longer than any public one."""
@@ -245,7 +246,7 @@ class _Search:
             self.public.problem.fitness(self.public.theta_optimal, self.public.records), TINY
         )
 
-    def mean(self, split: Split, runs: slice) -> float:
+    def mean(self, split: Split, runs: int) -> float:
         """The mean relative fitness of a candidate over all worlds."""
         models = np.split(self._models(split, runs), len(self.worlds))
         found = [
@@ -277,7 +278,7 @@ class _Search:
         start = self.public.start[None]
         return middle(np.stack([w.evaluation.relative_fitness(start) for w in self.worlds]))
 
-    def _models(self, split: Split, runs: slice) -> Matrix:
+    def _models(self, split: Split, runs: int) -> Matrix:
         """What runs come to, those of one world after those of the other, shape (W R, p)."""
         problem = self.public.problem
         bound = problem.gradient_bound(self.domain)
@@ -297,12 +298,11 @@ class _Search:
         )
         scales = newton.weights * newton.scales
         variance = 2.0 * float(scales @ scales)
-        draws = [scale * draw[:, runs] for draw in self._noise[: split.rounds]]
-        count = draws[0].shape[1]
+        draws = [scale * draw[:, :runs] for draw in self._noise[: split.rounds]]
         return newton_steps(
             newton,
-            lambda thetas: self._in_all(self._gradients, split.clip, thetas, count),
-            lambda thetas: self._in_all(self._curvatures, split.clip, thetas, count),
+            lambda thetas: self._in_all(self._gradients, split.clip, thetas, runs),
+            lambda thetas: self._in_all(self._curvatures, split.clip, thetas, runs),
             (draw.reshape(-1, draw.shape[-1]) for draw in draws),
             variance,
         )
@@ -353,6 +353,11 @@ class _Search:
         first = [draw(now) for _ in self.worlds]
         by_world = [[one, *(draw(now) for _ in range(self.most - 1))] for one in first]
         return [np.stack(draws) for draws in zip(*by_world, strict=True)]
+
+    @cached_property
+    def _means(self) -> dict[tuple[Split, int], float]:
+        """What candidates came to so far."""
+        return {}
 
     @cached_property
     def _united(self) -> list[United]:

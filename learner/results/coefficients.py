@@ -26,13 +26,15 @@ from learner.planning.validation import public_theta
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import run_study, shortened
 from learner.simulated.surrogates import surrogate_world
+from learner.simulated.world import runs_worth
 from learner.training.study import Outcome
 
 __all__ = ["coefficient_noise", "coefficients", "model_of"]
 
 INTERCEPT = "(intercept)"
-# The standard error is itself known to a tenth of it.
-RUNS = 48
+# The standard error is itself known to a tenth of it; of many features, whose runs take long, to
+# a fifth.
+RUNS, FEWEST_RUNS = 48, 12
 SEED = 20210920
 
 
@@ -124,7 +126,8 @@ def coefficient_noise(plan: Plan, public: PublicSide) -> Vector | None:
         proposal = shortened(proposal, largest_stable=stable)
     else:
         proposal = shortened(proposal)
-    thetas = run_study(proposal, world, runs=RUNS, rng=rng)
+    runs = max(runs_worth(RUNS, public.feature_map.num_features), FEWEST_RUNS)
+    thetas = run_study(proposal, world, runs=runs, rng=rng)
     noise: Vector = np.std(in_raw_units(public.feature_map, thetas), axis=0, ddof=1)
     return noise if np.all(np.isfinite(noise)) else None
 
