@@ -8,6 +8,7 @@ import errno
 import gc
 import io
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -326,12 +327,21 @@ def run_command(command: click.Command, name: str) -> None:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
+        _drop_unwritten()
         what = error.filename or "the output"
         click.echo(f"{name}: {what}: {error.strerror}; make room for it", err=True)
         sys.exit(InputError.exit_status)
     except MemoryError:
         click.echo(f"{name}: {TOO_LARGE}", err=True)
         sys.exit(InputError.exit_status)
+
+
+def _drop_unwritten() -> None:
+    """Output that finds no room is not written again at the end, which would say so once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_anything() -> None:

@@ -375,13 +375,22 @@ def test_a_token_that_a_full_disk_does_not_take_leaves_no_file(tmp_path, monkeyp
     assert not target.exists()
 
 
-def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path, unbuffered):
+    """Python writes what it has buffered once more as it ends, and has a status for that."""
     ledger = tmp_path / "ledger.sqlite"
     Ledger(ledger, owner="a", fingerprint="f").close()
     command = [sys.executable, "-m", "owner.cli", "ledger", "export", str(ledger)]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            command,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
         )
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "No space left on device; make room" in done.stderr
