@@ -6,7 +6,6 @@ Refusals here are for the owner's operator, before anything is served.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from common.databases import Database
 from common.errors import InputError
 from common.features import FeatureMap, with_target
 from common.headers import ROWS_BELOW, check_header
+from common.memory_limit import memory_bytes
 from common.row_filters import parse_rows
 from common.sources import Source
 from common.suggestions import LONGEST_SHOWN, among_columns
@@ -74,8 +74,7 @@ def stays_far(settings: PrivateSource, source: Source) -> bool:
     """Whether raw records are read where they are, and shards are kept on the disk."""
     if settings.cache != "auto":
         return settings.cache
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return source.num_bytes > memory // 2
+    return source.num_bytes > memory_bytes() // 2
 
 
 def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | None) -> Served:

@@ -130,7 +130,7 @@ class PrivateSource(TableSource):
       cache: Whether records are read where they are, for tables larger than the memory. Studies of
         second moments take one pass over them; for others their features are kept beside the
         ledger, in files for this user alone that are mapped into memory. With auto, if the table
-        would take more than half of this machine's memory.
+        would take more than half of the machine's memory, or of what its container may have.
     """
 
     EXAMPLES = MappingProxyType(

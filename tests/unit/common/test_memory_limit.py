@@ -1,4 +1,4 @@
-"""No command takes more memory than the machine has."""
+"""No command takes more memory than the machine has, or its container may take."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from common.command import TOO_LARGE
-from common.memory_limit import available_bytes
+from common.memory_limit import available_bytes, memory_bytes
 
 # It touches none of what it asks for, so where nothing refuses it takes no memory.
 ASKS_FOR_ALL = """
@@ -48,10 +49,61 @@ def test_more_memory_than_the_machine_has_is_one_sentence():
     assert asks_for_all(2**31)[0] == 2**31
 
 
+def system(root: Path, files: dict[str, str]) -> Path:
+    """The files that a system has about its memory; 22 GB of it are left."""
+    for name, text in {"proc/meminfo": "MemAvailable:  22000000 kB\n", **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
 def test_memory_that_a_system_does_not_tell_is_unknown(tmp_path):
-    meminfo = tmp_path / "meminfo"
-    assert available_bytes(meminfo) is None
-    meminfo.write_text("MemTotal: 24646000 kB\n")
-    assert available_bytes(meminfo) is None
-    meminfo.write_text("MemTotal: 24646000 kB\nMemAvailable:   22000 kB\n")
-    assert available_bytes(meminfo) == 22000 * 1024
+    assert available_bytes(tmp_path) is None
+    assert available_bytes(system(tmp_path, {"proc/meminfo": "MemTotal: 24646000 kB\n"})) is None
+    assert available_bytes(system(tmp_path, {})) == 22_000_000 * 1024
+    assert memory_bytes(tmp_path) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def group(place: str, limit: str, *, version: int = 2) -> dict[str, str]:
+    """The files of a control group that uses 900 bytes, of which 300 are files read before."""
+    names = ("memory.max", "memory.current")
+    stat = "anon 600\ninactive_file 100\nactive_file 200\n"
+    if version == 1:
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        stat = "inactive_file 7\nactive_file 7\ntotal_inactive_file 100\ntotal_active_file 200\n"
+    files = {names[0]: f"{limit}\n", names[1]: "900\n", "memory.stat": stat}
+    return {f"sys/fs/cgroup/{place}/{name}": text for name, text in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("member", "groups"),
+    [
+        # As a container sees it, with names of its own or those of the machine.
+        ("0::/\n", group("", "1000")),
+        ("4:memory:/docker/1f\n3:cpu:/docker/1f\n", group("memory", "1000", version=1)),
+        # As the machine does: any group above may have the smallest limit.
+        ("0::/user.slice/a.scope\n", group("user.slice", "1000") | group("user.slice/a.scope", "max")),
+        (
+            "7:memory:/a/b\n0::/\n",
+            group("memory", "9223372036854771712", version=1)
+            | group("memory/a", "1000", version=1)
+            | group("memory/a/b", "2000", version=1),
+        ),
+    ],
+)
+def test_a_container_has_what_its_group_may_take(tmp_path, member, groups):
+    root = system(tmp_path, {"proc/self/cgroup": member, **groups})
+    assert memory_bytes(root) == 1000
+    assert available_bytes(root) == 400
+
+
+def test_groups_without_a_limit_change_nothing(tmp_path):
+    files = group("", "max") | group("memory", "9223372036854771712", version=1)
+    root = system(tmp_path, {"proc/self/cgroup": "1:memory:/\n0::/\n3:name=a:b:/c\n", **files})
+    assert available_bytes(root) == 22_000_000 * 1024
+    assert memory_bytes(root) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_group_that_is_full_has_nothing_left(tmp_path):
+    root = system(tmp_path, {"proc/self/cgroup": "0::/\n", **group("", "500")})
+    assert available_bytes(root) == 0
