@@ -22,6 +22,7 @@ from common.errors import InputError
 
 __all__ = [
     "compiled_code_folder",
+    "empty_folder",
     "lock_file",
     "make_folder",
     "open_regular",
@@ -209,10 +210,18 @@ def whole_folder(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         if is_new:
-            shutil.rmtree(path, ignore_errors=True)
-            if was_there:
-                path.mkdir(exist_ok=True)
+            empty_folder(path, keep=was_there)
         raise
+
+
+def empty_folder(path: Path, *, keep: bool) -> None:
+    """Remove what a folder holds, and the folder unless its maker, who chose its mode, keeps it."""
+    with contextlib.suppress(OSError):
+        for held in list(path.iterdir()):
+            is_folder = held.is_dir() and not held.is_symlink()
+            shutil.rmtree(held, ignore_errors=True) if is_folder else held.unlink()
+        if not keep:
+            path.rmdir()
 
 
 @contextlib.contextmanager
@@ -221,8 +230,7 @@ def refused(path: Path, *, cure: str = MAKE_ROOM) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError(f"{path}: cannot be written ({why}); {cure}") from None
+        raise InputError(f"{path}: cannot be written ({error.strerror or error}); {cure}") from None
 
 
 def real_path(path: Path) -> Path:
@@ -356,10 +364,7 @@ def own_folder(path: Path) -> Path | None:
 
 @cache
 def private_folder() -> str:
-    """A folder of this user alone for what a library keeps for a while; gone with this process.
-
-    Empty where none can be made, such as in a container without a place for temporary files.
-    """
+    """A folder of this user alone, gone with this process; "" where none can be made."""
     try:
         folder = tempfile.mkdtemp(prefix="copriv-")
     except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from common.cells import written
 from common.config import check_settings, load_settings, with_absolute_paths
 from common.errors import InputError, StoppedError
 from common.features import FeatureMap
-from common.files import write_or_refuse
+from common.files import empty_folder, write_or_refuse
 from common.map_text import file_text
 from learner.algorithms.clocks import Tick
 from learner.planning.guard import NotBegunError
@@ -206,9 +205,7 @@ def new_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Iter
         # What was stopped by hand before it began could not go on.
         kept = "summary.json" if isinstance(error, NotBegunError) else SETTINGS
         if not any(folder.rglob(kept)):
-            shutil.rmtree(folder, ignore_errors=True)
-            if was_there:
-                folder.mkdir(exist_ok=True)
+            empty_folder(folder, keep=was_there)
         raise
 
 

@@ -109,15 +109,21 @@ def records(tmp_path: Path) -> Path:
 def test_training_that_is_stopped_before_it_began_leaves_nothing(
     study, tmp_path, typed, monkeypatch
 ):
-    run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr("learner.commands.study.write_settings", stop)
-        said = typed("copriv", "train", study, "--out", run)
-    assert (said.returncode, last_line(said)) == (
-        130,
-        "copriv: stopped; type the same command again to start over",
-    )
+    """A folder that was made empty for the run is left as it was made."""
+    run, made = tmp_path / "run", tmp_path / "made"
+    made.mkdir(mode=0o700)
+    before = made.stat()
+    for folder in (run, made):
+        with monkeypatch.context() as patch:
+            patch.setattr("learner.commands.study.write_settings", stop)
+            said = typed("copriv", "train", study, "--out", folder)
+        assert (said.returncode, last_line(said)) == (
+            130,
+            "copriv: stopped; type the same command again to start over",
+        )
     assert not run.exists()
+    assert list(made.iterdir()) == []
+    assert (made.stat().st_ino, made.stat().st_mode) == (before.st_ino, before.st_mode)
     assert typed("copriv", "train", study, "--out", run).returncode == 0
 
 

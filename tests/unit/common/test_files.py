@@ -20,6 +20,7 @@ from common.files import (
     make_folder,
     open_regular,
     read_secret,
+    whole_folder,
     write_or_refuse,
     write_whole,
 )
@@ -207,6 +208,39 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match=r"x: cannot be written \(Not a directory\); check"):
         make_folder(tmp_path / "file" / "x")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_folder_that_is_not_filled_is_as_it_was(was_there, tmp_path):
+    """The same folder, for those whom its maker let in; what links lead to stays."""
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    other.mkdir()
+    (other / "kept").touch()
+    if was_there:
+        folder.mkdir(mode=0o700)
+    before = folder.stat() if was_there else None
+
+    def fill() -> None:
+        (folder / "a" / "b").mkdir(parents=True)
+        (folder / "a" / "file").touch()
+        (folder / "link").symlink_to(other)
+        (folder / "gone").symlink_to(tmp_path / "nowhere")
+        (folder / "link").mkdir()
+
+    with pytest.raises(FileExistsError), whole_folder(folder):
+        fill()
+    if before is not None:
+        assert (folder.stat().st_ino, folder.stat().st_mode) == (before.st_ino, before.st_mode)
+        assert list(folder.iterdir()) == []
+    assert folder.exists() is was_there
+    assert (other / "kept").is_file()
+
+
+def test_a_folder_that_held_something_is_left_as_it_is(tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(FileExistsError), whole_folder(tmp_path):
+        (tmp_path / "mine").mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("read", [load_feature_map, read_model, read_invitation])

@@ -82,7 +82,10 @@ def group(place: str, limit: str, *, version: int = 2) -> dict[str, str]:
         ("0::/\n", group("", "1000")),
         ("4:memory:/docker/1f\n3:cpu:/docker/1f\n", group("memory", "1000", version=1)),
         # As the machine does: any group above may have the smallest limit.
-        ("0::/user.slice/a.scope\n", group("user.slice", "1000") | group("user.slice/a.scope", "max")),
+        (
+            "0::/user.slice/a.scope\n",
+            group("user.slice", "1000") | group("user.slice/a.scope", "max"),
+        ),
         (
             "7:memory:/a/b\n0::/\n",
             group("memory", "9223372036854771712", version=1)
