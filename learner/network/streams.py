@@ -240,13 +240,16 @@ class _Watch:
 
     def __init__(self) -> None:
         self._streams: set[DirectStream] = set()
+        self._is_looking = False
         self._lock = threading.Lock()
 
     def add(self, stream: DirectStream) -> None:
         """Watch a stream."""
         with self._lock:
             self._streams.add(stream)
-            if len(self._streams) == 1:
+            # The thread of streams that are gone may not have noticed yet.
+            if not self._is_looking:
+                self._is_looking = True
                 threading.Thread(target=self._look, name="overdue", daemon=True).start()
 
     def discard(self, stream: DirectStream) -> None:
@@ -260,6 +263,7 @@ class _Watch:
             now = time.monotonic()
             with self._lock:
                 if not self._streams:
+                    self._is_looking = False
                     return
                 overdue = [stream for stream in self._streams if stream.due < now]
             for stream in overdue:

@@ -178,3 +178,15 @@ def test_a_stream_is_not_asked_once_its_channel_is_closed(opened):
     with pytest.raises(ValueError, match="closed"):
         open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
     server.stop(None)
+
+
+def test_streams_that_follow_each_other_are_watched_by_one_thread():
+    """An owner that ends its stream after each answer would have us keep a thread for each."""
+    server, address = serving(echo)
+    with grpc.insecure_channel(address) as channel:
+        for _ in range(20):
+            stream = open_stream(channel, "/s/Answer", metadata=(), deadline=LONG)
+            assert ask(stream, b"a") == b"a"
+            stream.end()
+    server.stop(None)
+    assert sum(thread.name == "overdue" for thread in threading.enumerate()) <= 1
