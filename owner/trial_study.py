@@ -32,8 +32,8 @@ __all__ = ["TrialStudy", "read_trial_study"]
 GIVEN = "as typed"
 ASSUMED_RESPONSES = 1000
 ASSUMED_SHARE = 0.3
-# The most rounds that a learner chooses by itself.
-ASSUMED_ROUNDS = 3
+# The most rounds that a learner chooses by itself, ``learner.planning.split.ROUNDS``.
+ASSUMED_ROUNDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)

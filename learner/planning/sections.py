@@ -115,7 +115,7 @@ class AlgorithmSettings(Settings):
       name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
         (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
         owner sends its noisy second moments once; squared loss only), newton (each owner sends
-        curvature and gradient in one to a few rounds, first at the public model; needs public
+        curvature and gradient in one to a few rounds, first near the public model; needs public
         records), or auto (the one of these with the best forecast). A study of the recommended
         profile is auto if it has public records and sets nothing that only ticks have.
       horizon: The number T of communications, or of rounds; "auto" takes it from the public
