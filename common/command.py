@@ -285,7 +285,7 @@ class Commands(click.Group):
 
         Raises:
           StoppedError: Ctrl-C was typed, and nothing has a sentence of its own for it.
-        InputError: A question was asked where nobody can answer.
+          InputError: A question was asked where nobody can answer.
         """
         try:
             with stoppable(lambda: STOPPED):

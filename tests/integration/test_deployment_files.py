@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -184,6 +185,12 @@ def test_the_dashboard_asks_for_metrics_that_exist():
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     targets = [t for job in scraped["scrape_configs"] for t in job["static_configs"][0]["targets"]]
     assert sorted(targets) == sorted(f"{name}:9464" for name in (*OWNERS, "learner"))
+
+
+def test_a_service_that_is_stopped_has_not_failed():
+    """SIGTERM ends a learner, and an owner that still reads its table, with a status of ours."""
+    for unit in (ROOT / "deploy/systemd").glob("*.service"):
+        assert f"\nSuccessExitStatus={128 + signal.SIGTERM}\n" in unit.read_text()
 
 
 @pytest.mark.skipif(
