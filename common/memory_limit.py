@@ -8,10 +8,11 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_bytes", "limit_memory", "memory_bytes"]
+__all__ = ["available_bytes", "limit_memory", "memory_bytes", "share_of"]
 
-# Threads and libraries ask for some memory that they never touch.
-LEAST_LIMIT = 2**32
+# Threads and libraries ask for some memory that they never touch: no limit is less than the first,
+# nor than the second where there is so much.
+LEAST_LIMIT, USUAL_LIMIT = 2**31, 2**32
 ROOT = Path("/")
 # Of control groups of version 2 and 1, by what /proc/self/cgroup calls them: where they are, their
 # limit, what they use, and how the lines begin that say how much of it are files read before.
@@ -55,8 +56,19 @@ def limit_memory() -> None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     given = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    limit = min([max(left, memory_bytes() // 2, LEAST_LIMIT), *given])
+    limit = min([share_of(left, memory_bytes()), *given])
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def share_of(left: int, total: int) -> int:
+    """How many bytes a command may have where so many are left, of so many in all.
+
+    >>> [share_of(left << 30, total << 30) >> 30 for left, total in ((20, 24), (7, 24), (1, 6))]
+    [20, 12, 4]
+    >>> [share_of(total // 2, total) >> 20 for total in (3 << 30, 1 << 30)]
+    [3072, 2048]
+    """
+    return max(left, total // 2, LEAST_LIMIT, min(total, USUAL_LIMIT))
 
 
 def _groups(root: Path) -> Iterator[tuple[int, int]]:
