@@ -74,5 +74,5 @@ def test_a_proxy_that_speaks_a_letter_at_a_time_is_not_listened_to_for_long(monk
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             open_connection("far.example", 1, 0.3)
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 4.0
         dripping.join()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -11,9 +11,29 @@ from common.errors import UnreachableError
 from learner.results.arrivals import Arrivals
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learner.results.arrivals.WARN_AFTER", 0.05)
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the timers go off that were started and not cancelled."""
+    running: list[Timer] = []
+
+    class Timer:
+        def __init__(self, seconds: float, work: Callable[[], None]) -> None:
+            self.work = work
+
+        def start(self) -> None:
+            running.append(self)
+
+        def cancel(self) -> None:
+            running.remove(self)
+
+    monkeypatch.setattr("learner.results.arrivals.threading.Timer", Timer)
+
+    def go_off() -> None:
+        due, running[:] = running[:], []
+        for timer in due:
+            timer.work()
+
+    return go_off
 
 
 def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
@@ -23,7 +43,7 @@ def ask(arrivals: Arrivals, name: str, *, is_there: bool = True) -> None:
             raise UnreachableError(f"owner {name}: nobody is there")
 
 
-def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog):
+def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog, pass_time):
     came: list[None] = []
     arrivals = Arrivals(list("abc"), patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
@@ -31,7 +51,7 @@ def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog):
         for name in "bc":
             with pytest.raises(UnreachableError):
                 ask(arrivals, name, is_there=False)
-        time.sleep(0.15)
+        pass_time()
     ask(arrivals, "b")
     assert not came
     ask(arrivals, "c")
@@ -42,7 +62,7 @@ def test_who_is_waited_for_is_told_once_and_so_is_the_last_arrival(caplog):
     ]
 
 
-def test_who_is_still_waited_for_is_told_as_others_come(caplog):
+def test_who_is_still_waited_for_is_told_as_others_come(caplog, pass_time):
     """Those that come together are told of together, and nothing is said twice."""
     arrivals = Arrivals(list("abcd"), patience=600.0, on_all=lambda: None)
     with pytest.raises(UnreachableError):
@@ -52,7 +72,7 @@ def test_who_is_still_waited_for_is_told_as_others_come(caplog):
             ask(arrivals, name)
         with pytest.raises(UnreachableError):
             ask(arrivals, "d", is_there=False)
-        time.sleep(0.2)
+        pass_time()
     arrivals.close()
     assert [record.getMessage() for record in caplog.records] == [
         "waiting for a, b, c, d; gives up after 600 s",
@@ -61,22 +81,22 @@ def test_who_is_still_waited_for_is_told_as_others_come(caplog):
     ]
 
 
-def test_owners_that_come_at_once_are_not_spoken_of(caplog):
+def test_owners_that_come_at_once_are_not_spoken_of(caplog, pass_time):
     came: list[None] = []
     arrivals = Arrivals(["a"], patience=600.0, on_all=lambda: came.append(None))
     ask(arrivals, "a")
-    time.sleep(0.15)
+    pass_time()
     assert (came, caplog.records) == ([], [])
 
 
-def test_of_many_some_are_named_and_nobody_after_the_end(caplog):
+def test_of_many_some_are_named_and_nobody_after_the_end(caplog, pass_time):
     for ends in (False, True):
         arrivals = Arrivals([f"o{i}" for i in range(90)], patience=5.0, on_all=lambda: None)
         with pytest.raises(UnreachableError):
             ask(arrivals, "o1", is_there=False)
         if ends:
             arrivals.close()
-        time.sleep(0.15)
+        pass_time()
     (told,) = caplog.records
     assert told.levelno == logging.WARNING
     assert told.getMessage() == (
