@@ -151,6 +151,7 @@ def train(
             out=out,
             resume=resume,
             insecure=insecure,
+            yes=yes,
             console=console(width=120),
         )
     click.echo(f"run folder: {folder}")

@@ -69,6 +69,7 @@ def run_training(
     console: Console,
     insecure: bool = False,
     resume: Path | None = None,
+    yes: bool = False,
 ) -> Path:
     """Train with owners that run elsewhere; returns the run folder.
 
@@ -79,12 +80,14 @@ def run_training(
       console: Where to print.
       insecure: Whether plain text may leave this machine.
       resume: The folder of a run to continue, or to begin in if it holds none.
+      yes: Whether a run that the guard has stopped goes on.
 
     Raises:
       CoprivError: Bad input, an owner that refuses, or owners that cannot be reached.
     """
     begun = None if resume is None else run_of(resume, settings, base=base)
     if begun is not None and resume is not None:
+        begun = begun.model_copy(update={"guard": False}) if yes else begun
         going_on = Training(resume, insecure, resumes=True)
         with stoppable_run(going_on):
             return _continue(going_on, begun, console=console)

@@ -45,6 +45,8 @@ __all__ = [
 
 SETTINGS = "study.toml"
 OTHER = "give the folder of a finished run"
+# What a run that goes on may have otherwise, beside its owners' addresses.
+MAY_CHANGE = {"guard", "network", "tls"}
 # Where a simulation keeps what its owners left.
 OWNERS = "owners"
 # The columns of ``trace.parquet``, which are there even if nobody answered.
@@ -124,7 +126,7 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     if _fixed(given) != _fixed(_as_run(begun, folder)):
         raise InputError(
             f"{folder}: the run was begun with other settings; leave out STUDY.toml to go on with "
-            "them, or give another folder (only addresses, [network] and [tls] may change)"
+            "them, or give another folder (only addresses, guard, [network] and [tls] may change)"
         )
     return check_settings(StudySettings, given, where=str(path))
 
@@ -132,7 +134,7 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
 def _fixed(table: dict[str, Any]) -> dict[str, Any]:
     """What a run cannot change once it has begun."""
     owners = [{k: v for k, v in owner.items() if k != "address"} for owner in table["owners"]]
-    return {k: v for k, v in table.items() if k not in {"network", "tls"}} | {"owners": owners}
+    return {k: v for k, v in table.items() if k not in MAY_CHANGE} | {"owners": owners}
 
 
 def is_begun(folder: Path) -> bool:

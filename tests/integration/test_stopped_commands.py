@@ -398,3 +398,25 @@ def test_a_question_that_is_not_answered_ends_on_a_line_of_its_own(key, tmp_path
     assert status == (130 if key == b"\x03" else 2)
     last = said.decode().strip().splitlines()[-1]
     assert last.startswith("copriv: ")
+
+
+def test_a_run_that_the_guard_stopped_goes_on_with_yes(records, tmp_path, serve_owner, typed):
+    """Also where it was to be resumed whatever happens, as services do."""
+    table = read_toml(records)
+    for owner in table["owners"]:
+        folder = tmp_path / owner["name"]
+        folder.mkdir()
+        data = {"path": str(tmp_path / "records.parquet"), "columns": ["u", "v", "y"]}
+        policy = {"epsilon_per_study": 1, "epsilon_lifetime": 9}
+        settings = {"name": owner["name"], "data": data | owner.pop("data"), "policy": policy}
+        (folder / "owner.toml").write_text(tomli_w.dumps(settings))
+        owner["address"] = f"127.0.0.1:{serve_owner(folder / 'owner.toml').port}"
+    table |= {"guard": True, "privacy": {"epsilon": "1/1000000"}}
+    del table["profile"]
+    records.write_text(tomli_w.dumps(table))
+    for named in ((), (records,)):
+        run = tmp_path / f"run{len(named)}"
+        stopped = typed("copriv", "train", records, "--resume", run)
+        assert (stopped.returncode, "go on with --yes" in stopped.stderr) == (2, True)
+        went_on = typed("copriv", "train", *named, "--resume", run, "--yes")
+        assert went_on.returncode == 0, went_on.stderr
