@@ -29,7 +29,7 @@ __all__ = ["OpenStudy", "StudyMaker"]
 class Agreement:
     """A study's terms, understood: what they mean for the records of this owner.
 
-    Attributes:
+    Args:
       terms: What learner and owner agree on.
       feature_map: The map of the terms.
       plan: The noise of each response, for the map's public domain.

@@ -24,7 +24,7 @@ __all__ = ["Method", "OwnerService"]
 class Method:
     """One call of the protocol.
 
-    Attributes:
+    Args:
       request: The message that it takes.
       reply: The answer to one message of a learner.
       streams: Whether more messages may follow the first.
