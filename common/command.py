@@ -339,7 +339,9 @@ def run_command(command: click.Command, name: str) -> None:
 def _drop_unwritten() -> None:
     """Output that finds no room is not written again at the end, which would say so once more."""
     try:
-        sys.stdout.flush()
+        # There is none where it was closed.
+        if sys.stdout:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

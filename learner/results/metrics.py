@@ -43,7 +43,7 @@ class LearnerMetrics:
         self.horizon = Gauge("copriv_horizon", "Communications asked for.", registry=self.registry)
         self._away = self._by_owner("copriv_owner_away", "1 while the owner is away.")
         self._left = self._by_owner("copriv_owner_left", "1 once the owner has refused for good.")
-        self._held = self._by_owner("copriv_responses", "Responses that the run holds.")
+        self._held = self._by_owner("copriv_responses", "Responses that are spent.")
 
     def _by_owner(self, name: str, description: str) -> Gauge:
         return Gauge(name, description, ["owner"], registry=self.registry)

@@ -398,6 +398,30 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence(tmp_path, unbuffe
     assert "No space left on device; make room" in done.stderr
 
 
+WRITES_TO_A_FULL_DISK = """
+import click
+from common.command import run_command
+
+def main():
+    with open("/dev/full", "w") as full:
+        full.write("x")
+
+run_command(click.command(main), "copriv")
+"""
+
+
+def test_a_full_disk_is_one_sentence_where_there_is_no_output():
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES_TO_A_FULL_DISK],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: os.close(1),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
 @pytest.mark.parametrize("address", ["foo", "127.0.0.1:65536", "127.0.0.1:1x", ":1"])
 def test_an_address_that_is_none_is_refused(owner_folder, address):
     """A port beyond 65535 would be another port."""
