@@ -50,8 +50,8 @@ data_option = click.option(
 
 
 def study_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command about a study with a run folder has."""
-    out = out_folder("The run folder; the default is runs/NAME-DATE-TIME.")
+    """The options that every command about a study with a folder of results has."""
+    out = out_folder("Where the results go; the default is a new folder in runs/.")
     return as_listed(overrides_option, data_option, out)(command)
 
 
