@@ -19,7 +19,7 @@ from common.features import load_feature_map
 from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
 from learner.planning.sections import LearnerSettings
-from learner.planning.settings import StudySettings
+from learner.planning.settings import StudySettings, is_elsewhere
 from learner.results.run_folder import OWNERS, run_of
 from learner.training.claims import check_description
 from learner.training.closing import (
@@ -94,9 +94,7 @@ def _names(settings: StudySettings) -> list[str]:
 
 def _refuse_simulated(settings: StudySettings, folder: Path) -> None:
     """A simulation's owners end with it: its run neither goes on nor has anything to close."""
-    listens = settings.algorithm.initiative == "owner" and settings.network.listen is not None
-    is_reached = listens or any(entry.address for entry in settings.owners)
-    if not is_reached or (folder / OWNERS).is_dir():
+    if not is_elsewhere(settings) or (folder / OWNERS).is_dir():
         raise InputError(
             f"{folder}: its owners were started here by copriv simulate and have ended; there is "
             "nothing to close"

@@ -27,8 +27,8 @@ from common.arrays import Flags, Labels, Vector
 from common.errors import CoprivError
 from common.model import Model
 from learner.commands.in_memory import TARGET, dealt, train_in_memory
-from learner.commands.runs import Run, is_elsewhere, simulate, train
-from learner.planning.settings import load_study
+from learner.commands.runs import Run, simulate, train
+from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
 
 __all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]

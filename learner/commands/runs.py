@@ -20,7 +20,7 @@ from common.errors import InputError
 from common.files import open_regular
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
-from learner.planning.settings import StudySettings, load_study
+from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
 from learner.results.validation_words import warn_if_worse
@@ -29,7 +29,7 @@ from learner.results.verdict_words import as_number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "forecast", "is_elsewhere", "simulate", "sweep", "train"]
+__all__ = ["Run", "forecast", "simulate", "sweep", "train"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,11 +146,6 @@ def _check_frame(table: object) -> None:
             f"table: got a {type(table).__name__}, expected a pandas data frame; read the file "
             "first, as with pandas.read_csv"
         )
-
-
-def is_elsewhere(settings: StudySettings) -> bool:
-    """Whether the owners serve elsewhere, so that training spends what they hold."""
-    return any(owner.address is not None for owner in settings.owners)
 
 
 def simulate(

@@ -37,6 +37,7 @@ __all__ = [
     "check_data_typed",
     "check_roles",
     "has_table",
+    "is_elsewhere",
     "load_study",
     "with_own_rate",
 ]
@@ -227,13 +228,19 @@ def with_own_rate(settings: StudySettings) -> Sequence[str]:
     return [entry.name for entry in settings.owners if entry.clock_rate != 1]
 
 
+def is_elsewhere(settings: StudySettings) -> bool:
+    """Whether owners serve elsewhere, or come from there: training spends what they hold."""
+    waits = settings.algorithm.initiative == "owner" and settings.network.listen is not None
+    return waits or any(entry.address is not None for entry in settings.owners)
+
+
 def has_table(settings: StudySettings, entry: OwnerEntry) -> bool:
     """Whether an owner's records are here: never where it serves or comes from elsewhere.
 
     The study's own table is the learner's, and stands in only for owners that are played here.
     """
-    is_elsewhere = entry.address is not None or settings.network.listen is not None
-    return entry.data is not None or not is_elsewhere
+    comes = entry.address is not None or settings.network.listen is not None
+    return entry.data is not None or not comes
 
 
 def load_study(

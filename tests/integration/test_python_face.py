@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import learner
 from common.errors import DoubtWarning, InputError
 from learner import FederatedClassifier, FederatedRegressor, Run, simulate
-from learner.planning.settings import load_study
+from learner.planning.settings import is_elsewhere, load_study
 
 MOMENTS = {"algorithm": {"name": "moments"}, "model": {"theta_max": 5.0}}
 NEWTON = {"algorithm": {"name": "newton"}, "model": {"theta_max": 5.0}}
@@ -245,6 +245,26 @@ def test_an_estimator_runs_the_study_of_a_file(study, tmp_path):
     assert model.run_.summary.study == "small"
     table = pd.read_parquet(tmp_path / "records.parquet")
     assert model.score(table[model.feature_names_in_], table["y"]) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "spends"),
+    [
+        ({}, False),
+        ({"network.listen": "127.0.0.1:0"}, False),
+        ({"algorithm": {"name": "asynchronous", "initiative": "owner"}}, False),
+        (
+            {
+                "algorithm": {"name": "asynchronous", "initiative": "owner"},
+                "network.listen": "127.0.0.1:0",
+            },
+            True,
+        ),
+        ({"owners": [{"name": "north", "address": "127.0.0.1:1"}]}, True),
+    ],
+)
+def test_an_estimator_spends_what_owners_elsewhere_hold(study, overrides, spends):
+    assert is_elsewhere(load_study(study, overrides=overrides)) is spends
 
 
 def test_settings_are_changed_by_keys(study):
