@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -101,13 +102,13 @@ def _privacy(summary: Summary) -> list[str]:
         )
     amounts = sorted((as_number(text), names) for text, names in by_epsilon.items())
     lines = [
-        f"For {', '.join(names)}, who spent epsilon {spent:g} ({strength(spent)} protection): "
-        f"{epsilon_in_words(spent)}."
+        f"For {', '.join(names)}{_what_was_spent(spent)}: {epsilon_in_words(spent)}."
         for spent, names in amounts
     ]
+    others = "" if summary.own is None else f" but {summary.own}"
     return [
-        "Each owner added its own noise, and charged each answer to its own ledger before the "
-        "answer left. What that comes to:",
+        f"Each owner{others} added its own noise, and charged each answer to its own ledger before "
+        "the answer left. What that comes to:",
         _listed(lines),
         "Each record is protected by this epsilon: a person with several records is protected "
         "less.",
@@ -115,6 +116,13 @@ def _privacy(summary: Summary) -> list[str]:
         "owner's ledger has the sum. How many records an owner has, and the names of its columns, "
         "are public.",
     ]
+
+
+def _what_was_spent(epsilon: float) -> str:
+    """In words; nothing of an owner that is the learner, whose records are asked without noise."""
+    if math.isinf(epsilon):
+        return ""
+    return f", who spent epsilon {epsilon:g} ({strength(epsilon)} protection)"
 
 
 def _quality(summary: Summary) -> list[str]:

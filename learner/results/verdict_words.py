@@ -143,9 +143,7 @@ def epsilons_spent(summary: Summary) -> list[float]:
 def strength(epsilon: float) -> str:
     """How strong a promise is, as practice has it.
 
-    >>> strength(0.5), strength(2.0), strength(10.0), strength(math.inf)
-    ('strong', 'moderate', 'weak', 'none')
+    >>> strength(0.5), strength(2.0), strength(10.0)
+    ('strong', 'moderate', 'weak')
     """
-    if math.isinf(epsilon):
-        return "none"
     return "strong" if epsilon <= 1 else "moderate" if epsilon <= 3 else "weak"

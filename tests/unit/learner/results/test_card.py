@@ -33,6 +33,14 @@ def test_warnings_come_first_and_promise_nothing(make_model, summary):
     assert "protection)" not in text
 
 
+def test_of_an_owner_that_is_the_learner_nothing_is_said_to_be_spent_or_protected(
+    make_model, summary
+):
+    text = card_text(summary().with_learner("south"), make_model())
+    assert "Each owner but south added its own noise" in text
+    assert "\n- For south: nothing is promised: these records were asked without noise.\n" in text
+
+
 def test_a_name_cannot_write_the_card(make_model, summary):
     model = make_model()
     target = model.feature_map.target.model_copy(update={"name": "x\n## Free <img> of | charge"})
