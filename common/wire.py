@@ -31,6 +31,7 @@ __all__ = [
     "RETRY_AFTER",
     "SERVER_OPTIONS",
     "SHORTEST_WAIT_SECONDS",
+    "TOKEN_START",
     "Options",
     "error_numbered",
     "error_of",
@@ -187,6 +188,10 @@ def error_numbered(number: int) -> type[CoprivError]:
     """
     known = {status.value[0]: status for status in grpc.StatusCode}
     return error_of(known[number]) if number in known else OwnerFailedError
+
+
+# What a stranger's settings name as a token may be a secret of another program: it is not sent.
+TOKEN_START = "copriv_"  # noqa: S105 (how each begins)
 
 
 def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
 from common.files import read_small, warn_of_readers
+from common.wire import TOKEN_START
 from owner.policy import ANONYMOUS, Policy, check_learner
 
 __all__ = ["Access", "RateLimit", "new_token_line"]
@@ -20,7 +21,7 @@ __all__ = ["Access", "RateLimit", "new_token_line"]
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 # Any other name TOML wants in quotes; learners' names have none in them.
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-SHORTEST_TOKEN = 16
+SHORTEST_TOKEN = 24
 HOUR_SECONDS = 3600.0
 
 
@@ -183,17 +184,18 @@ def read_token(path: Path, *, setting: str) -> str:
     """The token that a file holds.
 
     Raises:
-      InputError: The file cannot be read, or the token is too short to be secret.
+      InputError: The file cannot be read, or the token is none that a learner sends, or too short
+        to be secret.
     """
     try:
         token = read_small(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{setting}: {path}: the token cannot be read ({error})") from None
     warn_of_readers(path)
-    if len(token) < SHORTEST_TOKEN:
+    if len(token) < SHORTEST_TOKEN or not token.startswith(TOKEN_START):
         raise InputError(
-            f"{setting}: {path}: expected a token of at least {SHORTEST_TOKEN} characters; "
-            "make one with copriv-owner token"
+            f"{setting}: {path}: expected a token of at least {SHORTEST_TOKEN} characters that "
+            f"begins with {TOKEN_START}; make one with copriv-owner token"
         )
     return token
 

@@ -272,7 +272,8 @@ def token(learner: str, out: Path | None) -> None:
 
     Example: copriv-owner token bank-a --out bank-a.token
     """
-    from owner.access import new_token_line  # noqa: PLC0415 (keeps --help quick)
+    from common.wire import TOKEN_START  # noqa: PLC0415 (keeps --help quick)
+    from owner.access import new_token_line  # noqa: PLC0415
     from owner.policy import check_learner_name  # noqa: PLC0415
 
     try:
@@ -280,7 +281,7 @@ def token(learner: str, out: Path | None) -> None:
     except ValueError as error:
         raise InputError(f"{learner!r}: {error}") from None
     target = out or Path(f"{learner}.token")
-    secret = secrets.token_urlsafe(32)
+    secret = TOKEN_START + secrets.token_urlsafe(32)
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:

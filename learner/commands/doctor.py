@@ -8,7 +8,6 @@ from pathlib import Path
 
 from common.certificates import days_left, holder
 from common.errors import InputError
-from common.files import read_secret
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
     folder_finding,
@@ -22,6 +21,7 @@ from common.tables import open_source, placed
 from common.texts import counted, printable
 from common.tls import TlsSettings, load_identity, refuse_plain_text
 from learner.commands.options import load_study
+from learner.network.connections import load_token
 from learner.planning.public_side import prepare_public_side
 from learner.planning.settings import StudySettings
 
@@ -96,7 +96,7 @@ def _tokens(settings: StudySettings, base: Path) -> Iterator[Finding]:
 
 
 def _token(place: str, setting: str, base: Path) -> str:
-    read_secret(place, base=base, setting=setting)
+    load_token(place, base=base, setting=setting)
     return f"{setting} is there"
 
 

@@ -14,6 +14,7 @@ from common.features import FeatureMap
 from common.files import read_secret
 from common.terms import Records
 from common.tls import Identity, Side, is_loopback, load_identity, refuse_plain_text
+from common.wire import TOKEN_START
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes, read_owner
@@ -256,6 +257,9 @@ def load_token(
 ) -> str:
     """The token that "file:PATH" or "env:NAME" names.
 
+    Settings name both what is sent and the address that it goes to, and may be a stranger's. So
+    nothing is sent that was not made to be: no password, and no key of another program.
+
     Args:
       where: Where it is; the settings check its form.
       base: The folder of the study's file; relative paths start there.
@@ -263,16 +267,16 @@ def load_token(
       environment: The environment's variables.
 
     Raises:
-      InputError: There is no such file or variable, or it is empty or no token.
+      InputError: There is no such file or variable, or it is empty or no token of copriv.
 
-    >>> load_token("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
-    's3cret'
+    >>> load_token("env:BANK", base=Path(), setting="token", environment={"BANK": "copriv_s3cret"})
+    'copriv_s3cret'
     """
     token = read_secret(where, base=base, setting=setting, environment=environment)
-    if not token.isascii():
+    if not (token.isascii() and token.startswith(TOKEN_START)):
         raise InputError(
-            f"{setting} = {where!r}: expected one line of letters, digits and signs there; "
-            "ask the owner for your token"
+            f"{setting} = {where!r}: what is there is no token, which begins with {TOKEN_START}, "
+            "and is not sent; ask the owner for one that copriv-owner token has made"
         )
     return token
 

@@ -224,7 +224,8 @@ class NetworkSettings(Settings):
       deadline: Seconds that one answer may take.
       patience: Seconds without any owner's answer after which the run stops; at the start, how
         long it waits for an owner that is not there yet.
-      token: Where the learner's token is, "file:PATH" or "env:NAME"; without it none is sent.
+      token: Where the learner's token is, "file:PATH" or "env:NAME" of one that
+        ``copriv-owner token`` has made, and nothing else is sent; without it none is.
       listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
       retries: How often a broken query is asked again before its tick counts as missed.
       in_flight: How many owners may be asked at the same time, 1 to 64. The next one is asked

@@ -168,7 +168,7 @@ def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
 def test_files_that_others_can_read_are_named_when_serving(owner_folder, serve_owner, caplog):
     settings = owner_folder(tokens={"ann": "file:ann.token"})
     token, ledger = (settings.parent / name for name in ("ann.token", "ledger.sqlite"))
-    token.write_text("a-token-of-some-length\n")
+    token.write_text("copriv_token-of-some-length\n")
     token.chmod(0o600)
     start_owner(settings, listen=None, insecure_noise_seed=None).drain(grace=0.1)
     assert "chmod 600" not in caplog.text

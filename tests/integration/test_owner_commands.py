@@ -37,6 +37,7 @@ from common.privacy import NoisePlan
 from common.releases import GRADIENT, curvature_scale, gradient_bound
 from common.tables import TableSource
 from common.texts import counted
+from learner.network.connections import load_token
 from learner.planning.split import ROUNDS
 from owner.audit import Finding, audit, num_responses
 from owner.audit_cases import CASES
@@ -347,7 +348,8 @@ def test_a_token_is_made_once_and_its_line_holds_only_the_digest(tmp_path):
     made = owner_command("token", "bank-a", "--out", target)
     assert made.returncode == 0, made.stderr
     token = target.read_text().strip()
-    assert len(token) >= 40
+    assert len(token) >= 50
+    assert load_token(f"file:{target}", base=tmp_path, setting="t") == token
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     digest = hashlib.sha256(token.encode()).hexdigest()
     assert made.stdout == f'[policy.tokens]\nbank-a = "sha256:{digest}"\n'

@@ -27,7 +27,7 @@ from owner.ledger_reading import read_studies
 from owner.refusals import FAILED
 from owner.server import RunningOwner
 
-TOKEN = "a-token-for-the-tests-only"  # noqa: S105
+TOKEN = "copriv_token-for-the-tests-only"  # noqa: S105
 DIGEST = f"sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}"
 Code = grpc.StatusCode
 

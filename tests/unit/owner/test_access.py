@@ -27,10 +27,10 @@ def access(tmp_path: Path) -> Callable[..., Access]:
 
 
 def test_a_token_tells_who_asks(access, tmp_path):
-    (tmp_path / "ben.token").write_text("another-long-token-of-ben\n")
+    (tmp_path / "ben.token").write_text("copriv_long-token-of-ben\n")
     one = access(tokens={"ann": DIGEST, "ben": "file:ben.token"})
     assert one.identify(token=TOKEN, certificate=None) == "ann"
-    assert one.identify(token="another-long-token-of-ben", certificate="any") == "ben"  # noqa: S106
+    assert one.identify(token="copriv_long-token-of-ben", certificate="any") == "ben"  # noqa: S106
     for wrong in ("", TOKEN[:-1], TOKEN + " ", TOKEN.upper(), DIGEST, "\udcff"):
         with pytest.raises(IdentityError, match="not one that this owner knows"):
             one.identify(token=wrong, certificate=None)
@@ -91,11 +91,13 @@ def test_a_token_is_compared_with_every_digest(access, monkeypatch):
         ({"anonymous": DIGEST}, "learner's name"),
         ({"a b": DIGEST}, "letters a-z, digits and . _ - @ only"),
         ({"ann": "file:absent"}, "token cannot be read"),
-        ({"ann": "file:short"}, "at least 16 characters"),
+        ({"ann": "file:short"}, "at least 24 characters"),
+        ({"ann": "file:other"}, "begins with copriv_"),
     ],
 )
 def test_a_token_that_is_none_is_refused(access, tmp_path, tokens, words):
-    (tmp_path / "short").write_text("short")
+    (tmp_path / "short").write_text("copriv_short")
+    (tmp_path / "other").write_text("a-long-token-that-no-learner-would-send")
     with pytest.raises(InputError, match=words):
         access(tokens=tokens)
 

@@ -7,16 +7,27 @@ from learner.network.connections import check_token_route, load_token
 
 
 def test_a_token_is_read_from_its_file(tmp_path):
-    (tmp_path / "bank.token").write_text("s3cret-s3cret-s3cret\n")
-    assert load_token("file:bank.token", base=tmp_path, setting="t") == "s3cret-s3cret-s3cret"
+    (tmp_path / "bank.token").write_text("copriv_s3cret\n")
+    assert load_token("file:bank.token", base=tmp_path, setting="t") == "copriv_s3cret"
 
 
-@pytest.mark.parametrize("content", ["", "two\nlines", "\N{SNOWMAN}"])
+@pytest.mark.parametrize("content", ["", "copriv_two\nlines", "copriv_\N{SNOWMAN}"])
 def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path, content):
     (tmp_path / "bank.token").write_text(content)
     with pytest.raises(InputError, match=r"network\.token = 'file:bank\.token'") as refused:
         load_token("file:bank.token", base=tmp_path, setting="network.token")
     assert not content or content not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["file", "env"])
+@pytest.mark.parametrize(
+    "secret", ["hunter2", "AKIAIOSFODNN7EXAMPLE", "postgresql://u:p@h/d", "x copriv_y", "Copriv_z"]
+)
+def test_a_secret_of_another_program_is_not_sent_whatever_settings_name(tmp_path, kind, secret):
+    (tmp_path / "key").write_text(secret)
+    with pytest.raises(InputError, match="is not sent; ask the owner") as refused:
+        load_token(f"{kind}:key", base=tmp_path, setting="token", environment={"key": secret})
+    assert secret not in str(refused.value)
 
 
 @pytest.mark.parametrize("where", ["file:absent", "env:COPRIV_ABSENT"])
