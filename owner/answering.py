@@ -68,7 +68,8 @@ class DataOwner:
         self._name, self._table = name, table
         self._ledger = ledger
         self._policy = policy
-        self._access = access
+        # Who may ask.
+        self.access = access
         self._pinned_map, self._checked = pinned_map, checked
         self._insecure_noise = insecure_noise
         self._maker = StudyMaker(
@@ -83,14 +84,9 @@ class DataOwner:
         self._offers = Offers(offers or OfferSettings(), pause=time.sleep)
         self._lifetime = Lifetime(ledger, policy)
 
-    @property
-    def access(self) -> Access:
-        """Who may ask."""
-        return self._access
-
     def describe(self, *, learner: str) -> OwnerDescription:
         """What the owner is and what it would agree to."""
-        self._access.admit_query(learner)
+        self.access.admit_query(learner)
         with self._studies.lock:
             left = self._lifetime.left()
         return OwnerDescription(
@@ -113,7 +109,7 @@ class DataOwner:
         Raises:
           RefusedError: Malformed, against the policy, or more than the budget has left.
         """
-        self._access.admit_query(learner)
+        self.access.admit_query(learner)
         check_terms(terms)
         self._maker.check_size(terms)
         with self._studies.lock:
@@ -137,7 +133,7 @@ class DataOwner:
         Raises:
           RefusedError: Out of order, outside the box, or nothing left; nothing is charged.
         """
-        self._access.admit_query(learner)
+        self.access.admit_query(learner)
         with self._studies.taken(query.study_id, learner) as (study, entry, account):
             check_theta(
                 query.theta,
@@ -176,7 +172,7 @@ class DataOwner:
         """
         # Whoever answers another query, or too many of them, takes no offer.
         try:
-            self._access.admit_query(learner)
+            self.access.admit_query(learner)
         except BusyError:
             return False
         if self._studies.lock.locked():
@@ -187,8 +183,13 @@ class DataOwner:
 
     def close(self, study_id: str, *, learner: str) -> StudyEntry:
         """End a study; what it did not use returns to the lifetime budget."""
-        self._access.admit_query(learner)
+        self.access.admit_query(learner)
         return self._studies.close(study_id, learner)
+
+    @property
+    def ledger_works(self) -> bool:
+        """Whether the ledger did not fail when it was last used."""
+        return self._ledger.works
 
     def charges(self) -> int:
         """Responses charged to the ledger, over all studies."""
@@ -215,7 +216,7 @@ class DataOwner:
         It is made ready without the lock, so another call may have enrolled it in the meantime:
         then that one counts, and what was made here is dropped.
         """
-        self._access.admit_enrollment(learner)
+        self.access.admit_enrollment(learner)
         self._maker.check(terms, learner)
         with self._studies.lock:
             # Asked again when the budget is reserved; here it spares the work of a vain enrolment.

@@ -116,7 +116,7 @@ class Ledger(SettlingLedger):
     def _give(self, book: Book, charged: Charged, record: bytes, response: bytes) -> None:
         """Give the next response that was charged before, which the next start must find."""
         study_id = book.study.study_id
-        with explained(self._path):
+        with self._used():
             self._check_sound()
             self._files.check_names()
             if self._block == 1:
@@ -127,6 +127,7 @@ class Ledger(SettlingLedger):
                     # Whether it is there, only the disk can show.
                     self._unsound = True
                     raise
+            self.works = True
         self._charged[study_id] = charged = charged.gave(record, response)
         if self._block == 1:
             self._keep(book.after(charged))

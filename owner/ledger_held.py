@@ -43,6 +43,8 @@ class HeldLedger:
         # Two names of one file are one ledger.
         self._path = path = real_path(path)
         self._unsound = self._over = False
+        # Whether it did not fail when it was last used: what failed is made good by a write only.
+        self.works = True
         with explained(path), contextlib.ExitStack() as opened:
             self._files = LedgerFiles(path)
             # After the database: closing any handle of its files would drop SQLite's own locks.
@@ -98,20 +100,20 @@ class HeldLedger:
 
     def _text(self, digest: str) -> str:
         """The text of a digest."""
-        with explained(self._path):
+        with self._used():
             self._check_usable()
             row = self._db.execute("SELECT text FROM texts WHERE digest = ?", (digest,)).fetchone()
             if row is not None and text_digest(row[0]) == digest:
                 return str(row[0])
-        raise self._changed()
+            raise self._changed()
 
     def _entry(self, book: Book) -> StudyEntry:
-        with explained(self._path):
+        with self._used():
             self._check_usable()
             account = self._account(book).settled
             digests = last_digests(self._db, account, MOST_KEPT)
-        if digests is None:
-            raise self._changed()
+            if digests is None:
+                raise self._changed()
         return book.entry(account, self._text, digests)
 
     def _account(self, book: Book) -> Charged:
@@ -127,13 +129,24 @@ class HeldLedger:
         raise self._changed()
 
     @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """One use of the files, which may fail."""
+        try:
+            with explained(self._path):
+                yield
+        except LedgerError:
+            self.works = False
+            raise
+
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing, on the disk when it ends."""
-        with explained(self._path):
+        with self._used():
             self._check_usable()
             try:
                 with transaction(self._db):
                     yield
+                self.works = True
             except BaseException:
                 # If it is still open, this connection would read charges that are not durable, and
                 # a retry would be given a response that was never charged.

@@ -14,7 +14,7 @@ from common.channels import bind
 from common.tls import Identity
 from common.wire import Options
 
-__all__ = ["Port", "on_loop"]
+__all__ = ["Port", "on_loop", "soon"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,11 @@ def on_loop(work: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T:
       TimeoutError: It took longer.
     """
     return asyncio.run_coroutine_threadsafe(work, _loop()).result(timeout)
+
+
+def soon(work: Coroutine[Any, Any, object]) -> None:
+    """Have work done on the event loop, which may be what calls."""
+    asyncio.run_coroutine_threadsafe(work, _loop())
 
 
 class Port:

@@ -14,7 +14,7 @@ from grpc_health.v1.health import aio
 
 from owner.calls import Context, as_bytes
 from owner.health import SERVICE
-from owner.ports import on_loop
+from owner.ports import soon
 
 __all__ = ["Probes"]
 
@@ -27,18 +27,33 @@ ASKING_SECONDS = 10.0
 
 
 class Probes:
-    """The health service, on any number of ports."""
+    """The health service, on any number of ports.
+
+    An owner serves while it takes calls, and its ledger did not fail when it was last used.
+    """
 
     def __init__(self) -> None:
         self._servicer = aio.HealthServicer()
         self._open: dict[asyncio.Timeout, None] = {}
+        self._has_failed = False
         self.set(serving=False)
 
     def set(self, *, serving: bool) -> None:
-        """From now on answer that the owner serves, or that it does not."""
-        status = Status.SERVING if serving else Status.NOT_SERVING
+        """From now on the owner takes calls, or it does not."""
+        self._serving = serving
+        self._tell()
+
+    def ledger_works(self, works: bool) -> None:
+        """The ledger worked when it was last used, or it failed."""
+        if works is self._has_failed:
+            self._has_failed = not works
+            self._tell()
+
+    def _tell(self) -> None:
+        is_well = self._serving and not self._has_failed
+        status = Status.SERVING if is_well else Status.NOT_SERVING
         for name in (SERVICE, ""):
-            on_loop(self._servicer.set(name, status))
+            soon(self._servicer.set(name, status))
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Answer probes on a server."""

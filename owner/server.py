@@ -196,9 +196,10 @@ def start_owner(
         on_opened()
         _allow_connections()
         counted = OwnerMetrics(owner)
-        calls = Calls(OwnerService(owner, counted), idle_seconds=settings.idle_seconds)
-        stack.callback(calls.close)
         health = Probes()
+        service = OwnerService(owner, counted, on_ledger=health.ledger_works)
+        calls = Calls(service, idle_seconds=settings.idle_seconds)
+        stack.callback(calls.close)
         server = create_server(
             calls,
             health,

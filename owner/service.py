@@ -42,10 +42,23 @@ class Method:
 
 
 class OwnerService:
-    """The DataOwner service of ``protos/copriv.proto``, without its connections."""
+    """The DataOwner service of ``protos/copriv.proto``, without its connections.
 
-    def __init__(self, owner: DataOwner, metrics: OwnerMetrics | None = None) -> None:
+    Args:
+      owner: Whose calls they are.
+      metrics: What is counted.
+      on_ledger: Told after each call whether the ledger worked when it was last used.
+    """
+
+    def __init__(
+        self,
+        owner: DataOwner,
+        metrics: OwnerMetrics | None = None,
+        *,
+        on_ledger: Callable[[bool], object] = lambda works: None,
+    ) -> None:
         self._owner = owner
+        self._on_ledger = on_ledger
         self._metrics = metrics or OwnerMetrics(owner)
         self._refusals = Refusals()
         # Seconds that answers took which are not counted yet.
@@ -86,12 +99,14 @@ class OwnerService:
 
     def after_reply(self) -> None:
         """Do what can wait until a reply has left, or cannot leave: count it."""
+        self._on_ledger(self._owner.ledger_works)
         while self._answered:
             self._metrics.seconds.observe(self._answered.popleft())
             self._metrics.responses.inc()
 
     def refusal(self, error: Exception) -> PublicRefusal:
         """What a learner may know of an error; it is logged and counted."""
+        self._on_ledger(self._owner.ledger_works)
         refusal = self._refusals.public(error)
         self._metrics.refusals.labels(refusal.status.name).inc()
         return refusal

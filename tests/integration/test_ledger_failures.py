@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 from forked import run
 
-from common.errors import OwnerFailedError
+from common.errors import OwnerFailedError, UnreachableError
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
+from owner.health import ask_health
 from owner.ledger_reading import read_studies
 from owner.ledger_rows import LedgerError
 from owner.refusals import FAILED
@@ -206,6 +207,8 @@ def test_damage_under_a_running_owner_is_told_to_nobody_but_its_log(
     with pytest.raises(OwnerFailedError) as told:
         owner.answer(Query(study_id="study-1", sequence=1, theta=np.zeros(4)))
     owner.disconnect()
+    with pytest.raises(UnreachableError, match="does not serve"):
+        ask_health(f"127.0.0.1:{running.port}", seconds=20)
     assert str(told.value).endswith(FAILED)
     assert not any(word in str(told.value) for word in ("sqlite", "accounts", str(settings.parent)))
     assert "no such table: accounts" in caplog.text

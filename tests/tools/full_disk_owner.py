@@ -1,7 +1,8 @@
 """Serve an owner whose disk fills up, and report what it answers before, meanwhile and after.
 
 It exits 1 if a response was given that is not charged, if one was lost or changed, if an answer
-is refused otherwise than in one sentence, or if the owner starts where there is no room.
+is refused otherwise than in one sentence, if its health says otherwise, or if the owner starts
+where there is no room.
 
 Usage: full_disk_owner.py OWNER.toml {disk|limit}
 
@@ -20,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import CoprivError
+from common.errors import CoprivError, UnreachableError
 from common.terms import Query, StudyTerms
 from learner.network.grpc_owner import GrpcOwner
+from owner.health import ask_health
 from owner.ledger_reading import read_studies, verify_ledger
 from owner.refusals import FAILED
-from owner.server import start_owner
+from owner.server import RunningOwner, start_owner
 
 
 def take_room(folder: Path, mode: str) -> None:
@@ -47,6 +49,14 @@ def give_room(folder: Path, mode: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     else:
         (folder / "ballast").unlink()
+
+
+def serves(running: RunningOwner) -> bool:
+    try:
+        ask_health(f"127.0.0.1:{running.port}", seconds=20)
+    except UnreachableError:
+        return False
+    return True
 
 
 def main(settings: Path, mode: str) -> None:
@@ -82,9 +92,11 @@ def main(settings: Path, mode: str) -> None:
     told["given_before_it_was_full"] = sequence - 1
     told["counted_while_full"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["replayed_while_full"] = ask(sequence - 1) == answers[sequence - 1]
+    told["serves_while_full"] = serves(running)
     give_room(folder, mode)
     answers[sequence] = ask(sequence)
     told["replayed_after"] = ask(sequence) == answers[sequence]
+    told["serves_after"] = serves(running)
     answers[sequence + 1] = ask(sequence + 1)
     told["answered_after"] = read_studies(folder / "ledger.sqlite")[1][0].account.answered
     told["different"] = len(set(answers.values()))
@@ -111,6 +123,7 @@ def faults_of(told: dict[str, Any]) -> list[str]:
         "what was given is not what was charged": told["counted_while_full"] == given >= 3,
         "a response was not replayed": told["replayed_while_full"] and told["replayed_after"],
         "room did not bring it back": told["answered_after"] == told["different"] == given + 2,
+        "its health is told otherwise": told["serves_after"] and not told["serves_while_full"],
         "the ledger is damaged": told["findings"] == [],
         "it started, or did not say why not": "check the disk's space"
         in told["start_on_a_full_disk"],
