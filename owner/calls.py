@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -166,13 +166,15 @@ class Calls:
         self._waiting: set[Patience] = set()
         self._ending = False
 
-    def handlers(self, service_name: str) -> grpc.GenericRpcHandler:
-        """The methods, for a server."""
-        methods = {
+    def handlers(
+        self, service_name: str, methods: Mapping[str, Method] | None = None
+    ) -> grpc.GenericRpcHandler:
+        """The owner's methods, or others that are as guarded as they are, for a server."""
+        served = {
             name: as_bytes(partial(self._call, method))
-            for name, method in self._service.methods.items()
+            for name, method in (methods or self._service.methods).items()
         }
-        return grpc.method_handlers_generic_handler(service_name, methods)
+        return grpc.method_handlers_generic_handler(service_name, served)
 
     async def end(self) -> None:
         """End the calls that wait for a message; those that are answered may finish."""

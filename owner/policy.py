@@ -197,7 +197,8 @@ class OwnerSettings(Settings):
       tls: Its certificate; required off loopback unless plain text is typed.
       health: Address of a plain-text port that says only whether it serves, for probes.
       metrics: Address of a plain HTTP port with Prometheus metrics.
-      reflection: Whether tools may ask which calls there are.
+      reflection: Whether tools may ask which calls there are, with the token or certificate of a
+        learner, where one is wanted.
       threads: How many threads add up the records for an answer, and draw long noise ahead of
         it, or auto for as many as this process may use; sums are the same to the last bit.
       idle_seconds: How long a call waits for its next message; then it ends, and the learner

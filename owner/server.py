@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 from wsgiref.simple_server import WSGIServer
 
 import grpc
+from google.protobuf.message import Message
 
 from common.batches import release_unused
 from common.certificates import check_own_name
@@ -34,7 +36,7 @@ from owner.policy import OwnerSettings, Policy
 from owner.ports import Port, on_loop
 from owner.probes import Probes
 from owner.provenance import check_provenance
-from owner.service import OwnerService
+from owner.service import Method, OwnerService
 
 __all__ = ["RunningOwner", "create_server", "open_owner", "start_owner"]
 
@@ -147,12 +149,28 @@ def create_server(
         server.add_generic_rpc_handlers((calls.handlers(SERVICE),))
         health.add_to(server)
         if reflected:
-            from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 (few owners ask for it)
-
-            reflection.enable_server_reflection((SERVICE, HEALTH), server)
+            server.add_generic_rpc_handlers((calls.handlers(*_reflection()),))
 
     options = [*OPTIONS, *size_options(largest)]
     return Port(fill, "listen", address, identity=identity, options=options)
+
+
+def _reflection() -> tuple[str, dict[str, Method]]:
+    """The service that tells tools which calls there are, and its call."""
+    from grpc_reflection.v1alpha import (  # noqa: PLC0415 (few owners ask for it)
+        reflection,
+        reflection_pb2,
+    )
+
+    servicer = reflection.ReflectionServicer((SERVICE, HEALTH))
+
+    def reply(request: Any, learner: str) -> Message:
+        del learner
+        (told,) = servicer.ServerReflectionInfo(iter([request]), None)
+        return cast("Message", told)
+
+    method = Method(reflection_pb2.ServerReflectionRequest, reply, streams=True)
+    return reflection.SERVICE_NAME, {"ServerReflectionInfo": method}
 
 
 def _probe_server(health: Probes, address: str) -> Port:

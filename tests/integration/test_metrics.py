@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import socket
@@ -25,6 +26,7 @@ from common.config import read_toml
 from common.errors import InputError, UnreachableError
 from common.metrics import OPEN_CONNECTIONS
 from common.terms import Query
+from common.wire import token_metadata
 from learner.network.grpc_owner import GrpcOwner
 from learner.results.metrics import LearnerMetrics, TimedOwner
 from learner.training.line import OwnerLine
@@ -198,6 +200,43 @@ def test_reflection_is_off_unless_the_settings_say_so(reflected, owner_folder, s
             with pytest.raises(grpc.RpcError) as refusal:
                 list(stub.ServerReflectionInfo(iter([asked]), timeout=5))
             assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_reflection_is_as_guarded_as_every_other_call(owner_folder, serve_owner):
+    digest = hashlib.sha256(b"copriv_token-for-the-tests-only").hexdigest()
+    settings = owner_folder(tokens={"ann": f"sha256:{digest}"}, calls_per_learner=2)
+    running = serve_owner(settings_with(settings, reflection=True, idle_seconds=0.5))
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        method = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        )
+        said = [b"", b"\xff" * 50, reflection_pb2.ServerReflectionRequest().SerializeToString()]
+        for token, statuses in (
+            ("copriv_another", ["UNAUTHENTICATED"] * 3),
+            ("copriv_token-for-the-tests-only", [None, "INVALID_ARGUMENT", None]),
+        ):
+            metadata = token_metadata(token)
+            told = [
+                status_of_all(method(iter([one]), metadata=metadata, timeout=5)) for one in said
+            ]
+            assert told == statuses
+        stop = threading.Event()
+        silent = [
+            method(iter(lambda: stop.wait() and None, None), metadata=metadata, timeout=20)
+            for _ in range(3)
+        ]
+        # One is too many, and the others end by themselves.
+        assert sorted(map(str, map(status_of_all, silent))) == ["None", "None", "UNAVAILABLE"]
+        stop.set()
+
+
+def status_of_all(call: Any) -> str | None:
+    """How a stream ends."""
+    try:
+        list(call)
+    except grpc.RpcError as error:
+        return str(error.code().name)
+    return None
 
 
 def test_log_lines_are_json_when_asked_for(owner_folder):
