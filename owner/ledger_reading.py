@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.files import real_path
+from common.sqlite_files import check_sqlite
 from owner.ledger_ahead import Charged
 from owner.ledger_books import Book, Books
 from owner.ledger_checks import (
@@ -128,6 +129,7 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
     # Without this SQLite would make a -shm beside it, which it cannot.
     address = f"{path.as_uri()}?mode={mode}" + ("&immutable=1" if still else "")
     before = path.stat()
+    check_sqlite(path)
     with contextlib.closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
         db.execute("BEGIN")
         try:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.sqlite_files import check_sqlite
 from owner.ledger_books import Books
 from owner.ledger_checks import check_mark, check_shard, schema_version, sound
 from owner.ledger_files import EMPTIED, Mark
@@ -40,6 +41,7 @@ def start_ledger(
       LedgerError: It is damaged, older than its mark, or of other records.
     """
     version, books = _looked_at(path, mark, fingerprint)
+    check_sqlite(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")

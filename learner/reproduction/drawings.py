@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from common.files import write_or_refuse
 from learner.reproduction.papers import Data, Figure, Kind
 
 __all__ = ["draw"]
@@ -47,7 +49,9 @@ def draw(figure: Figure, numbers: pd.DataFrame, path: Path) -> None:
     }
     canvas = kinds[figure.kind](figure, numbers)
     metadata = {"Date": None} if path.suffix == ".svg" else None
-    canvas.savefig(path, metadata=metadata, dpi=110)
+    drawn = io.BytesIO()
+    canvas.savefig(drawn, format=path.suffix[1:], metadata=metadata, dpi=110)
+    write_or_refuse(path, drawn.getvalue())
 
 
 def _canvas(columns: int, *, wide: float, high: float) -> tuple[Canvas, list[Axes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from common.files import write_or_refuse
 from learner.forecasting.questions import Answer
 from learner.forecasting.verdict import Verdict
 
@@ -47,7 +49,9 @@ def draw_forecast(verdict: Verdict, path: Path) -> None:
         axis = figure.add_subplot(grid[place // columns, place % columns])
         _draw_curve(axis, verdict.curves[kind], label)
     figure.suptitle(f"{verdict.study}: forecast from {verdict.public_records:,} public records")
-    figure.savefig(path, dpi=DOTS_PER_INCH)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DOTS_PER_INCH)
+    write_or_refuse(path, drawn.getvalue())
 
 
 def _draw_owners(axis: Axes, verdict: Verdict) -> None:

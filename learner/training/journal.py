@@ -47,6 +47,7 @@ from typing import TypeVar
 from common.arrays import Vector
 from common.errors import InputError
 from common.files import lock_file
+from common.sqlite_files import check_sqlite
 from learner.training.journal_values import (
     UNREADABLE,
     TickEntry,
@@ -384,6 +385,7 @@ def _make_tables(db: sqlite3.Connection, damaged: Callable[[str], InputError]) -
 
 def _hold(path: Path) -> int:
     """Take the run for this process alone; the lock ends with the process."""
+    check_sqlite(path)
     try:
         return lock_file(path.with_name(f"{path.name}.lock"))
     except BlockingIOError:

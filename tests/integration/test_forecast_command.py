@@ -121,8 +121,18 @@ def test_a_forecast_tells_who_gains_and_who_harms_and_can_be_resumed(study, tmp_
     assert told["failures"] == {}
     # Again: every point is there, nothing is computed, the verdict is the same.
     points = {p.name: p.stat().st_mtime_ns for p in (out / "points").iterdir()}
+    # What is a link there, such as in a folder from elsewhere, is replaced and not written through.
+    other = tmp_path / "other.txt"
+    other.write_text("kept")
+    results = [path for path in out.iterdir() if path.is_file()]
+    assert {path.suffix for path in results} == {".json", ".html", ".png"}
+    for result in results:
+        result.unlink()
+        result.symlink_to(other)
     again = copriv(path, *options)
     assert again.returncode == 0, again.stderr
+    assert other.read_text() == "kept"
+    assert not any(result.is_symlink() for result in results)
     assert {p.name: p.stat().st_mtime_ns for p in (out / "points").iterdir()} == points
     assert json.loads((out / "forecast.json").read_text()) == told
 

@@ -1,0 +1,47 @@
+"""SQLite files that may have come from a stranger, with what lies beside them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from common.files import open_regular
+
+__all__ = ["check_sqlite"]
+
+# What a rollback journal begins with, and ends with where it names another file.
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def check_sqlite(path: Path) -> None:
+    """Refuse a SQLite file that is a link, or whose rollback journal names another file.
+
+    Whoever opens a database to write first undoes what its journal says. Where that ends in the
+    name of a file, as of a transaction over several databases, SQLite then deletes that file. What
+    this program writes is one database each, and ends so never.
+
+    Args:
+      path: The database, which is about to be opened to be written; where a link to it is meant,
+        what that leads to.
+
+    Raises:
+      sqlite3.DatabaseError: It is a link, there is such a journal, or one that cannot be read.
+
+    References: section 3 of SQLite's file format, "The Rollback Journal"; "super-journal".
+    """
+    if path.is_symlink():
+        raise sqlite3.DatabaseError("it is a link, which may lead to any database")
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        with open_regular(journal) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(MAGIC)))
+            names_another = file.read(len(MAGIC)) == MAGIC
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise sqlite3.DatabaseError(f"{journal.name} cannot be read: {error.strerror}") from None
+    if names_another:
+        raise sqlite3.DatabaseError(
+            f"{journal.name} beside it names another file to be deleted, which is none of ours"
+        )
