@@ -34,6 +34,8 @@ CONNECT_SECONDS = 10
 LARGEST_RESULT = 64 * 2**20
 # Joblib's own limit of processes.
 LIMIT = "LOKY_MAX_CPU_COUNT"
+# Of a Python that begins: no file of the folder where it does is imported by accident.
+SAFE_PATH = "PYTHONSAFEPATH"
 
 Result = Mapping[str, Any]
 Work = Callable[..., Result]
@@ -149,11 +151,25 @@ def _compute(
     if jobs == 1:
         yield from (_guarded(work, name, *points[name]) for name in names)
         return
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+    with _safe_path(), joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         found: Iterable[tuple[str, Result | Failure]] = joblib.Parallel(
             n_jobs=jobs, return_as="generator_unordered"
         )(calls)
         yield from found
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes that begin meanwhile import nothing from the folder where a command was typed."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 @one_blas_thread()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,6 +68,25 @@ def sweep(path, out, *arguments, jobs=1):
     done = run("copriv", "sweep", path, "--out", out, "--jobs", jobs, *arguments)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
+
+
+def test_no_process_imports_a_file_of_the_folder_where_a_command_was_typed(study, tmp_path):
+    for module in ("numpy", "json", "joblib", "learner"):
+        (tmp_path / f"{module}.py").write_text(f"open('imported-{module}', 'w')\n")
+    command = Path(sys.executable).with_name("copriv")
+    arguments = (study(), "--out", "out", "--jobs", "2", "--seeds", "2")
+    # A process of its own, whose workers are found as those of a command that was typed.
+    done = subprocess.run(
+        [command, "sweep", *arguments, "--grid", "privacy.epsilon=1,10"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert not list(tmp_path.glob("imported-*"))
 
 
 def test_a_row_is_what_simulate_trains_over_sockets_at_its_seed(study, tmp_path):
