@@ -1,7 +1,8 @@
 """Where a feature map's bounds come from: what an owner can check of it by itself.
 
-The answer is for the owner's operator alone. Sent to a learner, it would be an answer about
-the records.
+The answer is for the owner's operator alone: told by ``check`` and ``doctor``, and by a warning
+where a map is served. Sent to a learner, or seen from whether an owner serves, it would be an
+answer about the records.
 """
 
 from __future__ import annotations

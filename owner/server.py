@@ -95,11 +95,13 @@ def open_owner(
     release_unused()
     access = Access(settings.policy, base=base)
     if pinned is not None:
+        # A learner may have written the map, with what follows from its guess of all records: of a
+        # map that does not say itself where it is from, records do not decide whether we serve.
         check_provenance(
             pinned,
             loaded.rows,
             where=str(settings.features),
-            allow_private_bounds=allow_private_bounds,
+            allow_private_bounds=allow_private_bounds or pinned.source_kind != "private",
         )
         loaded.table.keep_only(pinned, by_moments=_mostly_moments(settings.policy))
     if insecure_noise_seed is not None:

@@ -39,9 +39,24 @@ def test_private_bounds_are_refused_and_named(table_maker):
             check_provenance(leaking, records, where="f.json", allow_private_bounds=True)
 
 
+def test_records_do_not_decide_whether_a_map_is_served(owner_folder, table_maker):
+    """Else who knows all but one, and writes the map for a guess, would see whether it is right."""
+    records = table_maker(300, seed=7)
+    neighbour = records.copy()
+    neighbour.iloc[0] += 1.0
+    guess = fit_feature_map(records, SETTINGS, source="public.csv")
+    with pytest.warns(PrivacyLeakWarning, match="statistics of exactly this owner's records"):
+        start_owner(
+            owner_folder("a", table=records, pinned=guess), listen=None, insecure_noise_seed=None
+        ).drain(grace=0.1)
+    start_owner(
+        owner_folder("b", table=neighbour, pinned=guess), listen=None, insecure_noise_seed=None
+    ).drain(grace=0.1)
+
+
 def test_serving_private_bounds_needs_the_flag(owner_folder, table_maker):
     records = table_maker(300, seed=7)
-    own = fit_feature_map(records, SETTINGS, source="mine.csv")
+    own = fit_feature_map(records, SETTINGS, source="mine.csv", private=True)
     path = owner_folder(table=records, pinned=own)
     with pytest.raises(InputError, match="--allow-private-bounds"):
         start_owner(path, listen=None, insecure_noise_seed=None)
