@@ -77,10 +77,16 @@ def predict_table(
         if name in table.columns:
             raise InputError(f"{data}: has a column {name!r} already; rename it")
     content = write(table.assign(**columns))
-    write_or_refuse(out, content, mode=_mode_beside(source, data), cure=ELSEWHERE)
+    mode = _mode_of(model) or _mode_beside(source, data)
+    write_or_refuse(out, content, mode=mode, cure=ELSEWHERE)
     _warn_of_marks(source, table, model.feature_map)
     warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
     return len(table), model.meaning_of_one
+
+
+def _mode_of(model: Model) -> int | None:
+    """The permissions of what is made of a model: for this user alone if nothing protects it."""
+    return None if model.unprotected is None else 0o600
 
 
 def _mode_beside(source: TableSource, data: Path) -> int | None:
@@ -243,7 +249,7 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
         raise InputError(
             f"--to {form}: needs the package {error.name}; pip install 'copriv[export]'"
         ) from None
-    write_or_refuse(out, content, cure=ELSEWHERE)
+    write_or_refuse(out, content, mode=_mode_of(model), cure=ELSEWHERE)
 
 
 def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
