@@ -43,7 +43,10 @@ NAMED_VALUES = 4
 MOST_OWNERS = 200
 FEWEST_RECORDS = 20
 
-DATES = "dates are read as 2020-07-01, Jul-2020 or, month first, 7/1/2020"
+DATES = (
+    "dates are read as 2020-07-01, Jul-2020 or, month first, 7/1/2020 (of a CSV file day first "
+    'with dates = "day-first")'
+)
 OR_REAL = "or these records may really differ"
 
 

@@ -56,7 +56,7 @@ Typed = TypeVar("Typed")
 Meant = TypeVar("Meant")
 
 # The options of :func:`reading_options`.
-READING = ("query", "separator", "decimal", "encoding")
+READING = ("query", "separator", "decimal", "dates", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
 # How letters are printed that a terminal does not have.
@@ -121,6 +121,11 @@ def reading_options(command: Function) -> Function:
             "--decimal",
             type=click.Choice([".", ","]),
             help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
+        ),
+        click.option(
+            "--dates",
+            type=click.Choice(["month-first", "day-first"]),
+            help="The order of a CSV file's dates such as 7/1/2020; by default month-first.",
         ),
         click.option(
             "--encoding",

@@ -1,5 +1,8 @@
 """CSV as offices write it: separator and decimal comma from the header, each cell's own encoding.
 
+Where its user says that dates have the day first, they are turned round here, so that nothing
+behind this module knows of more than one order.
+
 No cell may change how another one is read: that would be an answer about a record. So the
 separator is found in the header alone, the kind of Unicode in the file's first bytes, and where
 no encoding is given each cell is UTF-8, or else Windows-1252.
@@ -49,6 +52,12 @@ _GROUPED = re.compile(
     r"(?<![0-9.,])(?P<whole>[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?![0-9.,])",
     re.ASCII,
 )
+# A time of the day may stand behind it. Two digits are no year: they leave the century open.
+_DAY_FIRST = re.compile(
+    r"(?P<day>[0-9]{1,2})(?P<mark>[./-])(?P<month>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})"
+    r"(?P<time>[T ].*)?",
+    re.ASCII,
+)
 _UNICODE_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -75,11 +84,13 @@ class Dialect:
       separator: One character.
       encoding: A name that Python knows.
       decimal: "." or ",".
+      dates: "month-first" or "day-first".
     """
 
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    dates: str | None = None
 
 
 class CsvFile:
@@ -155,9 +166,11 @@ class CsvFile:
         return _text_of_bytes(cell) if self._is_bytes else cell
 
     def _texts(self, column: pd.Series) -> pd.Series:
-        """A column's cells, decoded and with decimal points, each by itself."""
+        """A column's cells, decoded, with decimal points and the year first, each by itself."""
         if self._is_bytes:
             column = _each(column, ~column.str.isascii().fillna(True).astype(bool), _text_of_bytes)
+        if self._dialect.dates == "day-first":
+            column = _each(column, column.str.contains("[./-]").fillna(False), _year_first)
         if self._dialect.decimal == ",":
             column = _each(column, column.str.contains(".", regex=False).fillna(False), _ungrouped)
         if self.has_decimal_comma:
@@ -362,3 +375,15 @@ def _ungrouped(text: str) -> str:
     """
     whole = _GROUPED.sub(lambda m: m["whole"].replace(".", ""), text)
     return text if math.isnan(parse_number(whole)) else whole
+
+
+def _year_first(text: str) -> str:
+    """A date as YEAR-MONTH-DAY, if a text is one with the day first; no other order is taken.
+
+    >>> [_year_first(text) for text in ("31.12.2020", "1/2/2020 07:30", "12/31/2020", "1.458,50")]
+    ['2020-12-31', '2020-2-1 07:30', '2020-31-12', '1.458,50']
+    """
+    match = _DAY_FIRST.fullmatch(text.strip())
+    if match is None:
+        return text
+    return f"{match['year']}-{match['month']}-{match['day']}{match['time'] or ''}"

@@ -14,12 +14,13 @@ import pandas as pd
 from common.columns import category_keys, parse_month
 from common.fitting import READABLE_SHARE
 
-__all__ = ["date_notes", "reading_in_words", "unsure_date"]
+__all__ = ["date_notes", "how_to_write", "reading_in_words", "unsure_date"]
 
 MONTHS = 12
 # Fewer different numbers may look like dates by chance.
 FEWEST_NUMBERS = 3
 WRITE = "write dates as YEAR-MONTH-DAY"
+TURN = 'or, where a CSV file has the day first, set dates = "day-first" (--dates day-first)'
 _YEAR, _MONTH, _DAY = "(?:1[5-9]|20)[0-9]{2}", "(?:0?[1-9]|1[0-2])", "(?:0?[1-9]|[12][0-9]|3[01])"
 _NAME = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -29,12 +30,13 @@ _NAME = (
 _TIME = r"(?:[ T:][0-9].{0,40})?"
 # Dates as they are written by hand: day and month, in whatever order, and the year.
 _DAY_MONTH_YEAR = re.compile(
-    r"(?P<first>[0-9]{1,2})(?P<mark>[./-])(?P<second>[0-9]{1,2})(?P=mark)(?:[0-9]{2}){1,2}(?: .*)?",
+    r"(?P<first>[0-9]{1,2})(?P<mark>[./-])(?P<second>[0-9]{1,2})(?P=mark)"
+    r"[0-9]{2}(?P<century>[0-9]{2})?(?: .*)?",
     re.ASCII,
 )
 # Others, of which none is mistaken for another: the year first, a month's name, months, quarters.
 _OTHER = re.compile(
-    rf"{_YEAR}(?P<mark>[./]){_MONTH}(?P=mark){_DAY}{_TIME}"
+    rf"{_YEAR}(?P<mark>[./]){_MONTH}(?P=mark){_DAY}{_TIME}|{_YEAR}-{_DAY}-{_DAY}{_TIME}"
     rf"|{_YEAR}/{_MONTH}|{_MONTH}/{_YEAR}"
     rf"|{_NAME}\.? ?{_DAY}(?:st|nd|rd|th)?,? {_YEAR}{_TIME}"
     rf"|{_DAY}(?:st|nd|rd|th)?\.?[ -]?{_NAME}\.?,?[ -]?(?:{_YEAR}|[0-9]{{2}}){_TIME}"
@@ -62,8 +64,8 @@ def unsure_date(texts: Sequence[str]) -> str:
     ('2012/01/31', 'Jan 5, 2012', '')
     >>> unsure_date(["20120131", "20120201", "20120202"]), unsure_date(["201201", "201301", "7"])
     ('20120131', '')
-    >>> unsure_date(["03/14/22", "12/01/21"])
-    '03/14/22'
+    >>> unsure_date(["03/14/22", "12/01/21"]), unsure_date(["2022-31-03", "2022-01-02"])
+    ('03/14/22', '2022-31-03')
     """
     found = [match for text in texts if (match := _DAY_MONTH_YEAR.fullmatch(text))]
     others = [text for text in texts if _OTHER.fullmatch(text) and math.isnan(parse_month(text))]
@@ -96,6 +98,19 @@ def reading_in_words(date: str) -> str:
     return "not read, so it is a gap" if math.isnan(parse_month(date)) else "read as month/day/year"
 
 
+def how_to_write(date: str) -> str:
+    """What to do about a date that is not read as it is meant.
+
+    >>> how_to_write("2012/01/31"), how_to_write("31.01.12")
+    ('write dates as YEAR-MONTH-DAY', 'write dates as YEAR-MONTH-DAY')
+    >>> how_to_write("31.01.2012")[31:]
+    'or, where a CSV file has the day first, set dates = "day-first" (--dates day-first)'
+    """
+    match = _DAY_MONTH_YEAR.fullmatch(date)
+    may_turn = match is not None and match["century"] and int(match["second"]) <= MONTHS
+    return f"{WRITE}, {TURN}" if may_turn else WRITE
+
+
 def date_notes(table: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """A sentence for each column of dates where some may be meant otherwise.
 
@@ -111,5 +126,6 @@ def date_notes(table: pd.DataFrame, names: Iterable[str]) -> list[str]:
         unsure = unsure_date([key for key in category_keys(table[name])[1] if key is not None])
         if unsure:
             how = reading_in_words(unsure)
-            notes.append(f"{name}: {unsure} is {how}; if that is not meant, {WRITE}")
+            meant = f"if that is not meant, {how_to_write(unsure)}"
+            notes.append(f"{name}: {unsure} is {how}; {meant}")
     return notes

@@ -224,12 +224,16 @@ def file_source(path: Path, *, dialect: Dialect, query: str | None) -> Source:
     """The tables of a path: one file, all of a folder, or all that match a pattern.
 
     Raises:
-      InputError: There is none, their kind is not known, or a database lacks a query.
+      InputError: There is none, their kind is not known, a database lacks a query, or what is said
+        of the reading is for another kind.
     """
     files = reading(partial(_files, path), str(path))
     parts = [_part(file, dialect, query) for file in files]
     if query is not None and not isinstance(parts[0].table, Database):
         raise InputError(f"{path}: query is for databases only; remove query")
+    given = [name for name, value in vars(dialect).items() if value is not None]
+    if given and not any(isinstance(part.table, CsvFile) for part in parts):
+        raise InputError(f"{path}: {given[0]} is for CSV files only; remove {given[0]}")
     return Source(str(path), parts)
 
 

@@ -83,6 +83,12 @@ class TablePlace(Settings):
         "semicolons separate the cells, else a point. Set to a comma, points group thousands.",
         examples=[","],
     )
+    dates: Literal["month-first", "day-first"] | None = Field(
+        default=None,
+        description="What stands first in a CSV file's dates whose year stands last, as in "
+        "7/1/2020; without it the month. Set to day-first, 1.7.2020 and 1-7-2020 are dates, too.",
+        examples=["day-first"],
+    )
     missing_target: Literal["drop", "refuse"] | None = Field(
         default=None,
         description="Records without a readable target: drop leaves them out, refuse is an error. "
@@ -154,7 +160,9 @@ def open_source(source: TableSource, *, base: Path, default: TablePlace | None =
         return database_source(at.database, at.query or "", base=base)
     if at.path is None:
         raise InputError(f"no table is named; set path under [data]: {KINDS}")
-    dialect = Dialect(separator=at.separator, encoding=at.encoding, decimal=at.decimal)
+    dialect = Dialect(
+        separator=at.separator, encoding=at.encoding, decimal=at.decimal, dates=at.dates
+    )
     return file_source(base / at.path, dialect=dialect, query=at.query)
 
 

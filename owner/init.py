@@ -13,6 +13,7 @@ from common.annotated import annotated
 from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
 from common.copies import copy_notes, names_persons
+from common.date_marks import how_to_write
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
@@ -128,13 +129,17 @@ def _far_out(column: Column) -> str:
 def _date(column: Column) -> str:
     """How a date that may be meant otherwise is read."""
     if column.reads_unsure_date:
-        return f"{column.unsure_date} is read as month/day/year"
+        return (
+            f"{column.unsure_date} is read as month/day/year; if that is not meant, "
+            f"{how_to_write(column.unsure_date)}"
+        )
     if column.kind == "number":
         return (
             f"{column.unsure_date} looks like a date and is read as a number; if it is one, write "
             "dates as YEAR-MONTH-DAY"
         )
-    return f"{column.unsure_date} is no form of date that is read; write dates as YEAR-MONTH-DAY"
+    cure = how_to_write(column.unsure_date)
+    return f"{column.unsure_date} is no form of date that is read; {cure}"
 
 
 def usable(look: Look) -> list[str]:

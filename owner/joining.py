@@ -53,7 +53,7 @@ class Joining:
       folder: Where the owner's files go.
       beside: The folder of the invitation: the request goes there, the certificate comes there.
       epsilon_lifetime: The most that the records ever spend; None for what this study asks.
-      reading: How the table is read, as in ``[data]``: query, separator, decimal, encoding.
+      reading: How the table is read, as in ``[data]``: query, separator, decimal, dates, encoding.
       rename, units, spellings: As in ``[data]``.
     """
 

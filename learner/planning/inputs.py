@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from common.copies import names_persons, same_partition
-from common.date_marks import reading_in_words
+from common.date_marks import how_to_write, reading_in_words
 from common.errors import InputError
 from common.leakage import (
     LEAK,
@@ -198,8 +198,8 @@ def _why_not(found: _Found) -> str:
         (column.is_constant, "it says the same of every record"),
         (
             column.unsure_date and (column.kind == "text" or column.is_identifier),
-            f"its dates have a form that is not read ({column.unsure_date}); write them as "
-            "YEAR-MONTH-DAY",
+            f"its dates have a form that is not read ({column.unsure_date}); "
+            f"{how_to_write(column.unsure_date)}",
         ),
         (
             column.comma_number and (column.kind == "text" or column.is_identifier),
@@ -280,7 +280,8 @@ def _odd_dates(column: Column) -> Iterator[str]:
     """How dates are read."""
     date = column.unsure_date
     if column.kind == "date":
-        as_read = f"; {date} is {reading_in_words(date)}" if date else ""
+        how = f"{reading_in_words(date)}; if that is not meant, {how_to_write(date)}"
+        as_read = f"; {date} is {how}" if date else ""
         day = "; their time of day is left out; if it matters, give it a column"
         without = day if column.has_times else ""
         yield f"{column.shown}: dates become months since January 2000{as_read}{without}"
@@ -292,7 +293,7 @@ def _odd_dates(column: Column) -> Iterator[str]:
     elif date:
         yield (
             f"{column.shown}: {date} is no form of date that is read, so its dates "
-            "are names; write them as YEAR-MONTH-DAY"
+            f"are names; {how_to_write(date)}"
         )
 
 

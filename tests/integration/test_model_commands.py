@@ -234,6 +234,22 @@ def test_dates_that_may_be_meant_otherwise_are_told_of(tmp_path, make_model, mak
             assert (words in said.stderr) == is_told
 
 
+def test_predictions_are_the_same_whichever_way_dates_are_written(
+    tmp_path, make_model, make_raw_table, typed
+):
+    model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.csv"
+    model.write_text(make_model().to_json())
+    days = pd.date_range("2012-01-01", periods=300)
+    table = make_raw_table(300, seed=9, strange=False)
+    found = []
+    for form, more in (("%Y-%m-%d", ()), ("%d.%m.%Y", ("--dates", "day-first"))):
+        table.assign(when=days.strftime(form)).to_csv(data, index=False)
+        said = typed("copriv", "predict", model, "--data", data, "--out", out, *more)
+        assert (said.returncode, "when" in said.stderr) == (0, False), said.stderr
+        found.append(pd.read_csv(out)["prediction"].tolist())
+    assert found[0] == found[1]
+
+
 def test_nothing_is_written_over_a_file_that_is_something_else(
     tmp_path, make_model, make_raw_table, typed
 ):

@@ -296,8 +296,21 @@ def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_mod
     joined = study.join("--rename", "when=admission", data="own.csv")
     assert joined.returncode == 0, joined.stderr
     assert "note: admission: 01/01/2008 is read as month/day/year; if that" in joined.stdout
+    assert "(--dates day-first)" in joined.stdout
+    turned = ("--rename", "when=admission", "--dates", "day-first")
+    joined = study.join(*turned, name="owner-b", data="own.csv")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: admission" not in joined.stdout
+    settings = load_settings(OwnerSettings, study.folder / "owner-b" / "owner.toml")
+    assert settings.data.dates == "day-first"
+
+
+def test_dates_with_the_year_first_are_not_told_of(study, make_model, make_raw_table):
+    (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
+    assert study.invite(features={"map": "dated.json"}).returncode == 0
+    table = make_raw_table(200, seed=3, strange=False)
     table.to_csv(study.folder / "own.csv", index=False)
-    joined = study.join(name="owner-b", data="own.csv")
+    joined = study.join(data="own.csv")
     assert joined.returncode == 0, joined.stderr
     assert "month/day/year; if that" not in joined.stdout
 

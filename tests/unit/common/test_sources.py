@@ -20,8 +20,9 @@ import pytest
 
 import common.batches
 import common.databases
-from common.columns import parse_numbers
+from common.columns import parse_month, parse_months, parse_numbers
 from common.config import check_settings
+from common.date_marks import date_notes
 from common.errors import InputError
 from common.files import private_folder
 from common.tables import (
@@ -89,6 +90,46 @@ def test_decimal_commas_are_read_where_semicolons_separate(tmp_path):
     (tmp_path / "t.csv").write_text('x,y\n"1,5","1,458"\n')
     assert read(tmp_path, "t.csv", decimal=",").iloc[0].tolist() == ["1.5", "1.458"]
     assert read(tmp_path, "t.csv").iloc[0].tolist() == ["1,5", "1,458"]
+
+
+def test_dates_with_the_day_first_are_turned_round_where_the_user_says_so(tmp_path):
+    said = ["31.12.2020", "1/2/2020", "01-02-2020 07:30", " 3/4/2021 ", "2020-02-03", "Feb-2020"]
+    (tmp_path / "t.csv").write_text("\n".join(["day,n", *(f"{day},1" for day in said)]))
+    told = read(tmp_path, "t.csv", dates="day-first")["day"]
+    want = ["2020-12-31", "2020-02-01", "2020-02-01", "2021-04-03", "2020-02-03", "2020-02-01"]
+    np.testing.assert_array_equal(parse_months(told), [parse_month(day) for day in want])
+    for dates in (None, "month-first"):
+        assert read(tmp_path, "t.csv", dates=dates)["day"].tolist() == said
+    kept = read(tmp_path, "t.csv", dates="day-first", where={"day": {"min": "2020-12-31"}})
+    assert kept["day"].tolist() == ["2020-12-31", "2021-4-3"]
+
+
+def test_a_month_first_among_days_first_is_a_gap_not_another_day(tmp_path):
+    """Else 12/31 would be read right and 2/1 wrong, and nobody would see it."""
+    (tmp_path / "t.csv").write_text("day\n12/31/2020\n2/1/2020\n")
+    told = read(tmp_path, "t.csv", dates="day-first")
+    np.testing.assert_array_equal(parse_months(told["day"]), [np.nan, parse_month("2020-01-02")])
+    (note,) = date_notes(told, ["day"])
+    assert "2020-31-12 is not read, so it is a gap" in note
+
+
+def test_what_is_no_date_with_the_day_first_stays_as_it_is(tmp_path):
+    said = ["1.458", "1.2.20", "1/2-2020", "12/2020", "v1.2.2020", "1.2.20201", "-1/2/2020"]
+    (tmp_path / "t.csv").write_text("\n".join(["x", *said]))
+    assert read(tmp_path, "t.csv", dates="day-first")["x"].tolist() == said
+    (tmp_path / "s.csv").write_text("x;day\n1.458,5;1.2.2020\n")
+    table = read(tmp_path, "s.csv", dates="day-first", decimal=",")
+    assert table.iloc[0].tolist() == ["1458.5", "2020-2-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("separator", ";"), ("encoding", "cp1252"), ("decimal", ","), ("dates", "day-first")],
+)
+def test_what_is_said_of_csv_is_refused_elsewhere(tmp_path, name, value):
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=f"{name} is for CSV files only; remove {name}"):
+        read(tmp_path, "t.parquet", **{name: value})
 
 
 def test_each_cell_has_its_own_encoding(tmp_path):
