@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from common.arrays import Flags
 from common.pushdown import Extent
+from common.texts import LONGEST_NAME, printable
 
 __all__ = [
     "BATCH_ROWS",
@@ -233,10 +234,13 @@ def _frame_of(table: pa.Table, *, mend: bool) -> pd.DataFrame:
     """A table as pandas has it.
 
     Raises:
+      ValueError: A column has times of a zone that is not known here.
       Exception: A cell cannot be held, and gaps are not allowed.
     """
     if not table.num_columns:
         return pd.DataFrame(index=range(len(table)))
+    for field in table.schema:
+        _check_zone(field)
     frame: pd.DataFrame | None = None
     try:
         frame = table.to_pandas()
@@ -251,6 +255,20 @@ def _frame_of(table: pa.Table, *, mend: bool) -> pd.DataFrame:
         raise ValueError("a cell cannot be written down")
     mended: pd.DataFrame = _without_unreadable(table).to_pandas()
     return mended
+
+
+def _check_zone(field: pa.Field) -> None:
+    """Refuse times of a zone that is not known here: a type says it, no cell does."""
+    if getattr(field.type, "tz", None) is None:
+        return
+    try:
+        pa.array([], field.type).to_pandas()
+    except Exception:
+        name, zone = (printable(text, LONGEST_NAME) for text in (field.name, field.type.tz))
+        raise ValueError(
+            f"the times of column {name!r} are of the zone {zone!r}, which is not known here as "
+            "UTC and Europe/Berlin are"
+        ) from None
 
 
 def _has_readable_cells(column: pd.Series) -> bool:

@@ -12,7 +12,10 @@ from common.columns import is_missing_text, parse_month, parse_number
 from common.errors import InputError
 from common.names import places_of, repeated
 
-__all__ = ["ROWS_BELOW", "check_header"]
+__all__ = ["LONGEST_COLUMN_NAME", "ROWS_BELOW", "check_header"]
+
+# Learners take no longer one.
+LONGEST_COLUMN_NAME = 1_000
 
 # Values of the rows below are looked for in this many of them.
 ROWS_BELOW = 10_000
@@ -21,7 +24,7 @@ FEWEST_IN_ORDER = 3
 
 
 def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
-    """Refuse a table whose column names look like a record.
+    """Refuse a table whose column names look like a record, or are too long for a study.
 
     They do if two are equal, if one reads as a number or a date (unless all that are numbers count
     0, 1, 2, ... or 1, 2, 3, ...), if one is a missing value as its own column holds it again and
@@ -34,8 +37,15 @@ def check_header(names: Sequence[str], table: pd.DataFrame, *, where: str) -> No
       where: What the table is called in an error.
 
     Raises:
-      InputError: They look like a record; the sentence says why, but not what the record is.
+      InputError: They look like a record; the sentence says why, but not what the record is. Or
+        one is too long.
     """
+    for place, name in enumerate(names, start=1):
+        if len(name) > LONGEST_COLUMN_NAME:
+            raise InputError(
+                f"{where}: the name of column {place} has {len(name):,} characters, at most "
+                f"{LONGEST_COLUMN_NAME:,} are allowed; shorten it"
+            )
     why = _why_a_record([name.strip() for name in names], table)
     if why:
         raise InputError(

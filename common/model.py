@@ -209,7 +209,10 @@ def model_from_json(text: str | bytes, *, where: str) -> Model:
     Raises:
       InputError: It is not a model of this format, or not a consistent one.
     """
-    damaged = "the file is damaged or not a model of copriv; restore it from a copy"
+    damaged = (
+        "the file is damaged or not a model of copriv; give the folder of a finished run or its "
+        "model.json, which no export is, or restore it from a copy"
+    )
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > LARGEST_TEXT:
         raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; {damaged}")

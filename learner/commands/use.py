@@ -31,6 +31,7 @@ from learner.results.validation_words import warn_if_worse
 __all__ = ["evaluate_model", "export_model", "predict_table"]
 
 READ_BY_ALL = 0o004
+ENTERED_BY_ALL = 0o001
 ELSEWHERE = "give another path with --out"
 # What a folder has that is or will be of another kind than a finished run.
 OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
@@ -92,8 +93,14 @@ def _mode_of(model: Model) -> int | None:
 def _mode_beside(source: TableSource, data: Path) -> int | None:
     """The permissions of a copy of a table: for this user alone unless everybody may read it."""
     files = [part.file or data for part in open_source(source, base=Path()).parts]
-    is_open = all(file.is_file() and file.stat().st_mode & READ_BY_ALL for file in files)
-    return None if is_open else 0o600
+    return None if all(map(_is_read_by_all, files)) else 0o600
+
+
+def _is_read_by_all(file: Path) -> bool:
+    """Whether every user of the machine may read a file, and come through the folders to it."""
+    if not file.is_file() or not file.stat().st_mode & READ_BY_ALL:
+        return False
+    return all(folder.stat().st_mode & ENTERED_BY_ALL for folder in file.resolve().parents)
 
 
 def _check_out(out: Path) -> None:

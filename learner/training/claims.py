@@ -17,6 +17,7 @@ import numpy as np
 from common.domain import Domain
 from common.errors import InputError, RefusedError
 from common.features import FeatureMap
+from common.headers import LONGEST_COLUMN_NAME
 from common.privacy import plan_noise
 from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
@@ -27,7 +28,6 @@ __all__ = ["MOST_RECORDS", "Promise", "check_description", "check_enrollment", "
 # More records cannot be served: their noise would not fit an integer of 64 bits.
 MOST_RECORDS = 2**39
 MOST_NAMES = 100_000
-LONGEST_NAME = 1_000
 # Another version of the program may round the sensitivity up a little more or less.
 NOISE_TOLERANCE = 1e-6
 # A draw of Laplace noise is longer than this many scales with a probability of exp(-128).
@@ -71,10 +71,10 @@ def check_description(described: OwnerDescription, *, name: str) -> OwnerDescrip
             f"{MOST_RECORDS}; ask its operator"
         )
     names = (*described.columns, *described.losses)
-    if len(names) > MOST_NAMES or any(len(one) > LONGEST_NAME for one in names):
+    if len(names) > MOST_NAMES or any(len(one) > LONGEST_COLUMN_NAME for one in names):
         raise RefusedError(
             f"owner {name} sent {len(names)} names of columns and losses, expected at most "
-            f"{MOST_NAMES} of at most {LONGEST_NAME} characters; ask its operator"
+            f"{MOST_NAMES} of at most {LONGEST_COLUMN_NAME} characters; ask its operator"
         )
     digests = (described.feature_map_digest, described.checked_map_digest)
     if not all(_DIGEST.fullmatch(digest) for digest in digests):

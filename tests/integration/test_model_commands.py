@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -234,6 +235,26 @@ def test_dates_that_may_be_meant_otherwise_are_told_of(tmp_path, make_model, mak
             assert (words in said.stderr) == is_told
 
 
+@pytest.mark.parametrize(("mode", "is_open"), [(0o755, True), (0o700, False)])
+def test_predictions_are_for_nobody_who_cannot_come_to_the_table(
+    make_model, make_raw_table, typed, mode, is_open
+):
+    """Everybody may read the table, but the way to it is closed."""
+    # The folders that pytest makes are all for their user alone.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "own").mkdir()
+        model, data, out = folder / "model.json", folder / "own" / "new.csv", folder / "out.csv"
+        model.write_text(make_model().to_json())
+        make_raw_table(10, seed=9, strange=False).to_csv(data, index=False)
+        data.chmod(0o644)
+        data.parent.chmod(mode)
+        said = typed("copriv", "predict", model, "--data", data, "--out", out)
+        assert said.returncode == 0, said.stderr
+        assert bool(out.stat().st_mode & 0o044) == is_open
+
+
 def test_predictions_are_the_same_whichever_way_dates_are_written(
     tmp_path, make_model, make_raw_table, typed
 ):
@@ -447,6 +468,11 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
         assert told in said("evaluate", folder, "--data", data)
         assert told in said("export", folder, "--to", "json", "--out", out)
     (run / "model.json").write_text(make_model().to_json())
+    # What an export wrote is no model that can be read back.
+    for form in ("json", "sql"):
+        exported = tmp_path / f"exported.{form}"
+        assert typed("copriv", "export", run, "--to", form, "--out", exported).returncode == 0
+        assert "its model.json, which no export is" in said("evaluate", exported, "--data", data)
     assert "ending in .csv" in said("predict", run, "--data", data, "--out", tmp_path / "out.txt")
     assert "no such file" in said("predict", run, "--data", tmp_path / "absent.csv", "--out", out)
     assert "cannot be written" in said(

@@ -115,7 +115,7 @@ def test_a_summary_from_elsewhere_says_nothing_that_would_move_a_cursor(
         assert is_plain(said.stderr)
 
 
-LONG = "a long name " * 10_000
+LONG = "a long name " * 80
 
 
 def test_a_long_name_hides_nothing_of_what_is_said_of_it(tmp_path, typed):
@@ -144,7 +144,10 @@ def test_a_long_name_hides_nothing_of_what_is_said_of_it(tmp_path, typed):
     assert "not shown to learners" in said.stdout
     assert "are read as decimals; if the point groups thousands, say so" in said.stdout
     assert max(map(len, said.stdout.splitlines())) < 1000
-    data.write_text(f"{LONG},y,{LONG}\n1,2,3\n")
+    longer = LONG * 100
+    data.write_text(f"{longer},y,{longer}
+1,2,3
+")
     said = typed("copriv", "init", data, *arguments[:-1], tmp_path / "another")
     assert said.returncode == 2
     assert "occurs twice; rename one" in said.stderr

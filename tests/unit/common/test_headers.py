@@ -72,3 +72,13 @@ def test_names_that_the_rows_below_repeat_are_a_record():
     names = ["sex", "county", "kind"]
     rows.loc[len(rows)] = names
     check_header(names, rows, where="t.csv")
+
+
+def test_a_name_that_no_learner_takes_is_refused_at_the_table():
+    """It was found when owners were asked, after all was planned."""
+    longest, longer = "x" * 1_000, "y" * 1_001
+    table = pd.DataFrame({"age": [1.5, 2.5], longest: [3.5, 4.5]})
+    check_header(list(table), table, where="t.csv")
+    table[longer] = table["age"]
+    with pytest.raises(InputError, match="the name of column 3 has 1,001 characters, at most 1,00"):
+        check_header(list(table), table, where="t.csv")

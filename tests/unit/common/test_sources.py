@@ -122,6 +122,17 @@ def test_what_is_no_date_with_the_day_first_stays_as_it_is(tmp_path):
     assert table.iloc[0].tolist() == ["1458.5", "2020-2-1"]
 
 
+def test_a_zone_that_is_not_known_is_named_with_its_column(tmp_path):
+    """Arrow said that a module must be installed, and not of what column."""
+    for zone, other in (("Mars/Olympus", 1), ("Europe/Berlin", 2)):
+        times = pa.array([0], pa.timestamp("us", tz=zone))
+        pq.write_table(pa.table({"day": times, "n": [other]}), tmp_path / f"{other}.parquet")
+    with pytest.raises(InputError, match="times of column 'day' are of the zone 'Mars/Olympus'"):
+        read(tmp_path, "1.parquet")
+    assert read_table(TableSource(path="1.parquet"), base=tmp_path, columns=["n"])["n"][0] == 1
+    assert read(tmp_path, "2.parquet")["day"][0].hour == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("separator", ";"), ("encoding", "cp1252"), ("decimal", ","), ("dates", "day-first")],
