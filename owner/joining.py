@@ -166,7 +166,11 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
         names = [str(name) for name in raw.columns if name not in needed]
         sentences = "; ".join(with_hint(printable(name, LONGEST_NAME), names) for name in missing)
         others = f"; its other columns are {named(names, NAMED)}" if names else ""
-        raise InputError(f"{joining.data}: {sentences}{others}; --rename STUDY=OWN maps a column")
+        raise InputError(
+            f"{joining.data}: {sentences}{others}; --rename STUDY=OWN maps a column; where there "
+            "is none, the study may leave it out (features.columns), or the table has it empty and "
+            "--accept passes it"
+        )
     check_spellings_held(joining.spellings, raw)
     words = PrivateSource(
         path=joining.data,

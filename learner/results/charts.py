@@ -41,6 +41,8 @@ MOST_POINTS = 200
 SMALLEST, LARGEST = 1e-16, 1e300
 # This many numbers stand below an axis, each this wide.
 FEW_POINTS, ROOM = 5, 36
+# How wide a digit is, how far numbers stand apart, and which have commas between their thousands.
+DIGIT, GAP, MANY, MOST = 7.5, 4.0, 1e3, 1e7
 # Buckets of the timeline, over all owners.
 MOST_BUCKETS = 4000
 TIMELINE = "When each owner answered: darker where it answered more often"
@@ -191,7 +193,8 @@ def timeline(
         bars = "".join(_bars(np.ceil(4 * count / most).astype(np.intp), places, y, row - 2))
         parts.append(f"<g><title>{tip}</title>{bars}</g>")
         if row == 16:
-            shown = name if len(name) <= 15 else name[:14] + "…"
+            # Owners that a program named begin alike.
+            shown = name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
             parts.append(_text(label - 6, y + 12, shown, "end"))
     parts += [_marked(mark, to_x, height) for mark in marks]
     parts.append(_text(WIDTH - RIGHT, height - 4, "communication k", "end"))
@@ -379,17 +382,18 @@ def _round_steps(low: float, high: float) -> list[float]:
 
 
 def _x_axis(ticks: Sequence[float], to_x: Scale, height: int) -> str:
-    """Numbers below their places, the last one within the picture."""
-    texts = [f"{v:,.0f}" if v >= 1000 else f"{v:g}" for v in ticks]
-    return "".join(
-        _text(min(to_x(v), WIDTH - 4 * len(text)), height - BOTTOM + 14, text, "middle")
-        for v, text in zip(ticks, texts, strict=True)
-    )
+    """Numbers below their places, where they have room, the last one within the picture."""
+    parts, end = [], 0.0
+    for value in ticks:
+        text = f"{value:,.0f}" if MANY <= value < MOST else f"{value:g}"
+        x, half = min(to_x(value), WIDTH - 4 * len(text)), DIGIT / 2 * len(text)
+        if x - half >= end:
+            parts.append(_text(x, height - BOTTOM + 14, text, "middle"))
+            end = x + half + GAP
+    return "".join(parts)
 
 
 def _log_ticks(low: float, high: float, to_x: Scale, height: int) -> str:
     base = height - BOTTOM + 4
     line = f'<line x1="8" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}" stroke="var(--soft)"/>'
-    return line + "".join(
-        _text(to_x(v), base + 14, f"{v:g}", "middle") for v in _decades(low, high)
-    )
+    return line + _x_axis(_decades(low, high), to_x, height + 4)

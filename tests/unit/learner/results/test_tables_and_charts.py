@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from learner.results.charts import Line, Mark, curve, strip
+from learner.results.charts import Line, Mark, curve, strip, timeline
 from learner.results.report import print_by_name, table_by_name
 
 HEADS = ("owner", "records", "epsilon", "responses", "noise scale", "alone", "public model",
@@ -125,3 +126,21 @@ def test_an_axis_of_a_narrow_range_has_more_than_its_foot():
     assert len(numbers) > 2
     below = re.findall(r'text-anchor="middle">([0-9.]+)</text>', drawn)
     assert below == [str(k) for k in range(1, 9)]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0016, 0.0026), (0.11, 0.7), (3e-9, 2e4), (0.9, 1.1)])
+def test_no_number_below_an_axis_touches_another_or_is_cut_off(low, high):
+    """From 0.0012 to 0.002 all nine values stood there, one over the other."""
+    drawn = strip("t", [("a", low, True), ("b", high, False)], label="fitness")
+    below = re.findall(r'x="([0-9.]+)" y="\d+\.0" text-anchor="middle">([0-9e.+-]+)<', drawn)
+    ends = [(float(x) - 3.7 * len(text), float(x) + 3.7 * len(text)) for x, text in below]
+    assert len(ends) >= 2
+    assert ends[0][0] >= 0
+    assert ends[-1][1] <= 440
+    assert all(one[1] <= other[0] for one, other in pairwise(ends))
+
+
+def test_long_names_that_begin_alike_are_told_apart_beside_the_timeline():
+    names = [f"hospitals-of-the-county-of-kings-{k}" for k in range(12)]
+    drawn = timeline(names, [np.array([k + 1.0]) for k in range(12)], horizon=12, marks=[])
+    assert len(set(re.findall(r'text-anchor="end">(hosp[^<]+)<', drawn))) == 12
