@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from common import column_names as called
 from common.arrays import Vector
 from common.cells import distinct_texts
-from common.columns import category_keys, parse_month, parse_months, parse_numbers
+from common.columns import (
+    category_keys,
+    parse_month,
+    parse_months,
+    parse_number,
+    parse_numbers,
+)
 from common.date_marks import unsure_date
 from common.fitting import MOST_CATEGORIES, is_free_text, read_as_numbers
 from common.number_marks import MOSTLY, has_decimal_commas, unread_number
@@ -56,6 +62,8 @@ _SENTINEL = re.compile(
     r"0|-1|-?9|-?(?:77+|88+|99+(?:\.9+)?)|-32768|32767|-2147483648|2147483647", re.ASCII
 )
 _PADDED = re.compile(r"0[0-9]+", re.ASCII)
+# Less than a number, more than it, or it and more.
+_BOUND = re.compile(r"^[<>]|(?<=[0-9]) ?\+", re.ASCII)
 # Values beyond this many deviations of the middle are outliers.
 FAR_OUT = 12.0
 
@@ -75,12 +83,11 @@ class Column:
         as names; empty for none.
       unread_number: One of its cells where these are numbers in a form that is not read, such as
         beside a unit; empty for none.
-      odd_one: Of names that mostly are numbers or dates the most frequent of the others; empty for
-        none.
+      odd_one: Of names that mostly are numbers or dates the most frequent other; empty for none.
       spelt_alike: Categories that differ in nothing but how they are spelt, in groups.
       padded: One of its numbers that begins with 0, as codes do; empty for none.
-      dates: Of dates, which of its values each cell is, shape (n,), NaN for none: those of one day
-        may differ in the time.
+      bounds: What its cells that only bound a number count as, in words; empty for none.
+      dates: Of dates, which value each cell is, shape (n,), NaN for none: times of a day differ.
     """
 
     name: str
@@ -94,6 +101,7 @@ class Column:
     odd_one: str = ""
     spelt_alike: tuple[tuple[str, ...], ...] = ()
     padded: str = ""
+    bounds: str = ""
     dates: Vector | None = None
 
     @property
@@ -317,8 +325,10 @@ def _column(name: str, cells: pd.Series) -> Column:
     read = read_as_numbers(cells, present, shares=False)
     if read is not None:
         is_date = read[0] == "date"
-        padded, dates = ("", coded) if is_date else (_padded(cells), None)
-        return Column(name, read[0], distinct, missing, read[1], unsure, padded=padded, dates=dates)
+        found = Column(name, read[0], distinct, missing, read[1], unsure)
+        if is_date:
+            return replace(found, dates=coded)
+        return replace(found, padded=_padded(cells), bounds=_bounds(cells))
     kind = "text" if is_free_text(keys, MOST_CATEGORIES) else "category"
     comma = next((key for key in known if "," in key), "") if has_decimal_commas(known) else ""
     alike = tuple(map(tuple, spelt_alike(names))) if kind == "category" else ()
@@ -333,6 +343,23 @@ def _padded(cells: pd.Series) -> str:
     """A whole number of a column that begins with 0, as codes do; empty for none."""
     texts = (text.strip() for text in distinct_texts(cells))
     return next((text for text in texts if _PADDED.fullmatch(text)), "")
+
+
+def _bounds(cells: pd.Series) -> str:
+    """What becomes of the cells that only say above or below what a number is; empty for none.
+
+    >>> _bounds(pd.Series(["7", "< 0.5", "90+", "<1", "+3"]))
+    "cells such as '< 0.5' and '90+' count as 0.25 and 90; leave them so, or write other numbers"
+    """
+    kinds: dict[str, str] = {}
+    for text in (" ".join(cell.split()) for cell in distinct_texts(cells)):
+        sign = _BOUND.search(text)
+        if sign is not None and not math.isnan(parse_number(text)):
+            kinds.setdefault(sign[0].strip(), text)
+    shown = " and ".join(repr(printable(text, LONGEST_NAME)) for text in kinds.values())
+    read = " and ".join(f"{parse_number(text):g}" for text in kinds.values())
+    cure = "leave them so, or write other numbers"
+    return f"cells such as {shown} count as {read}; {cure}" if kinds else ""
 
 
 def _odd_one(cells: pd.Series, positions: NDArray[np.intp], keys: Sequence[str | None]) -> str:

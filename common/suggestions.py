@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from common.errors import InputError
 from common.texts import LONGEST_NAME, named
@@ -24,6 +24,8 @@ __all__ = [
 # Of the letters of two names this many are in both, in one order; fewer is chance (nope, income).
 NEAR = 0.65
 NAMED = 8
+# Letters that are all capitals are a word from here on.
+WORD = 4
 # What is missing is named, and compared, so far: the name may be a stranger's, and of any length,
 # and two that are long are compared in the time of their product.
 LONGEST_SHOWN = 200
@@ -101,15 +103,31 @@ def same_words(values: Iterable[str], words: Iterable[str]) -> list[str]:
 def spelt_alike(values: Iterable[str]) -> list[list[str]]:
     """The values that differ in letters' case, or in what stands between words, only; grouped.
 
-    Signs elsewhere may make values different, as A+ and A-.
+    Signs elsewhere may make values different, as A+ and A-. Or where several values are the first
+    letters of one other each, these pairs.
 
     >>> spelt_alike(["Den Haag", "A+", "den-haag", "Delft", "A-", "LEIDEN", "Leiden"])
     [['Den Haag', 'den-haag'], ['LEIDEN', 'Leiden']]
+    >>> spelt_alike(["F", "Male", "Female", "M"]), spelt_alike(["A", "B", "AB", "O"])
+    ([['F', 'Female'], ['M', 'Male']], [])
     """
+    distinct = list(values)
     spelt: dict[str, list[str]] = {}
-    for value in values:
+    for value in distinct:
         spelt.setdefault(_as_words(_composed(value).casefold()), []).append(value)
-    return [alike for alike in spelt.values() if len(alike) > 1]
+    return [alike for alike in spelt.values() if len(alike) > 1] or _initials(distinct)
+
+
+def _initials(values: Sequence[str]) -> list[list[str]]:
+    """The values that are the first letter of one other each, and it; nothing for a single one."""
+    words: dict[str, list[str]] = {}
+    for value in values:
+        # AA and AB are grades and groups of blood.
+        if value.isalpha() and (value[1:].islower() or len(value) >= WORD):
+            words.setdefault(value[0].casefold(), []).append(value)
+    begun = {value: words.get(value.casefold(), []) for value in values if len(value) == 1}
+    pairs = [[value, *its] for value, its in begun.items() if len(its) == 1]
+    return pairs if len(pairs) > 1 else []
 
 
 def _as_words(value: str) -> str:

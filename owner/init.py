@@ -98,8 +98,8 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
                 f"{column.shown}: cells that are not {column.kind}s and count as empty: "
                 f"{column.unread:,}"
             )
-        if column.infinite_words:
-            notes.append(f"{column.shown}: {column.infinite_words}")
+        counted_as = (column.bounds, column.infinite_words)
+        notes += [f"{column.shown}: {words}" for words in counted_as if words]
         if column.missing > column.count > 0:
             notes.append(f"{column.shown}: more than half of the cells are empty")
     return look, notes

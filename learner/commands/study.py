@@ -34,6 +34,7 @@ from learner.results.progress import Stages
 from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
+    OWNERS,
     Trace,
     new_run_folder,
     run_of,
@@ -134,6 +135,11 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
         console.print(f"{folder}: this run has finished", highlight=False)
         report_run(folder, console=console)
         return folder
+    if (folder / OWNERS).is_dir():
+        raise InputError(
+            f"{folder}: this is a simulation, whose owners end with it, so it does not go on; "
+            "start over with copriv simulate, into another folder"
+        )
     with closing(Journal(folder / "journal.sqlite")) as journal:
         if is_given_up(journal):
             raise InputError(

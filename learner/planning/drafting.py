@@ -196,6 +196,8 @@ def _about(column: Column, missing: int) -> list[str]:
     remarks = []
     if column.code_for_missing and not column.far_out.size:
         remarks.append(f"target {column.shown}: {column.code_for_missing}")
+    if column.bounds:
+        remarks.append(f"target {column.shown}: {column.bounds}")
     if missing:
         remarks.append(
             f"target {column.shown}: {counted(missing, 'record')} "

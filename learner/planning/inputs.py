@@ -258,6 +258,8 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
+    if column.bounds:
+        yield f"{name}: {column.bounds}"
     yield from _odd_names(column)
     yield from _odd_dates(column)
 

@@ -183,6 +183,16 @@ def test_a_report_of_no_run_is_refused(tmp_path, typed):
     assert "study: field required" in sentence(typed("copriv", "report", tmp_path))
 
 
+def test_a_simulation_that_was_stopped_is_not_resumed(study, tmp_path, typed):
+    """Its owners have no address, and the advice to give them one led nowhere."""
+    folder = tmp_path / "sim"
+    (folder / "owners").mkdir(parents=True)
+    (folder / "study.toml").write_text(study().read_text())
+    (folder / "journal.sqlite").touch()
+    said = sentence(typed("copriv", "train", "--resume", folder))
+    assert "this is a simulation, whose owners end with it, so it does not go on" in said
+
+
 def test_a_table_may_have_an_apostrophe_in_its_name(study, tmp_path, typed):
     path = study(change=lambda settings: settings.pop("data"))
     table = (tmp_path / "records.csv").rename(tmp_path / "the owner's.csv")

@@ -161,3 +161,38 @@ def test_a_code_for_missing_is_one_that_people_write_beyond_a_gap():
         told = column([*ages, *[code] * 30]).code_for_missing
         assert told.startswith(f"{code} stands 30 times"), code
         assert column([*ages, *[code] * 3]).code_for_missing == ""
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["<0.5", "0.7", "1.2"], "'<0.5' count as 0.25;"),
+        (["90+", "45", "> 95"], "'90+' and '> 95' count as 90 and 95;"),
+        (["10+ years", "< 1 year", "2 years"], "'10+ years' and '< 1 year' count as 10 and 0.5;"),
+        (["+3", "-4", "1e+3"], ""),
+        (["a<b", "c+", "d"], ""),
+        (["2020-07-01", "2020-08-01"], ""),
+    ],
+)
+def test_cells_that_only_bound_a_number_are_known(cells, said):
+    """All above a limit counted as the limit, without a word."""
+    bounds = column(20 * cells).bounds
+    assert said in bounds
+    assert bool(bounds) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("cells", "alike"),
+    [
+        (["F", "Female", "M", "Male"], (("F", "Female"), ("M", "Male"))),
+        (["y", "YES", "n", "No", "maybe"], ()),
+        (["y", "Yes", "n", "No", "maybe"], (("y", "Yes"), ("n", "No"))),
+        (["A", "B", "AB", "O"], ()),
+        (["A", "AA", "B", "BB"], ()),
+        (["F", "Female", "Male"], ()),
+        (["S", "Single", "M", "Married", "Mixed"], ()),
+    ],
+)
+def test_categories_and_their_first_letters_are_told(cells, alike):
+    """They are two codes of one thing, and a model learns two things of them."""
+    assert column(20 * cells).spelt_alike == alike

@@ -126,6 +126,14 @@ def test_categories_that_are_spelt_in_several_ways_are_told():
     assert "grade: " not in told
 
 
+def test_bounds_among_numbers_are_told_of_inputs_and_target():
+    cells = [f"{k % 7}.5" if k % 9 else "< 0.5" for k in range(400)]
+    assert "creatinine: cells such as '< 0.5' count as 0.25; leave" in notes_about(creatinine=cells)
+    table = pd.DataFrame({"y": cells})
+    _, notes = choose_target(table, look_at(table), "y", ())
+    assert "target y: cells such as '< 0.5' count as 0.25; leave" in "".join(notes)
+
+
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_amounts_of_money_with_a_decimal_comma_name_no_records(separator, tmp_path):
     rng = np.random.default_rng(5)
