@@ -43,6 +43,10 @@ LENGTH_BYTES = 4
 
 def main() -> None:
     """Import, then fork for each request until there are no more."""
+    # A Ctrl-C on the terminal reaches all: the learner says when its owners stop. It held this one
+    # back for as long as it would have been a traceback among the imports.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gc.disable()
     for module in PRELOADED:
         importlib.import_module(module)
@@ -72,8 +76,6 @@ def fork_for_each(requests: socket.socket) -> dict[str, Any] | None:
     """
     watchers: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda *_: _report_ends(watchers))
-    # A Ctrl-C on the terminal reaches all: the learner says when its owners stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         size, handles, _, _ = socket.recv_fds(requests, LENGTH_BYTES, HANDLES)
         if len(size) < LENGTH_BYTES:

@@ -78,7 +78,7 @@ class WarmParent:
         # change how they print once their output is another one.
         fixed = {"OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": f"utf-8:{ESCAPED}"}
         environment = {"GRPC_VERBOSITY": "NONE", **os.environ, **fixed}
-        with there:
+        with there, _interrupts_held():
             self._process = subprocess.Popen(  # noqa: S603
                 # -P: no file of the folder where this was typed is imported by accident.
                 [sys.executable, "-P", "-m", "owner.parent", str(there.fileno())],
@@ -127,6 +127,16 @@ def warm_parent() -> Iterator[WarmParent]:
         yield parent
     finally:
         parent.close()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back, and for a process that is begun here until it lets it through."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _allow_files() -> None:

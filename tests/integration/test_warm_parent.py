@@ -141,6 +141,18 @@ def test_a_parent_that_is_gone_is_an_owner_that_has_ended(owner_folder):
     parent.close()
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.03, 0.1, 0.3])
+def test_an_interrupt_while_it_imports_is_no_traceback_and_ends_nothing(seconds, tmp_path, capfd):
+    """A Ctrl-C reaches all processes of a terminal, also one that has hardly begun."""
+    with warm_parent() as parent:
+        time.sleep(seconds)
+        parent._process.send_signal(signal.SIGINT)
+        owner = parent.start(["--version"], folder=tmp_path, log=tmp_path / "log")
+        assert owner.wait(60) == 0
+        owner.stop(0)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_serving_owner_imports_nothing_that_it_does_not_use():
     code = (
         "import sys, importlib, owner.parent as parent\n"
