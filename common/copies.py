@@ -14,36 +14,44 @@ from numpy.typing import NDArray
 from common.looking import FEWEST_RECORDS, IDENTIFYING, REPEATED, Column, Look
 from common.texts import counted
 
-__all__ = ["copy_notes", "names_persons", "persons_column", "same_partition", "whose_rows"]
+__all__ = [
+    "copy_notes",
+    "empty_notes",
+    "names_persons",
+    "persons_column",
+    "same_partition",
+    "whose_rows",
+]
 
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
 
 
-def copy_notes(look: Look, *, kappa: str = "privacy.kappa") -> Iterator[str]:
-    """What to know of rows that are the same, and of records that may be one person's.
-
-    Args:
-      look: The table.
-      kappa: The key of the settings that says how many records a person may have.
-
-    >>> from common.looking import look_at
-    >>> look = look_at(pd.DataFrame({"patient id": [*range(30), 7], "age": [*range(30), 9]}))
-    >>> next(copy_notes(look))[:59]
-    'patient id: up to 2 records have the same value; if it name'
-    """
-    columns = look.columns.values()
-    cells = [column.numbers if column.dates is None else column.dates for column in columns]
-    rows = pd.DataFrame(dict(enumerate(cells)))
-    rows = rows[rows.notna().any(axis=1)]
-    empty = look.num_records - len(rows)
+def empty_notes(look: Look) -> Iterator[str]:
+    """What to know of rows without any value."""
+    empty = look.num_records - len(_filled_rows(look))
     if empty:
         yield (
             f"{counted(empty, 'row')} of {look.num_records:,} "
             f"{'is' if empty == 1 else 'are'} empty, as spreadsheets leave them below a table; "
             "remove such rows: each counts as a record"
         )
-    repeated = _repeated(look, rows)
+
+
+def copy_notes(look: Look, *, kappa: str = "privacy.kappa", protected: int = 1) -> Iterator[str]:
+    """What to know of rows that are the same, and of records that may be one person's.
+
+    Args:
+      look: The table.
+      kappa: The key of the settings that says how many records a person may have.
+      protected: How many it says.
+
+    >>> from common.looking import look_at
+    >>> look = look_at(pd.DataFrame({"patient id": [*range(30), 7], "age": [*range(30), 9]}))
+    >>> next(copy_notes(look))[:59]
+    'patient id: up to 2 records have the same value; if it name'
+    """
+    repeated = _repeated(look, _filled_rows(look))
     if repeated:
         says = "says" if repeated == 1 else "say"
         yield (
@@ -51,13 +59,21 @@ def copy_notes(look: Look, *, kappa: str = "privacy.kappa") -> Iterator[str]:
             "in every column; if these are copies, remove them: each counts as a record, so a "
             "person is protected less, and a public one gives the record away that it copies"
         )
-    for column in columns:
+    for column in look.columns.values():
         most = 0 if repeated else column.most_of_a_person
-        if most > 1:
+        if most > protected:
             yield (
                 f"{column.shown}: up to {most:,} records have the same value; if it names persons, "
                 f"each is protected less by so much, unless {kappa} = {most}"
             )
+
+
+def _filled_rows(look: Look) -> pd.DataFrame:
+    """The rows with a value, as numbers."""
+    columns = look.columns.values()
+    cells = [column.numbers if column.dates is None else column.dates for column in columns]
+    rows = pd.DataFrame(dict(enumerate(cells)))
+    return rows[rows.notna().any(axis=1)]
 
 
 def persons_column(look: Look, *, besides: str | None = None) -> Column | None:

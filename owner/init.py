@@ -12,7 +12,7 @@ from typing import Any
 from common.annotated import annotated
 from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
-from common.copies import copy_notes, names_persons
+from common.copies import copy_notes, empty_notes, names_persons
 from common.date_marks import how_to_write
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
@@ -78,6 +78,7 @@ def look_at_table(place: Mapping[str, Any]) -> tuple[Look, list[str]]:
     refuse_totals(look, where=where)
     notes = [
         *mark_notes(source, base=Path(), table=table),
+        *empty_notes(look),
         *copy_notes(look, kappa="policy.kappa"),
         *frequency_notes(look),
     ]

@@ -19,11 +19,13 @@ from cryptography.x509.oid import NameOID
 from common.certificates import key_pem
 from common.column_fit import ColumnSeen, count_empty_rows, look_at_columns
 from common.config import check_settings
+from common.copies import copy_notes
 from common.date_marks import date_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
 from common.joining import Invited, Request, fingerprint, read_request
+from common.looking import look_at
 from common.map_text import file_text
 from common.names import learner_words
 from common.number_marks import mark_notes
@@ -185,15 +187,23 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
 def marks(invited: Invited, joining: Joining) -> list[str]:
     """What points, commas and dates may mean otherwise in the columns that are asked for.
 
+    And of all columns, which records may be copies, or of one person.
+
     Raises:
       InputError: The table cannot be read.
     """
     source = _source_of(joining)
     names = stored_names_of(source, invited.feature_map.columns_needed)
-    table = read_table(source, base=Path(), columns=names)
+    table = read_table(source, base=Path())
+    needed = [name for name in names if name in table]
     dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
     stored = [joining.rename.get(name, name) for name in dates]
-    return [*mark_notes(source, base=Path(), table=table), *date_notes(table, stored)]
+    asked = invited.invitation.kappa
+    return [
+        *mark_notes(source, base=Path(), table=table[needed]),
+        *date_notes(table, stored),
+        *copy_notes(look_at(table), kappa="the study's privacy.kappa", protected=asked),
+    ]
 
 
 def _source_of(joining: Joining) -> PrivateSource:

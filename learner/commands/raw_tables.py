@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from common.command import checked_option
 from common.config import check_settings, parse_epsilon, with_absolute_paths
-from common.copies import copy_notes, persons_column, whose_rows
+from common.copies import copy_notes, empty_notes, persons_column, whose_rows
 from common.errors import InputError
 from common.files import make_folder
 from common.headers import check_header
@@ -265,7 +265,8 @@ def open_session(place: Mapping[str, str]) -> Session:
     check_header(read_header(source, base=Path()), table, where=where)
     look = look_at(table)
     refuse_totals(look, where=where)
-    notes = [*mark_notes(source, base=Path(), table=table), *copy_notes(look)]
+    marks = mark_notes(source, base=Path(), table=table)
+    notes = [*marks, *empty_notes(look), *copy_notes(look)]
     return Session(source, table, look, notes)
 
 

@@ -288,6 +288,25 @@ def test_a_table_joins_as_it_is_typed_to_be_read(study, table_maker):
     assert settings.data.query == "select * from shard"
 
 
+def test_records_of_one_person_are_told_to_who_joins_unless_kappa_counts_them(study, table_maker):
+    """What is protected is a row: a person with several is protected less."""
+    table = table_maker(200, seed=1)
+    table["patient id"] = [*range(198), 7, 7]
+    table.to_parquet(study.folder / "own.parquet")
+    joined = study.join(data="own.parquet")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: patient id: up to 3 records have the same value" in joined.stdout
+    assert "unless the study's privacy.kappa = 3" in joined.stdout
+    assert study.invite(privacy={"epsilon": 2, "kappa": 3}).returncode == 0
+    joined = study.join(name="owner-b", data="own.parquet")
+    assert joined.returncode == 0, joined.stderr
+    assert "note: patient id" not in joined.stdout
+    twice = pd.concat([table.drop(columns="patient id")] * 2)
+    twice.to_parquet(study.folder / "twice.parquet")
+    refused = study.join(name="owner-b", data="twice.parquet")
+    assert "note: 200 rows of 400 say the same as an earlier one" in refused.stdout
+
+
 def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_model, make_raw_table):
     (study.folder / "dated.json").write_text(file_text(make_model().feature_map))
     assert study.invite(features={"map": "dated.json"}).returncode == 0

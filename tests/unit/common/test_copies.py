@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.copies import copy_notes, persons_column, whose_rows
+from common.copies import copy_notes, empty_notes, persons_column, whose_rows
 from common.looking import look_at
 
 N = 2000
 
 
 def told(table: pd.DataFrame) -> str:
-    return "\n".join(copy_notes(look_at(table)))
+    look = look_at(table)
+    return "\n".join([*empty_notes(look), *copy_notes(look)])
 
 
 def patients(*, seed: int = 1) -> pd.DataFrame:
