@@ -145,9 +145,7 @@ def test_a_long_name_hides_nothing_of_what_is_said_of_it(tmp_path, typed):
     assert "are read as decimals; if the point groups thousands, say so" in said.stdout
     assert max(map(len, said.stdout.splitlines())) < 1000
     longer = LONG * 100
-    data.write_text(f"{longer},y,{longer}
-1,2,3
-")
+    data.write_text(f"{longer},y,{longer}\n1,2,3\n")
     said = typed("copriv", "init", data, *arguments[:-1], tmp_path / "another")
     assert said.returncode == 2
     assert "occurs twice; rename one" in said.stderr
