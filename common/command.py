@@ -44,19 +44,14 @@ __all__ = [
     "out_file",
     "out_folder",
     "plain_console",
-    "reading_options",
     "run_command",
     "stoppable",
-    "typed_place",
-    "typed_reading",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Typed = TypeVar("Typed")
 Meant = TypeVar("Meant")
 
-# The options of :func:`reading_options`.
-READING = ("query", "separator", "decimal", "dates", "encoding")
 # More objects than before, and Python looks for garbage among the young ones.
 OBJECTS_MADE = 50_000
 # How letters are printed that a terminal does not have.
@@ -108,33 +103,6 @@ def as_listed(*options: Callable[[Function], Function]) -> Callable[[Function], 
     return decorated
 
 
-def reading_options(command: Function) -> Function:
-    """How a table that is typed is read; :func:`typed_reading` takes these options."""
-    return as_listed(
-        click.option("--query", metavar="SELECT", help="What to read from a database."),
-        click.option(
-            "--separator",
-            metavar="CHARACTER",
-            help="What separates the cells of a CSV file; by default found in its header.",
-        ),
-        click.option(
-            "--decimal",
-            type=click.Choice([".", ","]),
-            help="The decimal point of a CSV file's numbers; by default a comma where ; separates.",
-        ),
-        click.option(
-            "--dates",
-            type=click.Choice(["month-first", "day-first"]),
-            help="The order of a CSV file's dates such as 7/1/2020; by default month-first.",
-        ),
-        click.option(
-            "--encoding",
-            metavar="NAME",
-            help="The encoding of a CSV file; by default each cell is UTF-8 or Windows-1252.",
-        ),
-    )(command)
-
-
 def checked_option(option: str, typed: Typed, check: Callable[[Typed], Meant]) -> Meant:
     """What an option means; ``check`` raises a ``ValueError`` where it means nothing.
 
@@ -148,26 +116,6 @@ def checked_option(option: str, typed: Typed, check: Callable[[Typed], Meant]) -
         return check(typed)
     except ValueError as error:
         raise InputError(f"{option}: got {typed!r}, {error}") from None
-
-
-def typed_place(table: str, typed: dict[str, Any]) -> dict[str, str]:
-    """Settings of a table that is typed; the options of its reading are taken out of the others.
-
-    >>> typed_place("env:STAYS", {"query": "select 1", "decimal": None, "name": "a"})
-    {'database': 'env:STAYS', 'query': 'select 1'}
-    """
-    place = {"database" if table.startswith(("env:", "file:")) else "path": table}
-    return place | typed_reading(typed)
-
-
-def typed_reading(typed: dict[str, Any]) -> dict[str, str]:
-    """The options of a table's reading that were typed, taken out of the others.
-
-    >>> typed_reading({"query": None, "decimal": ",", "name": "a"})
-    {'decimal': ','}
-    """
-    options = {key: typed.pop(key, None) for key in READING}
-    return {key: value for key, value in options.items() if value}
 
 
 def address_value(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

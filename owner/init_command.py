@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from common.command import as_listed, ask, out_file, reading_options, typed_place
+from common.command import as_listed, ask, out_file
 from common.config import parse_epsilon
 from common.texts import counted, named, printable
+from common.typed_tables import reading_options, typed_place
 
 __all__ = ["init", "settings"]
 

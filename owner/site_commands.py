@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import as_listed, console, out_folder, reading_options, typed_reading
+from common.command import as_listed, console, out_folder
 from common.config import parse_epsilon
 from common.errors import DoubtWarning
 from common.texts import counted, printable
 from common.typed_paths import A_FILE
+from common.typed_tables import reading_options, typed_reading
 
 if TYPE_CHECKING:
     from common.column_fit import ColumnSeen

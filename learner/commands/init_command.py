@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.command import as_listed, ask, console, out_folder, reading_options, typed_place
+from common.command import as_listed, ask, console, out_folder
 from common.errors import InputError
 from common.files import whole_folder
 from common.names import check_name
@@ -23,6 +23,7 @@ from common.texts import (
     printable,
     shortened,
 )
+from common.typed_tables import reading_options, typed_place
 
 if TYPE_CHECKING:
     from learner.commands.raw_tables import Choices, Session

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from common.command import console, out_file, reading_options, typed_place
+from common.command import console, out_file
 from common.errors import InputError
 from common.texts import counted
 from common.typed_paths import A_FILE, A_FOLDER
+from common.typed_tables import reading_options, typed_place
 
 __all__ = ["evaluate", "export", "predict", "report"]
 
