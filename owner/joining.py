@@ -24,6 +24,7 @@ from common.date_marks import date_notes
 from common.errors import InputError
 from common.files import make_folder, write_or_refuse
 from common.fitting import ColumnRule
+from common.frequencies import frequency_notes
 from common.joining import Invited, Request, fingerprint, read_request
 from common.looking import look_at
 from common.map_text import file_text
@@ -33,6 +34,7 @@ from common.privacy import in_short
 from common.tables import read_table
 from common.texts import LONGEST_NAME, counted, named, printable
 from common.tls import host_and_port, is_loopback
+from common.totals import refuse_totals
 from owner.joining_checks import check_columns_typed, check_lifetime, check_spellings_held
 from owner.loading import load_records
 from owner.policy import OwnerSettings, PrivateSource
@@ -187,14 +189,16 @@ def look(invited: Invited, joining: Joining) -> tuple[int, int, tuple[ColumnSeen
 def marks(invited: Invited, joining: Joining) -> list[str]:
     """What points, commas and dates may mean otherwise in the columns that are asked for.
 
-    And of all columns, which records may be copies, or of one person.
+    And of all columns, which records may be copies or of one person, and which count others.
 
     Raises:
-      InputError: The table cannot be read.
+      InputError: The table cannot be read, or a row of it holds totals.
     """
     source = _source_of(joining)
     names = stored_names_of(source, invited.feature_map.columns_needed)
     table = read_table(source, base=Path())
+    seen = look_at(table)
+    refuse_totals(seen, where=str(joining.data))
     needed = [name for name in names if name in table]
     dates = (rule.name for rule in invited.feature_map.columns if rule.kind == "date")
     stored = [joining.rename.get(name, name) for name in dates]
@@ -202,7 +206,8 @@ def marks(invited: Invited, joining: Joining) -> list[str]:
     return [
         *mark_notes(source, base=Path(), table=table[needed]),
         *date_notes(table, stored),
-        *copy_notes(look_at(table), kappa="the study's privacy.kappa", protected=asked),
+        *copy_notes(seen, kappa="the study's privacy.kappa", protected=asked),
+        *frequency_notes(seen),
     ]
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
@@ -305,6 +306,23 @@ def test_records_of_one_person_are_told_to_who_joins_unless_kappa_counts_them(st
     twice.to_parquet(study.folder / "twice.parquet")
     refused = study.join(name="owner-b", data="twice.parquet")
     assert "note: 200 rows of 400 say the same as an earlier one" in refused.stdout
+
+
+def test_rows_that_are_no_records_are_told_to_who_joins(study, table_maker):
+    """A row of totals outweighs all records, and a row may stand for several."""
+    table = table_maker(200, seed=1)
+    table["Freq"] = np.arange(200) % 7 + 1
+    weighed = table.assign(sex=["f", "m"] * 100, **{"survey weight": 1.5})
+    weighed.to_parquet(study.folder / "weighed.parquet")
+    joined = study.join(data="weighed.parquet")
+    assert joined.returncode == 0, joined.stderr
+    assert "survey weight: seems to be the weight of a survey's records" in joined.stdout
+    table.loc[200] = {"Freq": table["Freq"].sum()}
+    table.to_parquet(study.folder / "totals.parquet")
+    refused = study.join(name="owner-b", data="totals.parquet")
+    assert refused.returncode == 2
+    assert "row 201 below the header is not a record: its Freq, " in refused.stderr
+    assert not (study.folder / "owner-b").exists()
 
 
 def test_dates_that_may_be_meant_otherwise_are_told_to_who_joins(study, make_model, make_raw_table):
