@@ -68,7 +68,9 @@ def _spent(summary: Summary) -> str:
     if summary.insecure_noise:
         return "Budgets were counted, but the noise protected nobody."
     words = " to ".join(f"{value:g}" for value in dict.fromkeys((spent[0], spent[-1])))
-    return f"Each owner spent epsilon {words}: {strength(spent[-1])} protection of its records."
+    others = "" if summary.own is None else f" but {summary.own}"
+    protection = f"{strength(spent[-1])} protection of its records"
+    return f"Each owner{others} spent epsilon {words}: {protection}."
 
 
 def gains_in_words(gaining: Sequence[str], others: Sequence[str]) -> str:

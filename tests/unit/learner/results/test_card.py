@@ -13,6 +13,7 @@ from learner.results.card import card_text
 from learner.results.quality_words import at_home_lines
 from learner.results.run_quality import Union, quality_of_run
 from learner.results.summary import Interval, QualitySummary
+from learner.results.verdict_words import verdict_lines
 
 
 def test_a_card_says_what_each_owner_was_promised(make_model, summary):
@@ -36,7 +37,10 @@ def test_warnings_come_first_and_promise_nothing(make_model, summary):
 def test_of_an_owner_that_is_the_learner_nothing_is_said_to_be_spent_or_protected(
     make_model, summary
 ):
-    text = card_text(summary().with_learner("south"), make_model())
+    made = summary().with_learner("south")
+    spent = "Each owner but south spent epsilon 0.5: strong protection of its records."
+    assert spent in verdict_lines(made)
+    text = card_text(made, make_model())
     assert "Each owner but south added its own noise" in text
     assert "\n- For south: nothing is promised: these records were asked without noise.\n" in text
 
