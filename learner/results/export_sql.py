@@ -8,7 +8,7 @@ table of the next: raw, filled and clamped, standardised, features, scaled down,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from common.columns import category_key, missing_texts
 from common.fitting import ColumnRule
@@ -128,14 +128,26 @@ def _filled(rule: ColumnRule) -> str:
 
 
 def _months(column: str) -> str:
-    """Months since January 2000 of a date, NULL where there is none."""
+    """Months since January 2000 of a date, NULL where there is none.
+
+    A text is made an integer only once it is known to be one: elsewhere some databases take it for
+    0, others end the query.
+    """
     text = f"SUBSTR(CAST({column} AS VARCHAR(40)), 1, 10)"
+    years = [f"SUBSTR({text}, {place}, 1) IN ({_texts(range(10), 1)})" for place in (1, 2, 3, 4)]
+    months = f"SUBSTR({text}, 6, 2) IN ({_texts(range(1, 13), 2)})"
+    days = f"SUBSTR({text}, 9, 2) IN ({_texts(range(1, 32), 2)})"
+    valid = " AND ".join([f"{text} LIKE '____-__-__'", *years, months, days])
     year, month, day = (
         f"CAST(SUBSTR({text}, {start}, {length}) AS INTEGER)"
         for start, length in ((1, 4), (6, 2), (9, 2))
     )
-    valid = f"{text} LIKE '____-__-__' AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
     return f"CASE WHEN {valid} THEN ({year} - 2000) * 12 + ({month} - 1) + ({day} - 1) / 31.0 END"
+
+
+def _texts(numbers: Iterable[int], length: int) -> str:
+    """Whole numbers as texts of so many digits."""
+    return ", ".join(_text(f"{number:0{length}}") for number in numbers)
 
 
 def _coded(rule: ColumnRule, text: str, fill: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -128,6 +129,40 @@ def test_a_query_predicts_the_same(make_model, strange_table, loss, settings):
         found = pd.read_sql_query(sql_query(model), database).sort_values("id")
     for name, values in model.predictions(table, where="table").items():
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9)
+
+
+def _asked(engine: str, query: str, request: pytest.FixtureRequest) -> list[float]:
+    """The predictions of a query that brings its own records."""
+    if engine == "sqlite":
+        with closing(sqlite3.connect(":memory:")) as database:
+            return [float(row[0]) for row in database.execute(query).fetchall()]
+    if engine == "duckdb":
+        with pytest.importorskip("duckdb").connect() as database:
+            return [float(row[0]) for row in database.execute(query).fetchall()]
+    place = request.getfixturevalue("postgres")
+    driver = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    address = os.environ[place.removeprefix("env:")]
+    with driver.connect(address) as database, database.cursor() as cursor:
+        cursor.execute(query)
+        return [float(row[0]) for row in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
+def test_what_is_no_date_is_missing_in_every_database(make_model, engine, request):
+    """Before, letters in the place of a year were the year 0, or ended the query."""
+    model = make_model(columns=["when"])
+    dates = ["2011-12-15", "2011-12-1x", "abcd-01-01", "20a0-01-01", "2011-00-01", "2011-1 -01"]
+    dates += ["", "gone", "2011-12-32", "2011-12-15 07:30:00"]
+    rows = " UNION ALL ".join(
+        f"SELECT {place} AS id, '{date}' AS \"when\"" for place, date in enumerate(dates)
+    )
+    query = sql_query(model).replace("WITH ", f"WITH records AS ({rows}), ", 1)
+    asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
+    found = _asked(engine, asked, request)
+    table = pd.DataFrame({"when": [dates[0], *[None] * 8, dates[0]]})
+    wanted = model.predictions(table, where="table")["prediction"]
+    assert wanted[0] != wanted[1]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["onnx", "sql"])
