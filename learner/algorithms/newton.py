@@ -3,8 +3,8 @@ r"""Newton's steps from the public model, in one round or a few.
 In every round each owner is asked once, at the model of the rounds before
 (:class:`common.releases.Newton`), for an equal part of its epsilon; the first round asks at the
 public model less some of its chance, :math:`\theta_0`
-(:attr:`learner.simulated.groups.PublicGroups.start`). With weights w_i = n_i/n, of those that
-have answered in round r,
+(:attr:`learner.simulated.groups.PublicGroups.start`). With a weight w_i for each
+owner, of those that have answered in round r,
 
 .. math:: \hat H_r = \frac{\sum w_i \bar H_i}{\sum w_i}, \qquad
           \hat g_r = \frac{\sum w_i \bar g_i}{\sum w_i}
@@ -81,7 +81,8 @@ class NewtonStep:
     answers what it was asked first, so its answer counts for that round.
 
     Args:
-      weights: Shares n_i/n of the records, one per owner, summing to 1.
+      weights: How much each owner's answer counts, the n_i/n or shares in which less noise adds up
+        (:mod:`learner.planning.shares`), summing to 1.
       around: The public model, and what is known around it.
       curvature_scale: The public factor of the curvature in a response.
       scales: Scale b of each owner's noise, shape (N,); 0 for an owner that adds none.

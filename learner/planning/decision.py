@@ -117,6 +117,7 @@ class Decision:
         (:attr:`learner.simulated.groups.PublicGroups.start`). None for 0.
       around: What public records say around it, where a step is taken from it.
       scales: Scale of each owner's noise, where the algorithm takes it into account.
+      counted: How much each owner's answer counts, summing to 1; none for its share of the records.
       way: Which of the ways of learning this is, where they were compared; None otherwise.
       ways: What each of them is expected to come to, by name.
       public: The expected relative fitness of the public model, where it was forecast.
@@ -139,6 +140,7 @@ class Decision:
     start: tuple[float, ...] | None = None
     around: NotedAround | None = None
     scales: tuple[float, ...] = ()
+    counted: tuple[float, ...] = ()
     way: str | None = None
     ways: Mapping[str, Expected] = field(default_factory=dict)
     public: float | None = None

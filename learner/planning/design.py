@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from common.arrays import Vector
 from common.errors import InputError
 from common.releases import NEWTON, curvature_scale
 from learner.algorithms.asynchronous import Asynchronous
@@ -21,6 +22,7 @@ from learner.planning.proposal import attendance_of, outline, problem_of, unit_s
 from learner.planning.public_side import PublicSide
 from learner.planning.roles import clock_rates, epsilons_of, groups_of
 from learner.planning.settings import StudySettings
+from learner.planning.shares import counted_shares
 from learner.planning.split import ROUNDS, SHARES, Split, choose_odds, choose_split
 from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
@@ -90,25 +92,16 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
 def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
     """Newton's rounds, clip and share, and what is known around the public model."""
     problem, domain = ground.groups.problem, ground.public.feature_map.domain
-    share = settings.algorithm.curvature_share
-    rounds = settings.algorithm.rounds
-    split = Split(
-        clip=fixed.clip,
-        share=share if isinstance(share, float) else 0.0,
-        rounds=rounds if isinstance(rounds, int) else 1,
-    )
-    if left_open(settings):
-        split = choose_split(
-            ground.groups,
-            ground.step_worlds,
-            domain=domain,
-            units=1.0 / (ground.sizes * epsilons_of(settings)),
-            clips=None if settings.privacy.clip == "auto" else [fixed.clip],
-            shares=[share] if isinstance(share, float) else SHARES,
-            rounds=[rounds] if isinstance(rounds, int) else _rounds(ground),
-        )
-    bound = problem.gradient_bound(domain)
-    bound = bound if split.clip is None else min(bound, split.clip)
+    units = 1.0 / (ground.sizes * epsilons_of(settings))
+    split = _split(settings, ground, fixed.clip, units)
+    # How much answers count depends on their noise, and what noise is best on how they count.
+    counted = _counted(ground, split, units)
+    if counted is not None:
+        split = _split(settings, ground, fixed.clip, units, counted)
+        counted = _counted(ground, split, units)
+    if counted is not None:
+        fixed = replace(fixed, counted=tuple(counted.tolist()))
+    bound = split.bound(problem.gradient_bound(domain))
     noted = NotedAround.of(
         around_drifting(ground.groups, split.clip, doubts=True),
         curvature_scale=curvature_scale(problem.loss, domain, bound=bound, share=split.share),
@@ -116,6 +109,43 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     horizon = split.rounds * len(ground.num_records)
     chosen = replace(fixed, horizon=horizon, clip=split.clip, around=noted)
     return _with_noise(settings, ground, chosen)
+
+
+def _split(
+    settings: StudySettings,
+    ground: Ground,
+    clip: float | None,
+    units: Vector,
+    counted: Vector | None = None,
+) -> Split:
+    """The clip, share and rounds that are given, or the best ones."""
+    share, rounds = settings.algorithm.curvature_share, settings.algorithm.rounds
+    if not left_open(settings):
+        return Split(
+            clip=clip,
+            share=share if isinstance(share, float) else 0.0,
+            rounds=rounds if isinstance(rounds, int) else 1,
+        )
+    return choose_split(
+        ground.groups,
+        ground.step_worlds,
+        domain=ground.public.feature_map.domain,
+        units=units,
+        clips=None if settings.privacy.clip == "auto" else [clip],
+        shares=[share] if isinstance(share, float) else SHARES,
+        rounds=[rounds] if isinstance(rounds, int) else _rounds(ground),
+        counted=counted,
+    )
+
+
+def _counted(ground: Ground, split: Split, units: Vector) -> Vector | None:
+    """How much each owner's answers count, shape (N,); None for as much as its records.
+
+    What R rounds tell together has 1/R of the variance.
+    """
+    bound = split.bound(ground.groups.problem.gradient_bound(ground.public.feature_map.domain))
+    scales = units * split.sensitivity(bound) / np.sqrt(split.rounds)
+    return counted_shares(ground.groups, ground.sizes, scales, known=ground.known)
 
 
 def _rounds(ground: Ground) -> Sequence[int]:

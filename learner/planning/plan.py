@@ -159,7 +159,7 @@ def _setup(settings: StudySettings, num_features: int, decision: Decision) -> Se
     start = None if decision.start is None else np.array(decision.start)
     noted = decision.around
     return Setup(
-        weights=counts / counts.sum(),
+        weights=np.array(decision.counted) if decision.counted else counts / counts.sum(),
         num_features=num_features,
         theta_max=settings.model.theta_max,
         regulariser=Regulariser(coefficient=settings.model.regularisation),

@@ -72,6 +72,14 @@ class Split:
     share: float
     rounds: int = 1
 
+    def bound(self, largest: float) -> float:
+        """The bound on one record's gradient, where the domain's is this."""
+        return largest if self.clip is None else min(largest, self.clip)
+
+    def sensitivity(self, bound: float) -> float:
+        """The scale of a gradient's noise for n_i epsilon_i of 1: 2 C R/(1 - q)."""
+        return 2.0 * bound / (1.0 - self.share) * self.rounds
+
 
 def choose_split(
     public: PublicGroups,
@@ -82,6 +90,7 @@ def choose_split(
     clips: Sequence[float | None] | None = None,
     shares: Sequence[float] = SHARES,
     rounds: Sequence[int] = ROUNDS,
+    counted: Vector | None = None,
 ) -> Split:
     """The best clip, share and number of rounds; equal arguments choose equally.
 
@@ -93,8 +102,11 @@ def choose_split(
       clips: Clips to try; None for some from the typical public gradient to the largest.
       shares: Shares to try.
       rounds: Numbers of rounds to try.
+      counted: How much each owner's answer counts, shape (N,), summing to 1; None for as much as
+        it has of the records.
     """
-    search = _Search(public, worlds, domain, units, max(rounds))
+    counted = worlds[0].weights if counted is None else counted
+    search = _Search(public, worlds, domain, units, max(rounds), counted)
     grid = _Grid(search.clips if clips is None else clips, shares)
     found: list[tuple[float, Split]] = []
     ranked = grid.every_other
@@ -190,6 +202,7 @@ class _Search:
     domain: Domain
     units: Vector
     most: int
+    counted: Vector
 
     @property
     def coarse(self) -> int:
@@ -281,11 +294,10 @@ class _Search:
     def _models(self, split: Split, runs: int) -> Matrix:
         """What runs come to, those of one world after those of the other, shape (W R, p)."""
         problem = self.public.problem
-        bound = problem.gradient_bound(self.domain)
-        bound = bound if split.clip is None else min(bound, split.clip)
-        scale = 2.0 * bound / (1.0 - split.share) * split.rounds
+        bound = split.bound(problem.gradient_bound(self.domain))
+        scale = split.sensitivity(bound)
         newton = NewtonStep(
-            weights=self.worlds[0].weights,
+            weights=self.counted,
             around=self._around(split.clip),
             curvature_scale=curvature_scale(
                 problem.loss, self.domain, bound=bound, share=split.share
@@ -346,7 +358,7 @@ class _Search:
     def _noise(self) -> list[NDArray[np.float64]]:
         """Noise of each round's mean response, the same for all candidates, (W, R, length)."""
         rng = np.random.default_rng(SPLIT_SEED)
-        scales = self.worlds[0].weights * self.units
+        scales = self.counted * self.units
         size = packed_length(self.domain.num_features)
         draw = summed_noise(scales, size, rng=rng)
         now = np.zeros(self.fine, dtype=np.intp)
@@ -361,7 +373,7 @@ class _Search:
 
     @cached_property
     def _united(self) -> list[United]:
-        return [United(world) for world in self.worlds]
+        return [United(world.weighed(self.counted)) for world in self.worlds]
 
     @cached_property
     def _known(self) -> dict[float | None, Around]:

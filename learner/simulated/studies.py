@@ -378,7 +378,7 @@ def _solve(
     if isinstance(algorithm, NewtonStep):
         scales = algorithm.weights * proposal.unit_scales * algorithm.rounds
         noise = summed_noise(scales, packed_length(p), rng=rng)
-        united = United(world)
+        united = United(world.weighed(algorithm.weights))
         draws = (noise(now) for _ in range(algorithm.rounds))
         return newton_steps(
             algorithm,

@@ -29,6 +29,8 @@ OWN_GRAM = 6.0
 # Up to this many coordinates runs are as many as asked for.
 FEW_COORDINATES = 64
 UNITED_SEED = 0
+# Shares that differ by less are the same.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,6 +119,24 @@ class World:
             differences=None if self.differences is None else self.differences[kept],
             united=united,
         )
+
+    def weighed(self, shares: Vector) -> World:
+        """The same world where owners count by these shares; fitness stays that on all records.
+
+        Records that play all owners as one stay what is judged on: what the shares change is their
+        mean gradient, as it is at the public model.
+
+        Args:
+          shares: How much each owner's answer counts, shape (N,), summing to 1.
+        """
+        if np.allclose(shares, self.weights, rtol=ROUNDING, atol=0.0):
+            return self
+        if self.united is None or self.mixture is None:
+            return replace(self, weights=shares)
+        gradients = self.mixture.gradients
+        apart = gradients - self.weights @ gradients
+        before = 0.0 if self.differences is None else self.differences
+        return replace(self, weights=shares, differences=before + apart)
 
     def group_gradients(self, groups: Groups, clip: float | None) -> GradientFunction:
         """The exact mean gradients of fixed groups, each one larger owner (Remark 2 of [A])."""
@@ -239,6 +259,16 @@ class Mixture:
         for rows, own, part in zip(self.rows, self.own, shares, strict=True):
             np.add.at(weights, rows, part * own)
         return weights
+
+    @property
+    def gradients(self) -> Matrix:
+        """The owners' mean gradients at the optimum of all public records, shape (N, p)."""
+        each = self.public.gradients
+        beside = np.array([1.0 - own.sum() for own in self.own])[:, None]
+        apart = [
+            own @ each.take(rows, axis=0) for rows, own in zip(self.rows, self.own, strict=True)
+        ]
+        return np.asarray(beside * (self.centre @ each) + np.stack(apart))
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""

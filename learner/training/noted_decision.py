@@ -24,8 +24,9 @@ from learner.training.claims import MOST_RECORDS
 
 __all__ = ["noted_decision"]
 
-# An optimum is in its box to rounding.
-EDGE = 1.0 + 1e-9
+# An optimum is in its box to rounding, and so is a sum of shares.
+ROUNDING = 1e-9
+EDGE = 1.0 + ROUNDING
 # Numbers that are squared, and summed, on the way to a model.
 LARGEST = 1e150
 # What was only expected, which may be no number: a best model may leave no loss to compare with.
@@ -87,9 +88,11 @@ def _check_owners(decision: Decision, *, count: int) -> None:
     """One value for each owner, or none where there need not be one."""
     _check(len(decision.num_records) == count)
     _check(all(1 <= each <= MOST_RECORDS for each in decision.num_records))
-    per_owner = (decision.scales, decision.alone, decision.validated_by)
+    per_owner = (decision.scales, decision.counted, decision.alone, decision.validated_by)
     _check(all(len(each) in {0, count} for each in per_owner))
     _check(min(decision.scales, default=0.0) >= 0)
+    _check(min(decision.counted, default=1.0) > 0)
+    _check(abs(sum(decision.counted or (1.0,)) - 1.0) < ROUNDING)
 
 
 def _check_loss(decision: Decision, settings: StudySettings) -> None:

@@ -270,6 +270,19 @@ def test_the_curvature_is_doubted_where_records_drift_and_another_step_follows(p
     assert around.doubt == (around.curvature_spread if way == "newton" else 0.0)
 
 
+def test_what_small_owners_add_of_noise_counts_less_in_newtons_steps(public):
+    newton, sizes = settings_of(algorithm={"name": "newton"}), (3000, 3000, 60)
+    decision = decide_quietly(newton, public, num_records=sizes, seed=1)
+    counted = plan_of(newton, decision).algorithm.weights
+    assert counted.tolist() == list(decision.counted)
+    assert counted.sum() == pytest.approx(1.0)
+    assert counted[0] == pytest.approx(counted[1])
+    assert 0 < counted[2] < 60 / 6060
+    alike = decide_quietly(newton, public, num_records=(500, 500, 500), seed=1)
+    assert not alike.counted
+    assert plan_of(newton, alike).algorithm.weights.tolist() == [1 / 3] * 3
+
+
 def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
     noted = NotedAround(
         curvature=(1.0, 0.25, 1 / 3),
@@ -296,6 +309,7 @@ def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
         start=(0.1, -0.2),
         around=noted,
         scales=(0.5, 0.0),
+        counted=(0.75, 0.25),
         way="newton",
         ways={"newton": Expected(relative_fitness=0.25, low=0.1, high=0.4)},
         public=0.5,

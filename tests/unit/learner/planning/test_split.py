@@ -69,6 +69,16 @@ def test_more_noise_asks_for_smaller_clips():
     assert clips[-1] == largest_gradient(public_of(), DOMAIN)
 
 
+def test_a_loud_owner_that_counts_little_makes_no_others_clip_small():
+    public = public_of()
+    worlds = worlds_to_choose_in(public, SIZES, [None] * 3)
+    units = np.array([1.0, 1.0, 300.0]) / SIZES
+    given = {"domain": DOMAIN, "units": units}
+    alike = choose_split(public, worlds, **given)
+    less = choose_split(public, worlds, counted=np.array([0.66, 0.339, 0.001]), **given)
+    assert less.clip > alike.clip
+
+
 def test_a_clip_that_no_public_gradient_reaches_is_not_taken_to_clip_nothing():
     """Where noise is little: a few records beyond the longest public one cost more than that."""
     public = public_of(n=60)

@@ -6,12 +6,17 @@ import os
 import numpy as np
 import pytest
 
-from common.losses import Regulariser
+from common.losses import Regulariser, Squared
 from common.moments import packed_length
+from common.terms import Records
 from learner.algorithms.newton import NewtonStep
 from learner.algorithms.shrinkage import Around
 from learner.simulated import united
+from learner.simulated.problem import Problem
+from learner.simulated.replicates import ShardMoments
+from learner.simulated.studies import Proposal, run_study
 from learner.simulated.united import MOST_PROCESSORS, WIDE, newton_steps
+from learner.simulated.world import World
 
 ROUNDS = 3
 
@@ -71,3 +76,33 @@ def test_few_processors_share_and_none_where_studies_are_computed_side_by_side(m
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "somebody")
     models(WIDE, 20)
     assert len(pools) == ROUNDS
+
+
+def test_steps_without_noise_lead_to_the_best_model_of_what_counts():
+    rng, counted = np.random.default_rng(3), np.array([0.9, 0.1])
+    problem = Problem(loss=Squared(), regulariser=Regulariser(coefficient=0.0), theta_max=9.0)
+    x = [rng.normal(size=(300, 2)) for _ in counted]
+    owners = [
+        Records(features=own, targets=own @ best) for own, best in zip(x, np.eye(2), strict=True)
+    ]
+    world = World.of(owners, problem)
+    around = Around(
+        theta=np.zeros(2),
+        curvature=2 * np.eye(2),
+        offset=np.zeros(2),
+        spread=0.1,
+        curvature_spread=0.1,
+    )
+    newton = NewtonStep(
+        weights=counted,
+        around=around,
+        curvature_scale=1.0,
+        scales=np.zeros(2),
+        theta_max=9.0,
+        regulariser=problem.regulariser,
+    )
+    proposal = Proposal(algorithm=newton, num_records=np.full(2, 300.0), unit_scales=np.zeros(2))
+    [model] = run_study(proposal, world, runs=1, rng=rng)
+    moments = ShardMoments.of(owners)
+    gram, cross = np.tensordot(counted, moments.gram, axes=1), counted @ moments.cross
+    assert model == pytest.approx(np.linalg.solve(gram, cross), rel=1e-6)

@@ -267,6 +267,29 @@ def test_what_a_world_tells_at_once_is_that_of_its_records(name, clip):
     assert United(world).curvatures(anchor, clip) == pytest.approx((x.T * each) @ x, abs=1e-12)
 
 
+@pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].curvature is not None])
+def test_owners_may_count_by_other_shares_than_those_that_are_judged_on(name):
+    classes = LOSSES[name].has_classes()
+    sizes, shares = np.array([200.0, 900.0]), np.array([0.5, 0.5])
+    shards = records_of([200, 900], spread=0.3, seed=4, classes=classes)
+    public = groups_of(records_of([300] * 6, spread=0.3, seed=4, classes=classes), name=name)
+    theta = public.theta_optimal
+    for world, tolerance in (
+        (World.of(shards, problem_of(name)), 1e-12),
+        (
+            surrogate_world(public, sizes, known=[0, 5], rng=np.random.default_rng(2)),
+            1e-9 if public.problem.loss.is_quadratic else 2e-3,
+        ),
+    ):
+        assert world.weighed(world.weights) is world
+        weighed = world.weighed(shares)
+        assert weighed.judging is world.judging
+        each = [United(world.only([owner])).gradients(theta, None) for owner in (0, 1)]
+        told = United(weighed).gradients(theta, None)
+        assert told == pytest.approx(shares @ each, abs=tolerance)
+        assert np.abs(told - United(world).gradients(theta, None)).max() > 10 * tolerance
+
+
 def test_classes_of_those_who_take_part_are_played_as_one_by_records_of_theirs():
     public = groups_of(records_of([300] * 6, spread=0.3, seed=4, classes=True), name="logistic")
     known = [0, 5]

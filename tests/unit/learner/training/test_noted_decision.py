@@ -94,6 +94,7 @@ WRONG: list[tuple[str, str, Any]] = [
     *(("newton", key, None) for key in ("start", "around")),
     *((name, "scales", value) for name in ("newton", "moments") for value in ([], [0.0])),
     ("newton", "scales", [-1.0, 0.0, 0.0]),
+    *(("newton", "counted", value) for value in ([1.0], [0.5] * 3, [1.5, -0.5, 0.0])),
     ("ticks", "validated_by", ["shown"]),
     ("ticks", "later", 1),
     ("auto", "alone", [0.5]),
