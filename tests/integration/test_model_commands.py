@@ -372,22 +372,23 @@ def test_evaluate_says_that_a_model_is_a_personal_one(tmp_path, make_model, make
 
 @pytest.mark.parametrize("unprotected", [None, "north"])
 def test_what_is_made_of_a_model_that_nothing_protects_is_for_nobody_else(
-    tmp_path, make_model, make_raw_table, typed, unprotected
+    make_model, make_raw_table, typed, unprotected
 ):
-    model, data = tmp_path / "model.json", tmp_path / "new.csv"
-    make_raw_table(30, seed=9, strange=False).to_csv(data, index=False)
-    data.chmod(0o644)
-    model.write_text(replace(make_model(), unprotected=unprotected).to_json())
-    made = tmp_path / "made"
-    for arguments in (
-        *(("export", model, "--to", form) for form in ("json", "sql", "onnx", "sklearn")),
-        ("predict", model, "--data", data),
-    ):
-        out = made.with_suffix(".csv") if arguments[0] == "predict" else made
-        said = typed("copriv", *arguments, "--out", out)
-        assert said.returncode == 0, said.stderr
-        assert (out.stat().st_mode & 0o077 == 0) == (unprotected is not None)
-        out.unlink()
+    forms = ("json", "sql", "onnx", "sklearn")
+    # The folders that pytest makes are all for their user alone, and so are predictions there.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        model, data, out = (folder / each for each in ("model.json", "new.csv", "out.csv"))
+        make_raw_table(30, seed=9, strange=False).to_csv(data, index=False)
+        data.chmod(0o644)
+        model.write_text(replace(make_model(), unprotected=unprotected).to_json())
+        exports = [("export", model, "--to", form) for form in forms]
+        for arguments in (*exports, ("predict", model, "--data", data)):
+            said = typed("copriv", *arguments, "--out", out)
+            assert said.returncode == 0, said.stderr
+            assert (out.stat().st_mode & 0o077 == 0) == (unprotected is not None)
+            out.unlink()
 
 
 def test_predict_says_which_class_the_prediction_1_is(tmp_path, make_model, strange_table, typed):
