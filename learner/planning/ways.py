@@ -27,9 +27,10 @@ __all__ = [
     "why_taken",
 ]
 
-TICKS_FROM_ZERO = "ticks from zero"
+TICKS_FROM_ZERO, MOMENTS = "ticks from zero", "moments"
 # How many times better what begins at a public model of too few records must be forecast: how far
-# off it is, is known from the same few records only.
+# off it is, is known from the same few records only. From there on what is learnt comes from the
+# owners, and hardly from the public model.
 CLEARLY = 4.0
 # Ways within this of the best one are level: worlds made of public records know no better.
 LEVEL = 1.25
@@ -39,14 +40,16 @@ WAYS: dict[str, dict[str, Any]] = {
     "newton": {"name": "newton"},
     TICKS_FROM_ZERO: {"name": "asynchronous", "start": "zero"},
     "ticks": {"name": "asynchronous", "start": "public"},
-    "moments": {"name": "moments", "start": "public"},
+    MOMENTS: {"name": "moments", "start": "public"},
 }
 """Each way by its name: what it sets in ``[algorithm]``; the recommended profile does the rest.
 
 Of ways that are level the first is taken. How far Newton's steps go depends on what the owners tell
 and on noise that is known, so they go on where owners are surely farther away than the worlds have
 it; the clip, step and horizon of ticks stay as public records had them. Of the others, the less a
-way leans on the public model, the earlier it stands.
+way leans on the public model, the earlier it stands. But nothing clips moments, so they are right
+wherever the owners' model is: they come first where they are forecast four times better than the
+public model, and so hardly lean on it.
 """
 
 
@@ -73,9 +76,10 @@ def best_way(
     """The way that is best in the worlds; of those that are level, the first of :data:`WAYS`.
 
     Ways are compared world by world, since worlds differ by more than ways do: by how many times a
-    way's relative fitness is the best one's there, in the middle one of the worlds. Where public
-    records are too few of a class, ticks from 0 count four times better than they are forecast,
-    unless even so they are no better than the public model, which is free.
+    way's relative fitness is the best one's there, in the middle one of the worlds. Moments that
+    are level are taken where they are clearly better than the public model. Where public records
+    are too few of a class, ticks from 0 count four times better than they are forecast, unless even
+    so they are no better than the public model, which is free.
 
     Args:
       forecasts: The relative fitness that each way is expected to come to in each world, shape
@@ -93,6 +97,9 @@ def best_way(
     'ticks'
     >>> best_way({"ticks": ticks, "ticks from zero": 3 * ticks}, trusts_public_model=False)
     'ticks from zero'
+    >>> level = {"newton": ticks, "moments": 1.2 * ticks}
+    >>> [best_way(level, trusts_public_model=True, public=public) for public in (1.0, 0.2)]
+    ['moments', 'newton']
     >>> best_way(dict.fromkeys(("ticks", "newton"), np.nan * ticks), trusts_public_model=True)
     'newton'
     """
@@ -106,8 +113,10 @@ def best_way(
             compared[TICKS_FROM_ZERO] = favoured
     best = np.min(list(compared.values()), axis=0)
     times = {way: float(np.median(own / best)) for way, own in compared.items()}
-    level = min(times.values()) * LEVEL
-    return next(way for way in WAYS if way in times and times[way] <= level)
+    level = [way for way in WAYS if times.get(way, np.inf) <= LEVEL * min(times.values())]
+    if MOMENTS in level and CLEARLY * np.median(compared[MOMENTS]) <= public:
+        return MOMENTS
+    return level[0]
 
 
 def why_taken(way: str, forecasts: Mapping[str, float]) -> str:

@@ -44,8 +44,22 @@ def test_of_level_ways_newton_is_taken_and_else_what_leans_least_on_the_public_m
     times = {"moments": 1.0, "ticks": inside, TICKS_FROM_ZERO: inside, "newton": inside}
     for level in ("newton", TICKS_FROM_ZERO, "ticks", "moments"):
         forecasts = {way: times[way] * SHARED for way in order}
-        assert best_way(forecasts, trusts_public_model=True) == level
+        # No way is forecast four times better than the public model.
+        public = 3.9 * float(np.median(SHARED))
+        assert best_way(forecasts, trusts_public_model=True, public=public) == level
         times[level] = outside
+
+
+def test_moments_that_are_level_are_taken_where_they_hardly_lean_on_the_public_model():
+    """Nothing clips them: wherever the owners' model is, they are right."""
+    middle, inside, outside = float(np.median(SHARED)), LEVEL * 0.99, LEVEL * 1.01
+
+    def taken(moments: float, public: float) -> str:
+        forecasts = {"newton": SHARED, "moments": moments * SHARED}
+        return best_way(forecasts, trusts_public_model=True, public=public * middle)
+
+    assert taken(inside, 4.1 * inside) == "moments"
+    assert taken(inside, 3.9 * inside) == taken(outside, 9.0) == "newton"
 
 
 def test_a_forecast_of_nothing_is_compared_too():
