@@ -1,6 +1,6 @@
 r"""Least squares from moments: every owner is asked once, and the learner solves as they arrive.
 
-With weights w_i = n_i/n and the noisy moments :math:`\bar A_i = X_i'X_i/n_i + W_i`,
+With a weight w_i for each owner and the noisy moments :math:`\bar A_i = X_i'X_i/n_i + W_i`,
 :math:`\bar b_i = X_i'y_i/n_i + v_i` of those that have answered,
 
 .. math:: \theta = \arg\min_{\|\theta\|_\infty \le \theta_{max}}
@@ -86,7 +86,8 @@ class SecondMoments:
     """One noisy release of second moments from each owner, solved as they arrive.
 
     Args:
-      weights: Shares n_i/n of the records, one per owner, summing to 1.
+      weights: How much each owner's answer counts, the n_i/n or shares in which less noise adds up
+        (:mod:`learner.planning.shares`), summing to 1.
       num_features: The number p of coordinates of a model.
       theta_max: Half the side of the box of admissible models, L-infinity norm.
       regulariser: The term g.

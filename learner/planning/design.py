@@ -43,8 +43,7 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
     if kind.constant is None:
         if fixed.start is None:
             return fixed
-        noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
-        return _with_noise(settings, ground, replace(fixed, around=noted))
+        return _moments(settings, ground, fixed)
     is_open = left_open(settings)
     if not is_open:
         return fixed
@@ -87,6 +86,22 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
         return tuple(problem.optimum(records).tolist())
     start = ground.groups.start if kind.constant is None else ground.groups.theta_optimal
     return tuple(start.tolist())
+
+
+def _moments(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
+    r"""How much owners' moments count, and what is known around the public model.
+
+    Of moments whose noise has the scale b, the gradient :math:`2(A\theta_0 - b)` has noise of the
+    variance :math:`8b^2(1 + \|\theta_0\|^2)` in each coordinate.
+    """
+    noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
+    chosen = _with_noise(settings, ground, replace(fixed, around=noted))
+    start = ground.groups.start
+    scales = 2.0 * np.array(chosen.scales) * np.sqrt(1.0 + start @ start)
+    counted = counted_shares(ground.groups, ground.sizes, scales, known=ground.known)
+    if counted is None:
+        return chosen
+    return _with_noise(settings, ground, replace(chosen, counted=tuple(counted.tolist())))
 
 
 def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:

@@ -270,17 +270,24 @@ def test_the_curvature_is_doubted_where_records_drift_and_another_step_follows(p
     assert around.doubt == (around.curvature_spread if way == "newton" else 0.0)
 
 
-def test_what_small_owners_add_of_noise_counts_less_in_newtons_steps(public):
-    newton, sizes = settings_of(algorithm={"name": "newton"}), (3000, 3000, 60)
-    decision = decide_quietly(newton, public, num_records=sizes, seed=1)
-    counted = plan_of(newton, decision).algorithm.weights
+@pytest.mark.parametrize(("way", "sizes"), [("newton", (3000, 3000, 60)), ("moments", (60, 60, 6))])
+def test_what_small_owners_add_of_noise_counts_less(public, way, sizes):
+    settings = settings_of(algorithm=WAYS[way])
+    decision = decide_quietly(settings, public, num_records=sizes, seed=1)
+    counted = plan_of(settings, decision).algorithm.weights
     assert counted.tolist() == list(decision.counted)
     assert counted.sum() == pytest.approx(1.0)
     assert counted[0] == pytest.approx(counted[1])
-    assert 0 < counted[2] < 60 / 6060
-    alike = decide_quietly(newton, public, num_records=(500, 500, 500), seed=1)
+    assert 0 < counted[2] < sizes[2] / sum(sizes)
+    alike = decide_quietly(settings, public, num_records=(500, 500, 500), seed=1)
     assert not alike.counted
-    assert plan_of(newton, alike).algorithm.weights.tolist() == [1 / 3] * 3
+    assert plan_of(settings, alike).algorithm.weights.tolist() == [1 / 3] * 3
+
+
+def test_moments_as_the_papers_know_them_count_by_the_records(public):
+    """They begin at no public model, so nothing is known of how far owners differ from it."""
+    settings = settings_of(algorithm={"name": "moments", "start": "zero"})
+    assert not decide_quietly(settings, public, num_records=(60, 60, 6), seed=1).counted
 
 
 def test_a_decision_with_everything_set_is_read_again_as_it_was_written():
