@@ -200,12 +200,27 @@ def choice_sentences(summary: Summary) -> list[str]:
     if step.chosen == "auto":
         constants = {"rho": step.rho, "initial_step": step.initial_step}
         parts += [f"{name} = {value:.4g}" for name, value in constants.items() if value is not None]
+    counted = _counted_sentences(summary)
     if not parts:
-        return []
+        return counted
     # Where several ways were forecast, the sentence about them has it.
     forecast = None if way_sentences(summary) else step.forecast_relative_fitness
     expected = "" if forecast is None else f"; forecast relative fitness {forecast:.3g}"
-    return [f"Chosen from the public records: {', '.join(parts)}{expected}."]
+    return [f"Chosen from the public records: {', '.join(parts)}{expected}.", *counted]
+
+
+def _counted_sentences(summary: Summary) -> list[str]:
+    """That owners count otherwise than by their records, and who is farthest below."""
+    # Of a summary from elsewhere, anything may be untrue.
+    if not summary.counted or len(summary.counted) != len(summary.owners):
+        return []
+    total = max(sum(owner.records for owner in summary.owners), 1)
+    each = zip(summary.owners, summary.counted, strict=True)
+    own, counted = min(each, key=lambda one: one[1] / max(one[0].records, 1))
+    return [
+        f"An owner's answer counts by its noise as well as by its records: that of {own.name}, "
+        f"which has {own.records / total:.2%} of the records, for {counted:.2%}."
+    ]
 
 
 def way_sentences(summary: Summary) -> list[str]:

@@ -189,6 +189,7 @@ class Summary(Part):
     quality: QualitySummary | None = None
     validation: ValidationSummary | None = None
     validation_missing: dict[Name, str] = Field(default_factory=dict)
+    counted: tuple[float, ...] = ()
     in_memory: bool = False
 
     @model_validator(mode="after")
@@ -360,12 +361,11 @@ def owner_summaries(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSum
 
 
 def _parameters_chosen(plan: Plan) -> dict[str, Any]:
-    """How each parameter of the loss came about."""
-    model = plan.settings.model
-    return {
-        f"{name}_chosen": "auto" if getattr(model, name) == "auto" else "given"
-        for name in plan.decision.parameters
-    }
+    """How each parameter of the loss came about, and how much owners count."""
+    model, counted = plan.settings.model, plan.decision.counted
+    names = plan.decision.parameters
+    made = {f"{n}_chosen": "auto" if getattr(model, n) == "auto" else "given" for n in names}
+    return made | ({"counted": counted} if counted else {})
 
 
 def _ways(plan: Plan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from common.errors import InputError
 from learner.commands.runs import Run
-from learner.results.report import sentences
+from learner.results.report import choice_sentences, sentences
 from learner.results.report_page import write_report
 from learner.results.summary import Evaluated, OwnerSummary, StepSummary, Summary, read_summary
 from learner.results.verdict_words import verdict_lines
@@ -140,6 +140,19 @@ def test_what_was_lost_in_a_crash_is_said(tmp_path):
     owners = [owner("a", responses=5, responses_lost=3), owner("b", responses=5)]
     summary = Summary.model_validate(table(ticks=7, owners=owners))
     assert "Charged, but lost in a crash: a (3)." in write_report(tmp_path, summary).read_text()
+
+
+def test_who_counts_less_than_by_its_records_is_said():
+    owners = [owner("a", records=900), owner("b", records=100)]
+    told = Summary.model_validate(table(owners=owners, counted=[0.98, 0.02]))
+    sentence = "that of b, which has 10.00% of the records, for 2.00%."
+    assert sentence in choice_sentences(told)[-1]
+    by_records = Summary.model_validate(table(owners=owners))
+    assert "counts by its noise" not in " ".join(choice_sentences(by_records))
+    nobody = [owner("a", records=0), owner("b", records=0)]
+    for changes in ({"owners": nobody}, {"counted": [1.0]}, {"owners": []}):
+        odd = Summary.model_validate(table(owners=owners, counted=[0.9, 0.1]) | changes)
+        choice_sentences(odd)
 
 
 def test_a_run_without_noise_that_was_not_made_is_in_no_sentence():
