@@ -28,7 +28,7 @@ from learner.planning.tuning import HORIZONS, Given, choose
 from learner.simulated.stability import largest_stable_step
 from learner.simulated.studies import Proposal
 
-__all__ = ["LONGEST_SCHEDULE", "decided", "left_open", "require_records"]
+__all__ = ["LONGEST_SCHEDULE", "decided", "left_open", "require_records", "under_noise"]
 
 # A schedule is held in memory.
 LONGEST_SCHEDULE = 1_000_000
@@ -43,7 +43,8 @@ def decided(settings: StudySettings, ground: Ground) -> Decision:
     if kind.constant is None:
         if fixed.start is None:
             return fixed
-        return _moments(settings, ground, fixed)
+        noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
+        return _with_noise(settings, ground, replace(fixed, around=noted))
     is_open = left_open(settings)
     if not is_open:
         return fixed
@@ -88,22 +89,6 @@ def _start(settings: StudySettings, ground: Ground) -> tuple[float, ...] | None:
     return tuple(start.tolist())
 
 
-def _moments(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
-    r"""How much owners' moments count, and what is known around the public model.
-
-    Of moments whose noise has the scale b, the gradient :math:`2(A\theta_0 - b)` has noise of the
-    variance :math:`8b^2(1 + \|\theta_0\|^2)` in each coordinate.
-    """
-    noted = NotedAround.of(around_drifting(ground.groups, None, doubts=False))
-    chosen = _with_noise(settings, ground, replace(fixed, around=noted))
-    start = ground.groups.start
-    scales = 2.0 * np.array(chosen.scales) * np.sqrt(1.0 + start @ start)
-    counted = counted_shares(ground.groups, ground.sizes, scales, known=ground.known)
-    if counted is None:
-        return chosen
-    return _with_noise(settings, ground, replace(chosen, counted=tuple(counted.tolist())))
-
-
 def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decision:
     """Newton's rounds, clip and share, and what is known around the public model."""
     problem, domain = ground.groups.problem, ground.public.feature_map.domain
@@ -113,9 +98,6 @@ def _newton(settings: StudySettings, ground: Ground, fixed: Decision) -> Decisio
     counted = _counted(ground, split, units)
     if counted is not None:
         split = _split(settings, ground, fixed.clip, units, counted)
-        counted = _counted(ground, split, units)
-    if counted is not None:
-        fixed = replace(fixed, counted=tuple(counted.tolist()))
     bound = split.bound(problem.gradient_bound(domain))
     noted = NotedAround.of(
         around_drifting(ground.groups, split.clip, doubts=True),
@@ -176,13 +158,39 @@ def _rounds(ground: Ground) -> Sequence[int]:
 
 def _with_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
     """The decision with each owner's noise, and with what is believed in spite of it."""
-    # Terms do not depend on it; an algorithm is not made before it is there.
-    plan, feature_map = _plan(settings, ground, decision), ground.public.feature_map
-    units = unit_scales(plan, feature_map)
-    scaled = replace(decision, scales=tuple((max(plan.responses) * units).tolist()))
+    units, feature_map = _units(settings, ground, decision), ground.public.feature_map
+    scaled = _under_noise(settings, ground, decision, units)
     assert scaled.around is not None  # noqa: S101 (whoever asks has noted it)
     odds = choose_odds(outline(settings, feature_map, scaled, units), ground.step_worlds)
     return replace(scaled, around=replace(scaled.around, odds=odds))
+
+
+def under_noise(settings: StudySettings, ground: Ground, decision: Decision) -> Decision:
+    """A design around the public model as it was, but for the noise of these budgets."""
+    return _under_noise(settings, ground, decision, _units(settings, ground, decision))
+
+
+def _under_noise(
+    settings: StudySettings, ground: Ground, decision: Decision, units: Vector
+) -> Decision:
+    r"""The decision with each owner's noise, and with how much its answers count for that.
+
+    The gradient that R rounds tell together has 1/R of the variance of one. Of moments whose noise
+    has the scale b, the gradient :math:`2(A\theta_0 - b)` has noise of the variance
+    :math:`8b^2(1 + \|\theta_0\|^2)` in each coordinate.
+    """
+    scales = max(_plan(settings, ground, decision).responses) * units
+    start, rounds = ground.groups.start, decision.horizon / len(decision.num_records)
+    is_newton = kind_of(settings).release is NEWTON
+    factor = 1.0 / np.sqrt(rounds) if is_newton else 2.0 * np.sqrt(1.0 + start @ start)
+    counted = counted_shares(ground.groups, ground.sizes, factor * scales, known=ground.known)
+    shares = () if counted is None else tuple(counted.tolist())
+    return replace(decision, scales=tuple(scales.tolist()), counted=shares)
+
+
+def _units(settings: StudySettings, ground: Ground, decision: Decision) -> Vector:
+    """Scale of each owner's noise if it gave one response; terms do not depend on it."""
+    return unit_scales(_plan(settings, ground, decision), ground.public.feature_map)
 
 
 def _plan(settings: StudySettings, ground: Ground, decision: Decision) -> Plan:

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from learner.forecasting.questions import Question, ask
 from learner.planning import deciding, design
 from learner.planning.deciding import decide, decide_quietly
 from learner.planning.decision import Decision, Expected, NotedAround
+from learner.planning.design import under_noise
+from learner.planning.ground import Ground
 from learner.planning.plan import Plan
 from learner.planning.proposal import NoiseError, problem_of
 from learner.planning.public_side import PublicSide, public_groups
@@ -282,6 +285,25 @@ def test_what_small_owners_add_of_noise_counts_less(public, way, sizes):
     alike = decide_quietly(settings, public, num_records=(500, 500, 500), seed=1)
     assert not alike.counted
     assert plan_of(settings, alike).algorithm.weights.tolist() == [1 / 3] * 3
+
+
+@pytest.mark.parametrize(("way", "sizes"), [("newton", (3000, 3000, 60)), ("moments", (60, 60, 6))])
+def test_a_design_under_other_budgets_is_the_same_but_for_their_noise(public, way, sizes):
+    settings = settings_of(algorithm=WAYS[way])
+    decision = decide_quietly(settings, public, num_records=sizes, seed=1)
+
+    def under(studied):
+        ground = Ground(settings=studied, public=public, num_records=sizes, seed=1)
+        return under_noise(studied, ground, decision)
+
+    assert under(settings) == decision
+    owners = [own.model_copy(update={"epsilon": Fraction(90)}) for own in settings.owners[2:]]
+    quiet = under(settings.model_copy(update={"owners": (*settings.owners[:2], *owners)}))
+    assert quiet.scales[2] < 0.2 * decision.scales[2]
+    # Without a count of its own an owner counts by its records.
+    counted = quiet.counted or [size / sum(sizes) for size in sizes]
+    assert counted[2] > decision.counted[2]
+    assert replace(quiet, scales=decision.scales, counted=decision.counted) == decision
 
 
 def test_moments_as_the_papers_know_them_count_by_the_records(public):
