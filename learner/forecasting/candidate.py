@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from learner.algorithms.table import ALGORITHMS
+from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
 from learner.planning.privacy_settings import PROMISED
-from learner.planning.proposal import problem_of
-from learner.planning.public_side import PublicSide, known_groups, public_groups
+from learner.planning.public_side import PublicSide
 from learner.planning.sections import LearnerSettings, with_profile_defaults
 from learner.planning.settings import StudySettings, with_own_rate
 from learner.planning.ways import WAYS, as_way, ways_of
@@ -40,17 +40,25 @@ class Candidate:
     @property
     def known(self) -> tuple[int | None, ...]:
         """The group that each owner is known to be, or None."""
-        return known_groups(self.public, self.settings)
+        return self.ground.known
 
-    @cached_property
+    @property
     def groups(self) -> PublicGroups:
         """The public records in groups.
 
         Raises:
           InputError: There are no public records, or fewer than features.
         """
-        return public_groups(
-            self.public, problem_of(self.settings, self.public.loss(self.settings.model))
+        return self.ground.groups
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What it is decided and forecast on."""
+        return Ground(
+            settings=self.settings,
+            public=self.public,
+            num_records=self.num_records,
+            seed=self.settings.seed or 0,
         )
 
     def with_owners(self, kept: Sequence[int]) -> Candidate:

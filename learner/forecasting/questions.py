@@ -21,7 +21,6 @@ from learner.forecasting.candidate import Candidate
 from learner.planning.deciding import decide_quietly, expect
 from learner.planning.decision import Decision
 from learner.planning.design import under_noise
-from learner.planning.ground import Ground
 from learner.planning.plan import kind_of
 from learner.planning.sections import LARGEST_HORIZON
 from learner.planning.settings import StudySettings
@@ -250,7 +249,7 @@ def ask(question: Question) -> Answer:
     """The answer of one question."""
     whole, part = question.candidate, question.part
     seed = whole.settings.seed or 0
-    decision = question.decision and _under_budgets(part, question.decision, seed=seed)
+    decision = question.decision and _under_budgets(part, question.decision)
     decision = decision or decide_quietly(
         part.settings, part.public, num_records=part.num_records, seed=seed
     )
@@ -267,13 +266,11 @@ def ask(question: Question) -> Answer:
     return _answer(forecasted, decision, part.settings)
 
 
-def _under_budgets(part: Candidate, decision: Decision, *, seed: int) -> Decision:
+def _under_budgets(part: Candidate, decision: Decision) -> Decision:
     """A decision that was made for other budgets: owners count by the noise of these."""
     if not decision.around:
         return decision
-    settings, sizes = resolved(part.settings, decision), tuple(part.num_records)
-    ground = Ground(settings=settings, public=part.public, num_records=sizes, seed=seed)
-    return under_noise(settings, ground, decision)
+    return under_noise(resolved(part.settings, decision), part.ground, decision)
 
 
 def _answer(forecasted: Forecast, decision: Decision, settings: StudySettings) -> Answer:

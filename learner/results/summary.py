@@ -316,7 +316,7 @@ def summarise(
         horizon_chosen="auto" if algorithm.horizon == "auto" else "given",
         clip=plan.decision.clip,
         clip_chosen="auto" if privacy.clip == "auto" else "given",
-        **_parameters_chosen(plan),
+        **_choices(plan),
         step=_step(plan),
         versions={package: version(package) for package in VERSIONS},
         wall_seconds=outcome.wall_seconds,
@@ -360,12 +360,13 @@ def owner_summaries(settings: StudySettings, outcome: Outcome) -> tuple[OwnerSum
     return tuple(rows)
 
 
-def _parameters_chosen(plan: Plan) -> dict[str, Any]:
+def _choices(plan: Plan) -> dict[str, Any]:
     """How each parameter of the loss came about, and how much owners count."""
-    model, counted = plan.settings.model, plan.decision.counted
-    names = plan.decision.parameters
-    made = {f"{n}_chosen": "auto" if getattr(model, n) == "auto" else "given" for n in names}
-    return made | ({"counted": counted} if counted else {})
+    made: dict[str, Any] = {}
+    for name in plan.decision.parameters:
+        is_open = getattr(plan.settings.model, name) == "auto"
+        made[f"{name}_chosen"] = "auto" if is_open else "given"
+    return made | ({"counted": plan.decision.counted} if plan.decision.counted else {})
 
 
 def _ways(plan: Plan) -> dict[str, Any]:

@@ -264,11 +264,14 @@ class Mixture:
     def gradients(self) -> Matrix:
         """The owners' mean gradients at the optimum of all public records, shape (N, p)."""
         each = self.public.gradients
-        beside = np.array([1.0 - own.sum() for own in self.own])[:, None]
-        apart = [
-            own @ each.take(rows, axis=0) for rows, own in zip(self.rows, self.own, strict=True)
-        ]
-        return np.asarray(beside * (self.centre @ each) + np.stack(apart))
+        centre = self.centre @ each
+        return np.stack([self._mean(owner, each, centre) for owner in range(len(self.own))])
+
+    def _mean(self, owner: int, each: Matrix, centre: Vector) -> Vector:
+        """An owner's mean of what each public record has, (n, p); ``centre`` is P-bar's, (p,)."""
+        own = self.own[owner]
+        mean: Vector = (1.0 - own.sum()) * centre + own @ each.take(self.rows[owner], axis=0)
+        return mean
 
     def offsets(self, shards: Sequence[Records], clip: float | None) -> Matrix:
         """What the shards' mean gradients lack at the optimum, shape (N, p)."""
@@ -276,12 +279,12 @@ class Mixture:
         records = self.public.records
         each = problem.slopes(anchor, records, clip)[:, None] * records.features
         centre, whole = self.centre @ each, np.empty_like(self.shifts)
-        for owner, (rows, own) in enumerate(zip(self.rows, self.own, strict=True)):
-            if self.shifts[owner].any():
+        for owner, shift in enumerate(self.shifts):
+            if shift.any():
                 moved = problem.slopes(anchor, self._shifted(owner), clip)
                 whole[owner] = (self.weights_of(owner) * moved) @ records.features
             else:
-                whole[owner] = (1.0 - own.sum()) * centre + own @ each.take(rows, axis=0)
+                whole[owner] = self._mean(owner, each, centre)
         # Owners of a mixture answer with as many records each.
         x = np.stack([shard.features for shard in shards])
         y = np.concatenate([shard.targets for shard in shards])
