@@ -190,3 +190,28 @@ def test_streams_that_follow_each_other_are_watched_by_one_thread():
             stream.end()
     server.stop(None)
     assert sum(thread.name == "overdue" for thread in threading.enumerate()) <= 1
+
+
+def test_streams_are_watched_again_after_a_while_without_any():
+    """Or an owner that never answers would not be given up."""
+
+    def is_watched() -> bool:
+        return any(thread.name == "overdue" for thread in threading.enumerate())
+
+    server, address = serving(silence)
+    with grpc.insecure_channel(address) as channel:
+        for _ in range(2):
+            stream = open_stream(channel, "/s/Answer", metadata=(), deadline=0.3)
+            began = time.monotonic()
+            # Whom nobody gives up is ended otherwise, by its server.
+            ended = threading.Timer(LONG / 2, server.stop, [None])
+            ended.start()
+            with pytest.raises(TimeoutError):
+                ask(stream, b"a")
+            ended.cancel()
+            assert time.monotonic() - began < LONG / 2
+            stream.end()
+            while is_watched() and time.monotonic() - began < LONG:
+                time.sleep(0.05)
+            assert not is_watched()
+    server.stop(None)
