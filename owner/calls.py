@@ -24,7 +24,7 @@ from common.errors import BusyError, IdentityError, MalformedError, OrderError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
 from owner.service import Method, OwnerService
-from owner.threads import QuickThread, sharing
+from owner.threads import QuickThread, sharing, to_its_end
 
 __all__ = ["Calls", "Context", "as_bytes"]
 
@@ -146,6 +146,7 @@ class Calls:
     Guarantees:
       * Nothing of a call is read before its caller is known and has a place.
       * A call that waits holds no thread, and ends after ``idle_seconds``.
+      * One that is cancelled keeps its place until what was begun of it is over.
       * A study that is made ready waits for others of its kind only; no answer waits for it.
 
     Args:
@@ -236,12 +237,15 @@ class Calls:
             if done is not None:
                 return done
         loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
+        whole = partial(reply, learner)
         if method.pauses:
-            return await loop.run_in_executor(self._pausing, reply, learner) or b""
+            return await to_its_end(partial(loop.run_in_executor, self._pausing), whole) or b""
         if began < self._long_until or not method.is_short:
-            done = await self._answering.run(partial(reply, learner, if_quick=True))
+            quick = partial(reply, learner, if_quick=True)
+            done = await to_its_end(self._answering.begin, quick)
         if done is None:
-            done = await loop.run_in_executor(self._preparing, _shared, partial(reply, learner))
+            prepare = partial(loop.run_in_executor, self._preparing)
+            done = await to_its_end(prepare, partial(_shared, whole))
         return done or b""
 
     def _timed(self, began: float, ended: float) -> None:

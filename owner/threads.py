@@ -8,9 +8,11 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["QuickThread", "sharing"]
+__all__ = ["QuickThread", "sharing", "to_its_end"]
+
+T = TypeVar("T")
 
 # A tenth of Python's own.
 SWITCH_SECONDS = 0.0005
@@ -29,12 +31,12 @@ class QuickThread:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    async def run(self, work: Callable[[], Any]) -> Any:
-        """What comes of the work, on an event loop that goes on meanwhile."""
+    def begin(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Have the work done; what comes of it is told to this event loop, which goes on."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._jobs.put((loop, future, work))
-        return await future
+        return future
 
     def stop(self) -> None:
         """Do what is waiting, and no more."""
@@ -43,9 +45,6 @@ class QuickThread:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             loop, future, work = job
-            # The caller may be gone.
-            if future.cancelled():
-                continue
             try:
                 done, failure = work(), None
             except Exception as error:
@@ -53,6 +52,37 @@ class QuickThread:
             loop.call_soon_threadsafe(_resolve, future, done, failure)
             # Nothing of a call is kept while the next one is waited for.
             del job, future, work, done, failure
+
+
+async def to_its_end(
+    begin: Callable[[Callable[[], T | None]], asyncio.Future[T | None]],
+    work: Callable[[], T | None],
+) -> T | None:
+    """What comes of work in a thread; who is cancelled meanwhile ends no sooner than the thread.
+
+    What waits for a thread holds a call's message. If a call that is cancelled gave up its place
+    before that, whoever calls and cancels again and again would fill the memory.
+
+    Args:
+      begin: Has work done by a thread.
+      work: It is not begun for a caller that is gone.
+    """
+    is_wanted = True
+    future = begin(lambda: work() if is_wanted else None)
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError:
+        is_wanted = False
+        await asyncio.wait([future])
+        if not future.cancelled():
+            # Nobody else hears of an error.
+            future.exception()
+        raise
+    try:
+        return future.result()
+    finally:
+        # An error holds what is here, and the future it: a cycle, with a call's message in it.
+        del future
 
 
 def _resolve(future: asyncio.Future[Any], done: Any, failure: Exception | None) -> None:

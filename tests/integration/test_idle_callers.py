@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import math
 import queue
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +26,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import owner.answering
 from common.config import read_toml
+from common.errors import OrderError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.terms import Query
 from learner.network.grpc_owner import GrpcOwner
 from owner.server import RunningOwner, start_owner
+from owner.service import Method
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "crowd_owner.py"
 SERVICE = "copriv.v1.DataOwner"
@@ -170,6 +176,96 @@ def test_one_learner_holds_so_many_calls_open_and_no_more(owner_folder, serve_ow
     patient = GrpcOwner("owner-a", f"127.0.0.1:{running.port}", deadline=20)
     assert patient.describe().num_records == 200
     patient.disconnect()
+
+
+@pytest.mark.parametrize(("method", "threads"), [("AnswerOnce", 1), ("Enroll", 2), ("Offer", 3)])
+def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
+    owner_folder, serve_owner, monkeypatch, method, threads
+):
+    """Else whoever calls and cancels again and again would fill the memory with messages."""
+    running = serve_owner(owner_folder(calls_per_learner=3))
+    over, begun = threading.Event(), queue.SimpleQueue[None]()
+
+    def slow(called: Method, *_: Any, if_quick: bool = False) -> None:
+        if if_quick and called.request is pb.StudyTerms:
+            return
+        begun.put(None)
+        over.wait(20)
+        raise OrderError("it took too long")
+
+    monkeypatch.setattr(running.calls._service, "reply", slow)
+    # A thread gives answers, as after any that took long.
+    monkeypatch.setattr(running.calls, "_long_until", math.inf)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        call = partial(channel.unary_unary(f"/{SERVICE}/{method}").future, b"", timeout=20)
+        cancelled = [call() for _ in range(3)]
+        wait_until(lambda: running.calls._places._taken.total() == 3)
+        for one in cancelled:
+            one.cancel()
+        time.sleep(0.3)
+        refused = call().exception()
+        assert refused.code() is grpc.StatusCode.UNAVAILABLE
+        assert "no more calls of this learner" in refused.details()
+        over.set()
+        wait_until(lambda: not running.calls._places._taken)
+        # What waited for a thread is not begun for a caller that is gone.
+        assert begun.qsize() == threads
+        assert "it took too long" in call().exception().details()
+
+
+# Bytes that no message has a meaning for.
+LARGE = b"\xa2\x06\x80\x80\x80\x01" + bytes(2**21)
+
+
+@contextmanager
+def kept(most: int) -> Iterator[None]:
+    """What is done takes no more memory for long, not even until Python looks for cycles.
+
+    That comes after hundreds of large messages.
+    """
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        yield
+        time.sleep(0.5)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left < most
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("method", ["Enroll", "Offer", "AnswerOnce"])
+def test_a_call_that_is_over_leaves_nothing_of_its_message(
+    owner_folder, serve_owner, monkeypatch, method, cancelled
+):
+    running = serve_owner(owner_folder())
+    # A thread gives answers, as after any that took long.
+    monkeypatch.setattr(running.calls, "_long_until", math.inf)
+    with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
+        call = partial(channel.unary_unary(f"/{SERVICE}/{method}").future, LARGE, timeout=20)
+
+        def many(count: int) -> None:
+            for one in (call() for _ in range(count)):
+                time.sleep(0.02)
+                if cancelled:
+                    one.cancel()
+                with suppress(grpc.FutureCancelledError):
+                    one.exception()
+
+        many(3)
+        with kept(2 * len(LARGE)):
+            many(20)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come about in 10 s")
 
 
 def test_probes_that_never_ask_keep_no_other_from_being_told(owner_folder, serve_owner):
