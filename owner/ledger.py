@@ -119,6 +119,10 @@ class Ledger(SettlingLedger):
         with self._used():
             self._check_sound()
             self._files.check_names()
+            # Before it is noted: a failure behind that would leave it noted and not known here, and
+            # its number would be answered again.
+            gave = charged.gave(record, response)
+            after = book.after(gave)
             if self._block == 1:
                 self._check_unchanged()
                 try:
@@ -127,10 +131,10 @@ class Ledger(SettlingLedger):
                     # Whether it is there, only the disk can show.
                     self._unsound = True
                     raise
+            self._charged[study_id] = gave
             self.works = True
-        self._charged[study_id] = charged = charged.gave(record, response)
         if self._block == 1:
-            self._keep(book.after(charged))
+            self._keep(after)
 
     def _check_unchanged(self) -> None:
         """Look again at the accounts that are charged ahead, if anybody else has written since."""

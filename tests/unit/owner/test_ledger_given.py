@@ -19,6 +19,7 @@ from ledgers import charge, digest, open_ledger, response
 from common.errors import OrderError
 from owner import ledger_given
 from owner.ledger import Ledger
+from owner.ledger_ahead import Charged
 from owner.ledger_given import GIVEN, MARK_BYTES, Given, GivenLog, given_at_once, read_given
 from owner.ledger_reading import read_history, read_studies, verify_ledger
 from owner.ledger_rows import LedgerError
@@ -366,6 +367,29 @@ def test_a_note_that_fails_stops_the_owner_and_the_disk_decides(path, monkeypatc
         assert entry.account.response(3, size=SIZE) == response(3)
         charge(ledger, 4)
     assert verify_ledger(path) == []
+
+
+def test_memory_that_runs_out_gives_no_number_twice(path, monkeypatch):
+    """A response that nobody got stands in no log: else it could be had beside another one."""
+
+    def run_out(*_: object) -> None:
+        raise MemoryError
+
+    with closing(open_ledger(path)) as ledger:
+        ledgers.enroll(ledger, responses=20)
+        charge(ledger, *range(1, 10))
+        with monkeypatch.context() as patch:
+            patch.setattr(Charged, "gave", run_out)
+            with pytest.raises((LedgerError, MemoryError)):
+                ledger.charge(study_id="s", sequence=10, digest="a" * 64, response=b"unheard!")
+        charge(ledger, *range(10, 21))
+        left = copied(path, "left")
+    with closing(open_ledger(left)) as ledger:
+        entry = ledger.study("s")
+        assert entry is not None
+        for number in range(5, 21):
+            assert entry.account.response(number, size=SIZE) == response(number)
+            assert entry.account.digest(number) == digest(number)
 
 
 def test_a_log_without_room_charges_nothing_and_goes_on_when_there_is(path, monkeypatch):
