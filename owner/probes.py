@@ -24,6 +24,8 @@ Status = health_pb2.HealthCheckResponse
 OPEN_PROBES = 16
 # How long a probe may take to say what it asks.
 ASKING_SECONDS = 10.0
+# No service has a longer name.
+LONGEST_NAME = 1000
 
 
 class Probes:
@@ -108,10 +110,16 @@ class Probes:
 
 
 def _request(content: Any) -> health_pb2.HealthCheckRequest:
-    """What a call asks, if it asks anything."""
+    """What a call asks, if it asks anything, and nothing else that its message holds.
+
+    A call keeps it for as long as it is open, and longer: until Python looks for cycles.
+    """
     if content is grpc.aio.EOF:
         raise DecodeError
-    return health_pb2.HealthCheckRequest.FromString(content)
+    name = health_pb2.HealthCheckRequest.FromString(content).service
+    if len(name) > LONGEST_NAME:
+        raise DecodeError
+    return health_pb2.HealthCheckRequest(service=name)
 
 
 class _Messages:
