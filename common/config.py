@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -33,7 +33,7 @@ from common.losses import LOSSES
 from common.places import Place, SecretPlace, SecretText, absolute_place
 from common.setting_errors import sentences
 from common.setting_keys import meanings
-from common.setting_kinds import strict_kinds
+from common.setting_kinds import plain, strict_kinds
 from common.suggestions import did_you_mean
 from common.toml_files import parsed, read_toml
 
@@ -136,7 +136,7 @@ def parse_epsilon(value: object) -> Fraction:
     (Fraction(1, 3), Fraction(1, 10), Fraction(10, 1))
     """
     expected = 'a number greater than 0, such as 1, 0.1 or "1/3"'
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction | Decimal):
         raise ValueError(f"expected {expected}")
     text = str(value)
     shorter = f"expected {expected}, with at most {LARGEST_DIGITS} digits above and below"
@@ -287,7 +287,7 @@ def load_settings(
     if isinstance(overrides, Mapping):
         values = {**overrides, **values}
     else:
-        for override in overrides:
+        for override in [overrides] if isinstance(overrides, str) else overrides:
             _apply_override(table, override)
     for dotted, value in values.items():
         _set(table, dotted.split("."), value, where=dotted)
@@ -303,7 +303,7 @@ def check_settings(kind: type[S], table: Mapping[str, Any], *, where: str) -> S:
         if key in table and key not in kind.model_fields:
             raise InputError(f"{where}: this is {other}; give {kind.FILE} here")
     try:
-        return kind.model_validate(dict(table))
+        return kind.model_validate(plain(dict(table)))
     except ValidationError as error:
         raise InputError("\n".join(sentences(error, kind, where=where))) from None
 
@@ -349,5 +349,4 @@ def _set(table: dict[str, Any], keys: Sequence[str], value: object, *, where: st
         if not isinstance(child, dict):
             raise InputError(f"{where}: {key} is not a table of settings; write TABLE.KEY=VALUE")
         table = child
-    # From Python, numbers may be numpy's.
-    table[keys[-1]] = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    table[keys[-1]] = value

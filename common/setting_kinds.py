@@ -10,11 +10,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from common.texts import any_of
 
-__all__ = ["strict_kinds"]
+__all__ = ["plain", "strict_kinds"]
 
 _STRICT = ("int", "float", "bool")
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "true, false", "str": "a text"}
@@ -32,6 +33,23 @@ def strict_kinds(schema: CoreSchema) -> CoreSchema:
     (2.0, False, False)
     """
     return _strict(schema)  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """A value as TOML would have it: from Python, numbers and lists of them may be numpy's.
+
+    >>> plain({"horizon": np.int64(50), "weights": np.array([0.5, 1.0]), "name": "spring"})
+    {'horizon': 50, 'weights': [0.5, 1.0], 'name': 'spring'}
+    """
+    match value:
+        case np.generic() | np.ndarray():
+            return value.tolist()
+        case dict():
+            return {key: plain(one) for key, one in value.items()}
+        case list():
+            return [plain(one) for one in value]
+        case _:
+            return value
 
 
 def _strict(node: Any) -> Any:

@@ -22,7 +22,8 @@ from common.files import read_secret
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
 from common.pushdown import Extent
-from common.texts import LONGEST_NAME, named, printable
+from common.suggestions import refuse_twice
+from common.texts import named
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -83,7 +84,7 @@ class Source:
         for title, _, table, _ in self.parts:
             theirs = reading(partial(_names_of, table), title)
             names = names or theirs
-            _refuse_twice(repeated(theirs), title)
+            refuse_twice(repeated(theirs), where=title)
             there = set(theirs)
             missing = [name for name in names if name not in there]
             if missing:
@@ -108,7 +109,7 @@ class Source:
           InputError: Two columns have the name of one, so nobody knows which is meant.
         """
         wanted = self.names if columns is None else names_wanted(self.names, columns)
-        _refuse_twice([name for name in repeated(self.header) if name in wanted], self.title)
+        refuse_twice([name for name in repeated(self.header) if name in wanted], where=self.title)
         return wanted
 
     @property
@@ -169,13 +170,6 @@ class Source:
             frames.append(reading(partial(table.read, columns, shifted), title))
             starts.append(starts[-1] + shifted.rows_seen)
         return frames[0] if len(frames) == 1 else stacked(frames), starts
-
-
-def _refuse_twice(twice: Sequence[str], title: str) -> None:
-    """Refuse a table with names that two columns have, if there are any."""
-    if twice:
-        shown = printable(twice[0], LONGEST_NAME)
-        raise InputError(f"{title}: the column name {shown!r} occurs twice; rename one")
 
 
 def _names_of(table: RawTable) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from common.errors import InputError
-from common.texts import LONGEST_NAME, named
+from common.texts import LONGEST_NAME, named, printable
 
 __all__ = [
     "LONGEST_SHOWN",
@@ -17,6 +18,7 @@ __all__ = [
     "nearest",
     "nearest_spelling",
     "of_accents",
+    "refuse_twice",
     "same_words",
     "spelt_alike",
 ]
@@ -191,15 +193,29 @@ def among_columns(name: str, columns: Iterable[str], *, listed: bool = True) -> 
 
 
 def check_columns(needed: Iterable[str], columns: Iterable[str], *, where: str) -> None:
-    """Refuse a table without a column that the feature map needs.
+    """Refuse a table that does not have each column that the feature map needs once.
 
     Raises:
-      InputError: The sentence names the first that is not there, and what was probably meant.
+      InputError: The sentence names the first that is not there, and what was probably meant, or
+        that is there twice.
     """
-    names = dict.fromkeys(columns)
+    names = Counter(columns)
     for name in needed:
+        if names[name] > 1:
+            refuse_twice([name], where=where)
         if name not in names:
             raise InputError(
                 f"{where}: no column {name[:LONGEST_SHOWN]!r}, which the feature map needs"
                 f"{among_columns(name, list(names))}"
             )
+
+
+def refuse_twice(twice: Sequence[str], *, where: str) -> None:
+    """Refuse a table with names that two columns have, if there are any.
+
+    Raises:
+      InputError: The sentence names the first of them.
+    """
+    if twice:
+        shown = printable(twice[0], LONGEST_NAME)
+        raise InputError(f"{where}: the column name {shown!r} occurs twice; rename one")

@@ -35,6 +35,8 @@ __all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]
 
 # More public records than this do not make a better map of a few columns.
 SPARE_PUBLIC_RECORDS = 2
+# Arguments that a study's file takes the place of.
+OF_RECORDS_HERE = ("epsilon", "public", "public_share", "settings", "guard", "random_state")
 
 
 class _Federated(BaseEstimator):
@@ -74,9 +76,24 @@ class _Federated(BaseEstimator):
           ValueError: The records or settings cannot be used.
         """
         try:
-            return self._run_study() if self.study is not None else self._fit_here(X, y, owners)
+            if self.study is None:
+                return self._fit_here(X, y, owners)
+            self._refuse_unread({"X": X, "y": y, "owners": owners})
+            return self._run_study()
         except CoprivError as error:
             raise ValueError(str(error)) from error
+
+    def _refuse_unread(self, records: Mapping[str, Any]) -> None:
+        """Refuse what somebody counts on and the study of a file does not look at."""
+        defaults = type(self)().get_params(deep=False)
+        given = {name: getattr(self, name) for name in OF_RECORDS_HERE}
+        for name, value in (given | dict(records)).items():
+            default = defaults.get(name)
+            if value is not None and (default is None or value != default):
+                raise ValueError(
+                    f"{name} is not read where study is given: the study's file says it; leave "
+                    f"{name} out, and change the file if it says otherwise"
+                )
 
     def _run_study(self) -> Self:
         """Run the study of a file, with owners wherever it says."""
@@ -90,14 +107,20 @@ class _Federated(BaseEstimator):
 
     def _fit_here(self, X: Any, y: Any, owners: Any) -> Self:
         """Train over shards in memory."""
-        table, targets = self._checked(X, y)
+        table, targets = self._checked(X, y, reset=True)
         labels, names = dealt(owners, len(table))
-        seed, kept = self._seed(), np.ones(len(table), dtype=bool)
+        seed, kept = _seed(self.random_state), np.ones(len(table), dtype=bool)
         if self.public is None:
-            kept = ~self._given_away(labels, targets, table.shape[1], seed)
+            kept = ~_given_away(
+                self.public_share,
+                labels=labels,
+                targets=targets,
+                num_columns=table.shape[1],
+                seed=seed,
+            )
             public = table[~kept].assign(**{TARGET: targets[~kept]})
         else:
-            public = self._table(self.public[0]).assign(**{TARGET: self._public_targets()})
+            public = self._public()
         self.public_records_ = len(public)
         trained = train_in_memory(
             table[kept].assign(**{TARGET: targets[kept]}),
@@ -113,30 +136,18 @@ class _Federated(BaseEstimator):
         self._take(trained.model, trained.owners, keep_columns=True)
         return self
 
-    def _given_away(self, labels: Labels, targets: Any, num_columns: int, seed: int) -> Flags:
-        """Which records count as public where no public ones are given: as many of each owner."""
-        if not 0 < self.public_share < 1:
-            raise ValueError(f"public_share: got {self.public_share}, expected a share of 1")
-        n = len(labels)
-        count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(self.public_share * n))
-        owners = len(np.unique(labels))
-        if count + owners > n:
+    def _public(self) -> pd.DataFrame:
+        """The public records that were given, with their targets."""
+        if not isinstance(self.public, tuple | list) or len(self.public) != 2:
             raise ValueError(
-                f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
-                "would be public records; give more, or public=(X, y)"
+                f"public: got a {type(self.public).__name__}, expected (X, y): the public records "
+                "and their targets"
             )
-        # Spread over owners and, within them, over targets.
-        order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
-        chosen = np.zeros(n, dtype=bool)
-        chosen[order[np.arange(count) * n // count]] = True
-        return chosen
-
-    def _seed(self) -> int:
-        if self.random_state is None:
-            return secrets.randbits(32)
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
+        try:
+            table, targets = self._checked(*self.public, reset=False)
+        except ValueError as error:
+            raise ValueError(f"public: {error}") from error
+        return table.assign(**{TARGET: targets})
 
     def _sections(self) -> dict[str, Any]:
         """The study's sections: those that were given over the estimator's own."""
@@ -176,14 +187,20 @@ class _Federated(BaseEstimator):
             return [f"x{j}" for j in range(self.n_features_in_)]
         return [str(name) for name in names]
 
-    def _checked(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
-        """Raw records and targets, checked as scikit-learn checks them."""
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[pd.DataFrame, Any]:
+        """Raw records and targets, checked as scikit-learn checks them.
+
+        Args:
+          X: The records.
+          y: Their targets.
+          reset: Whether they say which columns and classes there are, or have those that are known.
+        """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        table = self._table(X, reset=True)
+        table = self._table(X, reset=reset)
         given = column_or_1d(y, warn=True)
         assert_all_finite(given, input_name="y")
-        targets = self._targets(given)
+        targets = self._targets(given, reset=reset)
         if len(targets) != len(table):
             raise ValueError(
                 f"inconsistent numbers of samples: {len(table)} in X, {len(targets)} in y"
@@ -196,7 +213,8 @@ class _Federated(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if len(X) == 0:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return X.rename(columns=str).reset_index(drop=True)
+            # Columns without texts for names are known by their places, as those of an array.
+            return X.set_axis(self._columns(), axis=1).reset_index(drop=True)
         values = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)
         validate_data(self, X, reset=reset, skip_check_array=True)
         table = pd.DataFrame(values, columns=self._columns())
@@ -215,6 +233,36 @@ class _Federated(BaseEstimator):
         tags.input_tags.string = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _given_away(
+    share: float, *, labels: Labels, targets: Any, num_columns: int, seed: int
+) -> Flags:
+    """Which records count as public where no public ones are given: as many of each owner."""
+    if not 0 < share < 1:
+        raise ValueError(f"public_share: got {share}, expected a share of 1")
+    n = len(labels)
+    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(share * n))
+    owners = len(np.unique(labels))
+    if count + owners > n:
+        raise ValueError(
+            f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
+            "would be public records; give more, or public=(X, y)"
+        )
+    # Spread over owners and, within them, over targets.
+    order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
+    chosen = np.zeros(n, dtype=bool)
+    chosen[order[np.arange(count) * n // count]] = True
+    return chosen
+
+
+def _seed(random_state: Any) -> int:
+    """The seed that a ``random_state`` means."""
+    if random_state is None:
+        return secrets.randbits(32)
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 class FederatedRegressor(RegressorMixin, _Federated):
@@ -263,17 +311,14 @@ class FederatedRegressor(RegressorMixin, _Federated):
         margins = self._margins(X)
         return self.model_.outputs(margins)
 
-    def _targets(self, y: Any) -> Any:
+    def _targets(self, y: Any, *, reset: bool) -> Any:
+        del reset  # Numbers need no list of what they may be.
         if (
             type_of_target(y) in {"unknown", "binary", "multiclass"}
             and np.asarray(y).dtype == object
         ):
             return pd.Series(y, dtype=object).to_numpy()
         return check_array(y, ensure_2d=False, dtype=np.float64)
-
-    def _public_targets(self) -> Any:
-        assert self.public is not None  # noqa: S101 (asked only where there are some)
-        return self._targets(column_or_1d(self.public[1]))
 
 
 class FederatedClassifier(ClassifierMixin, _Federated):
@@ -305,7 +350,20 @@ class FederatedClassifier(ClassifierMixin, _Federated):
         of_second = self.model_.outputs(self._margins(X))
         return np.stack([1.0 - of_second, of_second], axis=1)
 
-    def _targets(self, y: Any) -> Any:
+    def _targets(self, y: Any, *, reset: bool) -> Any:
+        if reset:
+            self.classes_ = self._two_classes(y)
+        stray = ~pd.Series(y).isin(self.classes_).to_numpy()
+        if stray.any():
+            first, second = self.classes_.tolist()
+            raise ValueError(
+                f"y has the class {y[stray].tolist()[0]!r}, expected {first!r} or {second!r}, as "
+                "the owners' records have them"
+            )
+        return (y == self.classes_[1]).astype(np.int64)
+
+    def _two_classes(self, y: Any) -> Any:
+        """The two classes of some targets."""
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
@@ -315,12 +373,7 @@ class FederatedClassifier(ClassifierMixin, _Federated):
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(y)}."
             )
-        self.classes_ = classes
-        return (y == classes[1]).astype(np.int64)
-
-    def _public_targets(self) -> Any:
-        assert self.public is not None  # noqa: S101 (asked only where there are some)
-        return (column_or_1d(self.public[1]) == self.classes_[1]).astype(np.int64)
+        return classes
 
     def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
         super()._take(model, owners, keep_columns=keep_columns)

@@ -173,9 +173,14 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
     """
     if owners is None:
         return np.zeros(num_records, dtype=np.intp), ["owner"]
-    column = pd.Series(np.asarray(owners).ravel())
+    # As an array, a list of texts and gaps is one of texts, among them "nan".
+    kind = object if isinstance(owners, list | tuple) else None
+    column = pd.Series(np.asarray(owners, dtype=kind).ravel())
     if len(column) != num_records:
-        raise ValueError(f"owners: got {len(column)} labels for {num_records} records")
+        raise ValueError(
+            f"owners: got {len(column)} labels for {num_records} records; give one for each, such "
+            "as the column of a table"
+        )
     if column.isna().any():
         raise ValueError("owners: a record has no owner; give each record a label")
     codes, distinct = pd.factorize(column, sort=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from common.errors import InputError
 from common.files import open_regular
 from common.judging import Judged, judge, sample_of
 from common.model import Model, read_model
+from learner.planning.grid import grid_of
 from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
 from learner.results.summary import Summary, read_summary
@@ -261,7 +262,7 @@ def forecast(
         base=Path(study).parent,
         public=None if public is None else Path(public),
         out=None if out is None else Path(out),
-        compare=compare,
+        compare=[compare] if isinstance(compare, str) else compare,
         curves=not quick,
         jobs=jobs,
         cluster=None,
@@ -273,7 +274,7 @@ def forecast(
 
 def sweep(
     study: str | Path,
-    grid: Mapping[str, Sequence[object]],
+    grid: Mapping[str, Iterable[object]],
     *,
     seeds: int = 20,
     out: str | Path | None = None,
@@ -304,7 +305,7 @@ def sweep(
 
     folder = run_study_sweep(
         Path(study),
-        grid=grid,
+        grid=grid_of(grid),
         seeds=seeds,
         overrides=overrides,
         data=data,

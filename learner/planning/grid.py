@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
 
 from common.config import Overrides, load_settings, parse_values
 from common.errors import InputError
+from common.setting_kinds import plain
+from common.texts import printable
 from learner.planning.sections import is_owner_requested
 from learner.planning.settings import StudySettings
 
-__all__ = ["Grid", "Point", "parse_grid", "points_of"]
+__all__ = ["Grid", "Point", "grid_of", "parse_grid", "points_of"]
 
 OWNERS = "owners"
 # More are a mistake, or several sweeps.
 MOST_POINTS = 10_000
 MOST_STUDIES = 999_999
+# What a program gave instead of values, as far as a sentence shows it.
+LONGEST_GIVEN = 40
 
 Grid = Mapping[str, Sequence[object]]
 """The values of each key, in the order in which they were typed."""
@@ -61,19 +67,50 @@ def parse_grid(typed: Sequence[str]) -> Grid:
             raise InputError(
                 f"--grid {text}: expected KEY=VALUE,VALUE,..., such as privacy.epsilon=0.1,1,10"
             )
-        if key == "seed":
-            raise InputError(
-                f"--grid {text}: seeds are not part of the grid; give their number with --seeds"
-            )
         if key in grid:
             raise InputError(f"--grid {text}: {key} is given twice; give all its values at once")
-        for i, value in enumerate(found):
-            if value in found[:i]:
-                raise InputError(
-                    f"--grid {text}: {_text(value)} is given twice; give each value once"
-                )
-        grid[key] = found
+        grid[key] = _checked(key, found, where=f"--grid {text}")
     return grid
+
+
+def grid_of(values: Mapping[str, object]) -> Grid:
+    """The grid of a program: for each key a list, a range, an array or a series of values.
+
+    Raises:
+      InputError: A key has no values, or one of them twice.
+
+    >>> grid_of({"privacy.epsilon": (0.1, 1), "owners": range(2, 4)})
+    {'privacy.epsilon': [0.1, 1], 'owners': [2, 3]}
+    """
+    grid = {}
+    for key, given in values.items():
+        found = [plain(one) for one in given] if _are_several(given) else []
+        if not found:
+            raise InputError(
+                f"grid {key}: got {printable(given, LONGEST_GIVEN)}, expected a list of values, "
+                'such as {"privacy.epsilon": [0.1, 1, 10]}'
+            )
+        grid[key] = _checked(key, found, where=f"grid {key}")
+    return grid
+
+
+def _are_several(given: object) -> TypeGuard[Iterable[object]]:
+    """Whether somebody gave values and not one, such as a text or a table of settings."""
+    return isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+
+
+def _checked(key: str, values: list[object], *, where: str) -> list[object]:
+    """The values of a key that can be one of a grid.
+
+    Raises:
+      InputError: It cannot, or a value is given twice.
+    """
+    if key == "seed":
+        raise InputError(f"{where}: seeds are not part of the grid; give their number with --seeds")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise InputError(f"{where}: {_text(value)} is given twice; give each value once")
+    return values
 
 
 def points_of(
@@ -97,6 +134,10 @@ def points_of(
     Raises:
       InputError: There are too many points, or one of them is no study that can be repeated.
     """
+    if not isinstance(seeds, int | np.integer) or not seeds > 0:
+        raise InputError(
+            f"seeds: got {printable(seeds, LONGEST_GIVEN)}, expected a whole number of 1 or more"
+        )
     count = 1
     for options in grid.values():
         count *= len(options)

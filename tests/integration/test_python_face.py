@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import learner
 from common.errors import DoubtWarning, InputError
-from learner import FederatedClassifier, FederatedRegressor, Run, simulate
+from learner import FederatedClassifier, FederatedRegressor, Run, simulate, sweep
 from learner.planning.settings import is_elsewhere, load_study
 
 MOMENTS = {"algorithm": {"name": "moments"}, "model": {"theta_max": 5.0}}
@@ -177,14 +177,53 @@ def test_a_rare_class_has_room_for_its_base_rate():
         ({"settings": {"guard": True}}, None, "'guard' cannot be set here"),
         ({"settings": {"owners": {}}}, None, "'owners' cannot be set here"),
         ({"settings": {"algorithm": {"horizont": 3}}}, None, "algorithm.horizont"),
-        ({}, ["a"], "owners: got 1 labels for 300 records"),
+        ({}, ["a"], "owners: got 1 labels for 300 records; give one for each"),
+        ({}, "ward", "owners: got 1 labels for 300 records; give one for each"),
         ({}, [None] * 300, "a record has no owner"),
+        ({}, ["a", "b", float("nan")] * 100, "a record has no owner"),
+        ({"public": records(50)[0]}, None, r"public: got a DataFrame, expected \(X, y\)"),
+        ({"public": (records(50)[0], np.ones(40))}, None, "public: .*: 50 in X, 40 in y"),
     ],
 )
 def test_what_cannot_be_fitted_is_a_value_error(changes, owners, words):
     table, days, _ = records(300)
     with pytest.raises(ValueError, match=words):
         FederatedRegressor(**({"settings": MOMENTS} | changes)).fit(table, days, owners=owners)
+
+
+@pytest.mark.usefixtures("without_forecasts")
+def test_columns_without_texts_for_names_are_known_by_their_places():
+    """Their coefficients were all 0, and an array was refused."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(600, 2))
+    frame = pd.DataFrame(x)
+    target = 3.0 * x[:, 0] + rng.normal(size=600)
+    model = FederatedRegressor(epsilon=1e6, settings=MOMENTS, random_state=1)
+    named = model.fit(x, target).coef_
+    np.testing.assert_array_equal(model.fit(frame, target).coef_, named)
+    assert named[0] == pytest.approx(3.0, abs=0.2)
+    np.testing.assert_array_equal(model.predict(x), model.predict(frame))
+
+
+@pytest.mark.parametrize("stray", ["Yes", "maybe", None, 1])
+def test_public_classes_that_the_owners_do_not_have_are_refused(stray):
+    """They counted as the first class, without a word."""
+    table, days, hospital = records(600)
+    is_long = np.where(days > np.median(days), "yes", "no").astype(object)
+    public = is_long[:200].copy()
+    public[5] = stray
+    model = FederatedClassifier(public=(table[:200], public), random_state=1)
+    with pytest.raises(ValueError, match=r"public: .*expected 'no' or 'yes'"):
+        model.fit(table[200:], is_long[200:].astype(str), owners=hospital[200:])
+
+
+@pytest.mark.usefixtures("without_forecasts")
+def test_numbers_may_be_of_numpy():
+    table, days, hospital = records(600)
+    settings = {"algorithm": {"name": "asynchronous", "horizon": np.int64(20)}}
+    model = FederatedRegressor(epsilon=np.int64(3), settings=settings, random_state=np.int64(1))
+    model.fit(table, days, owners=hospital)
+    assert set(model.epsilon_spent_.values()) == {3.0}
 
 
 @pytest.fixture
@@ -233,6 +272,10 @@ def test_the_command_line_gives_the_same_model_bit_for_bit(study, tmp_path, type
     assert run.evaluate(table).models["common"]["r2"].value > 0.5
     assert list(run.predict(table[5:9]).index) == [5, 6, 7, 8]
     assert run.plot().axes
+    twice = pd.concat([table, table[table.columns[:1]]], axis=1)
+    for ask in (run.predict, run.evaluate):
+        with pytest.raises(InputError, match=r"table: the column name .* occurs twice; rename"):
+            ask(twice)
     far = table.assign(**{table.columns[0]: "1;5"})
     for ask in (run.predict, run.evaluate):
         with pytest.warns(DoubtWarning, match=f"table: column {table.columns[0]!r}: "):
@@ -267,8 +310,55 @@ def test_an_estimator_spends_what_owners_elsewhere_hold(study, overrides, spends
     assert is_elsewhere(load_study(study, overrides=overrides)) is spends
 
 
+@pytest.mark.parametrize(
+    ("changes", "records_here", "name"),
+    [
+        ({"epsilon": 0.1}, {}, "epsilon"),
+        ({"settings": MOMENTS}, {}, "settings"),
+        ({"public": (np.ones((3, 1)), np.ones(3))}, {}, "public"),
+        ({"random_state": 0}, {}, "random_state"),
+        ({}, {"X": np.ones((3, 1)), "y": np.ones(3)}, "X"),
+        ({}, {"owners": ["a", "b"]}, "owners"),
+    ],
+)
+def test_what_the_study_of_a_file_does_not_look_at_is_refused(study, changes, records_here, name):
+    """An epsilon of 0.1 was not heard, and every fold of other records ran the same study."""
+    with pytest.raises(ValueError, match=f"^{name} is not read where study is given"):
+        FederatedRegressor(study=study, **changes).fit(**records_here)
+
+
+@pytest.mark.parametrize(
+    ("grid", "seeds", "words"),
+    [
+        ({"privacy.epsilon": 1}, 2, "grid privacy.epsilon: got 1, expected a list of values"),
+        ({"privacy.epsilon": "1,10"}, 2, "got 1,10, expected a list of values"),
+        ({"privacy.epsilon": []}, 2, "expected a list of values"),
+        ({"privacy.epsilon": [1, 1.0]}, 2, "1.0 is given twice"),
+        ({"seed": [1, 2]}, 2, "seeds are not part of the grid"),
+        ({"privacy.epsilon": [1]}, 0, "seeds: got 0, expected a whole number of 1 or more"),
+        ({"privacy.epsilon": [1]}, range(2), "seeds: got range"),
+    ],
+)
+def test_what_is_no_grid_is_told(study, grid, seeds, words):
+    with pytest.raises(InputError, match=words):
+        sweep(study, grid, seeds=seeds)
+
+
+def test_a_grid_may_be_of_numpy(study, tmp_path):
+    """Its numbers were texts in the table, in quotes."""
+    grid = {"privacy.epsilon": np.array([5, 10]), "owners": np.arange(1, 3)}
+    rows = sweep(study, grid, seeds=1, jobs=1, out=tmp_path / "swept")
+    assert set(rows["privacy.epsilon"]) == {5, 10}
+    assert set(rows["owners"]) == {1, 2}
+
+
 def test_settings_are_changed_by_keys(study):
-    for overrides in ({"privacy.epsilon": 2}, ("privacy.epsilon=2",)):
+    for overrides in (
+        {"privacy.epsilon": 2},
+        {"privacy": {"epsilon": np.int64(2)}},
+        ("privacy.epsilon=2",),
+        "privacy.epsilon=2",
+    ):
         assert float(load_study(study, overrides=overrides).privacy.epsilon) == 2
 
 
