@@ -72,12 +72,15 @@ _SHORT = (
     "y|yrs?|yo|mo|wks?|d|h|hrs?|min|s|sec|g|kg|mg|lbs?|oz|t|mm|cm|m|km|ft|l|ml|kWh|\xb0[CF]|th|"
     "(?:k|K|M|T|Tsd|Mio|Mrd|mln|mn|bn|million|billion)\\.?(?: ?[$\xa3\u20ac])?"
 )
+# Before the hours of a duration, as Python and databases write it.
+_DAYS = r"-?[0-9]+ days?,? [+-]?"
 # Numbers in brackets, with the sign behind, with a typographer's minus, in groups of three, about
 # right, behind the mark of a text, with such a unit; times of the day; two in one cell.
 _ODD = re.compile(
     rf"{_BEFORE}\({_BEFORE}{_DIGITS}\)|{_DIGITS} ?-|[\u2212\u2013] ?{_BEFORE}{_DIGITS}"
     rf"|{_BEFORE}{_SPACED}{_BEHIND}|(?:[~\u2248'\u2019]|ca\.?) ?{_DIGITS}|{_DIGITS} ?(?:{_SHORT})"
-    r"|[0-9]{1,3}:[0-5][0-9](?::[0-5][0-9])?|[0-9]{1,3} ?/ ?[0-9]{1,3}",
+    rf"|(?:{_DAYS})?[0-9]{{1,3}}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
+    r"|[0-9]{1,3} ?/ ?[0-9]{1,3}",
     re.ASCII,
 )
 _PLAIN = _form(_DIGITS)
@@ -294,6 +297,8 @@ def unread_number(texts: Sequence[str]) -> str:
     ['4.6k', '1,2 Mio. €', '61kg', '~60', "'60"]
     >>> unread_number(["120/80", "135/90"]), unread_number(["07:30", "21:05"])
     ('120/80', '07:30')
+    >>> unread_number(["48 days 07:12:00", "-1 days +23:59:59.5"]), unread_number(["1 day, 0:10"])
+    ('48 days 07:12:00', '1 day, 0:10')
     >>> unread_number(["20-29", "30-39"]), unread_number(["12A", "12B"])
     ('', '')
     """
