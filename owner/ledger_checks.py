@@ -75,7 +75,8 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
     if meta.get("shard_fingerprint") != fingerprint:
         raise LedgerError(
             f"{path}: the ledger belongs to other records than the shard; the budget is "
-            "of the records, so restore the records or start a new ledger for new ones"
+            "of the records, so restore them; where rows were added, data.rows or data.where "
+            "selects those it belongs to, and only rows that never answered may have a new ledger"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Address, Epsilon, LossName, Place, Positive, Settings
 from common.errors import MalformedError, PolicyError
@@ -66,7 +66,8 @@ class Policy(Settings):
       min_num_records: It answers only for a shard of at least this many records.
       kappa: In how many shards one of its records may be, or how many rows one of its persons has,
         in all shards together; a study of fewer is refused, and it spends epsilon/kappa.
-      learners: The learners it serves, by the name in their certificate; empty for any.
+      learners: The learners it serves, by the name in their certificate; without it, and without
+        tokens, any.
       tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
       queries_per_second: How many requests of one learner it takes; without it any number.
       enrollments_per_hour: How many new studies of one learner it takes.
@@ -114,6 +115,17 @@ class Policy(Settings):
             if not _TOKEN.fullmatch(where):
                 raise ValueError(f'{learner}: expected "sha256:HEX" of the token, or "file:PATH"')
         return tokens
+
+    @model_validator(mode="after")
+    def _an_emptied_list_opens_nothing(self) -> Policy:
+        """Whoever strikes off the last learner means nobody, but without a list any is served."""
+        if self.model_fields_set & {"learners", "tokens"} and not (self.learners or self.tokens):
+            raise ValueError(
+                "learners and tokens name nobody, and an owner without names serves any learner "
+                "that reaches it; name those it serves, take both keys out if any is meant, or "
+                "stop the owner"
+            )
+        return self
 
 
 class PrivateSource(TableSource):

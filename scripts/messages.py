@@ -272,6 +272,11 @@ MISTAKES = (
         "epsilon_lifetime = 2",
         'epsilon_lifetime = 2\nvalidation = "hidden"',
     ),
+    of_owner(
+        "learners who are all struck off",
+        "epsilon_lifetime = 2",
+        "epsilon_lifetime = 2\nlearners = []",
+    ),
     of_owner("a column that the table does not have", '"days"]', '"day"]'),
     of_owner("a table of an owner that is not there", "north.csv", "nord.csv"),
     of_owner("the same, seen by doctor", "north.csv", "nord.csv", "copriv-owner doctor owner.toml"),

@@ -56,3 +56,12 @@ def test_no_call_of_whoever_is_not_served_is_looked_at(open_owner, make_terms, c
 def test_a_token_is_in_no_file_that_cannot_be():
     with pytest.raises(ValidationError, match=r"lab: expected"):
         Policy(epsilon_per_study=1, epsilon_lifetime=1, tokens={"lab": "file:a\0b"})
+
+
+@pytest.mark.parametrize("struck_off", [{"learners": []}, {"tokens": {}}])
+def test_striking_off_the_last_learner_opens_to_nobody_else(struck_off):
+    """Without names any learner is served, so one whose name had been taken out was, too."""
+    with pytest.raises(ValidationError, match="learners and tokens name nobody"):
+        policy(**struck_off)
+    check_learner(policy(**{"tokens": {"ann": DIGEST}, "learners": ["ann"]} | struck_off), "ann")
+    check_learner(policy(), "anyone")
