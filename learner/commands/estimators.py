@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from common.arrays import Flags, Labels, Vector
 from common.errors import CoprivError
 from common.model import Model
-from learner.commands.in_memory import TARGET, dealt, train_in_memory
+from learner.commands.in_memory import TARGET, dealt, sections, train_in_memory
 from learner.commands.runs import Run, simulate, train
 from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
@@ -127,7 +127,13 @@ class _Federated(BaseEstimator):
             public,
             labels=labels[kept],
             names=names,
-            settings=self._sections(),
+            settings=sections(
+                self.settings or {},
+                epsilon=self.epsilon,
+                loss=self._loss,
+                theta_max=self._theta_max,
+                positive=self._positive,
+            ),
             guard=self.guard,
             seed=seed,
         )
@@ -148,20 +154,6 @@ class _Federated(BaseEstimator):
         except ValueError as error:
             raise ValueError(f"public: {error}") from error
         return table.assign(**{TARGET: targets})
-
-    def _sections(self) -> dict[str, Any]:
-        """The study's sections: those that were given over the estimator's own."""
-        given = dict(self.settings or {})
-        defaults: dict[str, Any] = {
-            # Whoever fits has the records: ``score`` says more than a noisy answer would.
-            "privacy": {"epsilon": self.epsilon, "validation": 0},
-            "model": {"loss": self._loss, "theta_max": self._theta_max},
-        }
-        for key, values in defaults.items():
-            given[key] = values | dict(given.get(key, {}))
-        if self._positive is not None:
-            given["features"] = dict(given.get("features", {})) | {"positive": self._positive}
-        return given
 
     def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
         """The attributes of a fitted estimator."""

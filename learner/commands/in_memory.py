@@ -20,6 +20,7 @@ from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureSettings
 from common.held_out import held_out_records
+from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.model import Model
 from common.names import check_name
@@ -34,9 +35,13 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = ["train_in_memory"]
+__all__ = ["TARGET", "dealt", "sections", "train_in_memory"]
 
 TARGET = "copriv target"
+# Sections that are filled in, or mean nothing where nobody serves.
+FIXED = ("owners", "data", "network", "tls", "learner", "seed", "name", "guard")
+# Settings of features that X, y and public take the place of.
+OF_THE_RECORDS = ("public", "target", "positive", "map")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +110,57 @@ def train_in_memory(
     )
 
 
+def sections(
+    given: Mapping[str, Any],
+    *,
+    epsilon: object,
+    loss: str,
+    theta_max: float,
+    positive: str | None,
+) -> dict[str, Any]:
+    """The sections of a study that an estimator's settings mean.
+
+    Args:
+      given: The sections that somebody gave; they come before the rest.
+      epsilon: Each owner's budget.
+      loss: The estimator's own loss; another has to be of the same kind.
+      theta_max: The bound of its coefficients.
+      positive: The value of class +1; None for numbers.
+
+    Raises:
+      InputError: A setting would mean something else here than in a study.
+
+    >>> sections({}, epsilon=1, loss="squared", theta_max=1, positive=None)["model"]
+    {'loss': 'squared', 'theta_max': 1}
+    """
+    # Whoever fits has the records: ``score`` says more than a noisy answer would.
+    own: dict[str, Any] = {
+        "privacy": {"epsilon": epsilon, "validation": 0},
+        "model": {"loss": loss, "theta_max": theta_max},
+        "features": {} if positive is None else {"positive": positive},
+    }
+    wrong = [key for key, its in given.items() if key in FIXED or not isinstance(its, Mapping)]
+    if wrong:
+        raise InputError(
+            f"settings: {min(wrong)!r} cannot be set here; expected sections of STUDY.toml such as "
+            "model, algorithm, privacy and features"
+        )
+    for key in OF_THE_RECORDS:
+        if key in dict(given.get("features", {})):
+            raise InputError(
+                f"settings: features.{key} cannot be set here; the records given say it"
+            )
+    merged = {key: values | dict(given.get(key, {})) for key, values in own.items()}
+    chosen = LOSSES.get(merged["model"]["loss"])
+    if chosen is not None and chosen.has_classes() != LOSSES[loss].has_classes():
+        kind = "Classifier" if chosen.has_classes() else "Regressor"
+        raise InputError(
+            f"settings: model.loss = {chosen.name!r} is of another kind of target; use "
+            f"Federated{kind}"
+        )
+    return dict(given) | merged
+
+
 def _valid(names: Sequence[str]) -> Sequence[str]:
     """The names that a study knows its owners by: their own, unless one is no name.
 
@@ -121,15 +177,7 @@ def _study(
     settings: Mapping[str, Any], names: Sequence[str], *, guard: bool, seed: int
 ) -> StudySettings:
     """The settings of the study."""
-    given = {key: dict(value) for key, value in settings.items() if isinstance(value, Mapping)}
-    fixed = {"owners", "data", "network", "tls", "learner", "seed", "name", "guard"}
-    taken = fixed & set(settings)
-    if taken or len(given) != len(settings):
-        wrong = min(taken or set(settings) - set(given))
-        raise InputError(
-            f"settings: {wrong!r} cannot be set here; expected sections of STUDY.toml such as "
-            "model, algorithm, privacy and features"
-        )
+    given = dict(settings)
     features = {"public": TableSource(), "target": TARGET} | given.pop("features", {})
     return check_settings(
         StudySettings,
