@@ -9,7 +9,7 @@ from pathlib import Path
 from common.files import write_or_refuse
 from common.model import Model, read_model
 from common.privacy import epsilon_in_words
-from common.texts import first_few
+from common.texts import counted, first_few
 from learner.results.quality_words import UNMEASURED, no_better_than_guessing, quality_lines
 from learner.results.summary import OwnerSummary, Summary
 from learner.results.validation_words import validation_lines
@@ -63,8 +63,9 @@ def _purpose(summary: Summary, model: Model) -> list[str]:
         what = f"whether {what} is {_plain(feature_map.target.positive)}"
     return [
         f"It predicts {what} from {first_few(names, NAMED_COLUMNS)}: a linear model by "
-        f"{summary.loss} loss. It was trained by {summary.algorithm} over {len(summary.owners)} "
-        "owners who did not show each other, or the learner, a record.",
+        f"{summary.loss} loss. It was trained with the algorithm {summary.algorithm} over "
+        f"{counted(len(summary.owners), 'owner')} who did not show each other, or the learner, a "
+        "record.",
         "Operator: add here what it is used for, and who answers for that.",
     ]
 

@@ -194,7 +194,9 @@ def write_sweep_page(
         page(
             title,
             section("What it comes to", *pictures, shown),
-            section("How it was made", paragraphs([WORDS, *notes])),
+            section(
+                "How it was made", paragraphs([WORDS, *(f"{n[0].upper()}{n[1:]}." for n in notes)])
+            ),
         ),
     )
 
@@ -217,10 +219,10 @@ def _picture(summary: pd.DataFrame, key: str, keys: Sequence[str]) -> str:
             f"{other.rpartition('.')[2]} {_key(value).text}"
             for other, value in zip(others, chosen, strict=False)
         )
-        band = "var(--band)"
+        color, dashes = LOOKS[number % len(LOOKS)]
+        band = f"color-mix(in srgb, {color} 35%, var(--ground))"
         sides = () if np.isnan(half).any() else (np.maximum(together - half, 0.0), together + half)
         lines += [Line(name="", x=x, y=side, color=band) for side in sides]
-        color, dashes = LOOKS[number % len(LOOKS)]
         lines.append(Line(name=name or "together", x=x, y=together, color=color, dashes=dashes))
         if number == 0:
             free = ordered["public"].to_numpy()

@@ -50,5 +50,14 @@ def test_no_two_curves_of_a_sweep_look_alike(tmp_path, count):
     keys = ["privacy.epsilon", "algorithm.rounds"]
     page = write_sweep_page(tmp_path, "s", sweep_summary(table, keys), keys).read_text()
     picture = page.partition("<figure>")[2].partition("</figure>")[0]
-    looks = re.findall(r'<polyline [^>]*?fill="none" (stroke="var\(--(?!band)[^/]*)/>', picture)
+    looks = re.findall(r'<polyline [^>]*?fill="none" (stroke="var\([^/]*)/>', picture)
     assert len(looks) == len(set(looks)) == count
+    # Each interval is of the colour of its curve.
+    of_curves = set(re.findall(r'stroke="(var\(--[a-z]+\))"', "".join(looks)))
+    assert set(re.findall(r"color-mix\(in srgb, (\S+) 35%", picture)) == of_curves
+
+
+def test_what_is_noted_of_a_sweep_is_a_sentence_on_its_page(tmp_path):
+    table, keys = rows(2), ["privacy.epsilon"]
+    page = write_sweep_page(tmp_path, "s", sweep_summary(table, keys), keys, ["each is of its own"])
+    assert "<p>Each is of its own.</p>" in page.read_text()
