@@ -20,7 +20,7 @@ from learner.commands.going_on import Training, close_command
 from learner.network.connections import remote_owners
 from learner.planning.sections import LearnerSettings
 from learner.planning.settings import StudySettings, is_elsewhere
-from learner.results.run_folder import OWNERS, run_of
+from learner.results.run_folder import JOURNAL, OWNERS, is_begun, run_of
 from learner.training.claims import check_description
 from learner.training.closing import (
     close_validation,
@@ -54,7 +54,12 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
     _refuse_simulated(settings, folder)
     is_finished = (folder / "summary.json").is_file()
-    with closing(Journal(folder / "journal.sqlite")) as journal:
+    if not is_begun(folder):
+        raise InputError(
+            f"{folder}: its {JOURNAL} is gone, which says who may hold epsilon; put it back, or "
+            "let each owner's officer type copriv-owner ledger close"
+        )
+    with closing(Journal(folder / JOURNAL)) as journal:
         # What was given up once cannot go on, so it need not be typed again.
         was_given_up = is_given_up(journal)
         if not (abandon or is_finished or was_given_up):

@@ -34,6 +34,7 @@ from learner.results.progress import Stages
 from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
+    JOURNAL,
     OWNERS,
     Trace,
     new_run_folder,
@@ -140,7 +141,7 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
             f"{folder}: this is a simulation, whose owners end with it, so it does not go on; "
             "start over with copriv simulate, into another folder"
         )
-    with closing(Journal(folder / "journal.sqlite")) as journal:
+    with closing(Journal(folder / JOURNAL)) as journal:
         if is_given_up(journal):
             raise InputError(
                 f"{folder}: the run was given up with copriv close --abandon, and cannot go on; "
@@ -275,7 +276,7 @@ def train_into(
     trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
     _keep_at_home(folder, settings)
     with ExitStack() as stack:
-        journal = Journal(folder / "journal.sqlite")
+        journal = Journal(folder / JOURNAL)
         stack.callback(journal.close)
         # Once these settings are there, so is all that a resumed run needs.
         write_settings(folder / "study.toml", settings, base=base)

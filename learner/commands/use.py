@@ -24,7 +24,7 @@ from common.number_marks import mark_notes
 from common.suggestions import check_columns
 from common.tables import TableSource, open_source, read_header, read_table
 from common.totals import refuse_totals
-from learner.results.run_folder import parquet_bytes, why_unfinished
+from learner.results.run_folder import JOURNAL, parquet_bytes, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
@@ -34,7 +34,7 @@ READ_BY_ALL = 0o004
 ENTERED_BY_ALL = 0o001
 ELSEWHERE = "give another path with --out"
 # What a folder has that is or will be of another kind than a finished run.
-OF_OTHERS = ("journal.sqlite", "forecast.json", "sweep.parquet")
+OF_OTHERS = (JOURNAL, "forecast.json", "sweep.parquet")
 # Forms in which predictions stand beside the inputs.
 BESIDE_INPUTS = ("onnx", "sql")
 # So begin the names of all that such a form computes on the way.

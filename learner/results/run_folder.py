@@ -29,6 +29,7 @@ from learner.planning.settings import StudySettings
 from learner.training.runner import Applied
 
 __all__ = [
+    "JOURNAL",
     "OWNERS",
     "Trace",
     "create_run_folder",
@@ -43,7 +44,7 @@ __all__ = [
     "write_table",
 ]
 
-SETTINGS = "study.toml"
+SETTINGS, JOURNAL = "study.toml", "journal.sqlite"
 OTHER = "give the folder of a finished run"
 # What a run that goes on may have otherwise, beside its owners' addresses.
 MAY_CHANGE = {"guard", "network", "tls"}
@@ -119,6 +120,12 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
                 "start one"
             )
         return None
+    # Without a journal nobody knows what was asked: a run that went on would charge it again.
+    if not is_begun(folder) and not (folder / "summary.json").is_file():
+        raise InputError(
+            f"{folder}: holds {SETTINGS}, but no {JOURNAL}: it is no run's folder, or its journal "
+            "was lost; give the folder of a run, or put its journal back"
+        )
     begun = load_settings(StudySettings, path)
     if settings is None:
         return begun
@@ -138,8 +145,11 @@ def _fixed(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether a run was begun there: with its settings, all that going on needs is there."""
-    return (folder / SETTINGS).is_file()
+    """Whether a run was begun there: with its settings, all that going on needs is there.
+
+    A study that was not run yet is a folder with its settings, too.
+    """
+    return (folder / SETTINGS).is_file() and (folder / JOURNAL).is_file()
 
 
 def create_run_folder(out: Path | None, *, name: str, trains: bool = False) -> Path:
@@ -281,8 +291,7 @@ def why_unfinished(folder: Path) -> str:
                 f"{folder}: this folder holds a {kind} and no run; give the folder of a run, or "
                 f"open {kind}.html there"
             )
-    # A study that was not run yet is a folder with its settings, too.
-    if not (is_begun(folder) and (folder / "journal.sqlite").is_file()):
+    if not is_begun(folder):
         return f"{folder}: holds no summary.json that can be read; {OTHER}"
     if (folder / OWNERS).is_dir():
         return f"{folder}: the simulation has not finished, and does not go on; {OTHER}"

@@ -113,6 +113,32 @@ def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     assert "no run was started there" in nothing.stderr
 
 
+def test_a_folder_without_a_journal_is_not_taken_for_a_run(
+    owner_folder, serve_owner, typed, tmp_path
+):
+    """A study's own folder got an empty journal, and a run whose journal was lost a second one."""
+    running = {"owner-a": serve_owner(owner_folder("owner-a"))}
+    study, run = write_study(tmp_path, running), tmp_path / "run"
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for command in (
+        ("copriv", "close", tmp_path),
+        ("copriv", "close", tmp_path, "--abandon"),
+        ("copriv", "train", "--resume", tmp_path),
+        ("copriv", "train", study, "--resume", tmp_path),
+    ):
+        said = typed(*command)
+        assert said.returncode == 2
+        assert "but no journal.sqlite: it is no run's folder" in said.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert typed("copriv", "train", study, "--out", run).returncode == 0
+    (run / "journal.sqlite").unlink()
+    assert typed("copriv", "train", "--resume", run).returncode == 0
+    lost = typed("copriv", "close", run)
+    assert lost.returncode == 2
+    assert "its journal.sqlite is gone" in lost.stderr
+    assert not (run / "journal.sqlite").exists()
+
+
 def _stops(*_: object) -> None:
     from common.errors import InputError  # noqa: PLC0415
 

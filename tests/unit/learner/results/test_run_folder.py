@@ -81,6 +81,7 @@ def test_paths_are_made_absolute_and_nothing_else(tmp_path):
     ]
     assert again.forecast == given.forecast
     # The same study goes on there, from its own file too.
+    (run / "journal.sqlite").touch()
     assert run_of(run, None, base=Path()) == again
     assert run_of(run, given, base=here) == again
 
