@@ -9,7 +9,6 @@ study, no ledger is charged, nothing is protected (``charged_`` is False). With 
 from __future__ import annotations
 
 import io
-import math
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,18 +22,17 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from common.arrays import Flags, Labels, Vector
+from common.arrays import Vector
 from common.errors import CoprivError
+from common.losses import LOSSES
 from common.model import Model
-from learner.commands.in_memory import TARGET, dealt, sections, train_in_memory
+from learner.commands.in_memory import TARGET, dealt, given_away, sections, train_in_memory
 from learner.commands.runs import Run, simulate, train
 from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
 
 __all__ = ["FederatedClassifier", "FederatedRegressor", "estimator_bytes"]
 
-# More public records than this do not make a better map of a few columns.
-SPARE_PUBLIC_RECORDS = 2
 # Arguments that a study's file takes the place of.
 OF_RECORDS_HERE = ("epsilon", "public", "public_share", "settings", "guard", "random_state")
 
@@ -76,6 +74,8 @@ class _Federated(BaseEstimator):
           ValueError: The records or settings cannot be used.
         """
         try:
+            if self.study is None and self.out is not None:
+                raise ValueError("out is the run folder of a study; leave it out, or give study")
             if self.study is None:
                 return self._fit_here(X, y, owners)
             self._refuse_unread({"X": X, "y": y, "owners": owners})
@@ -98,7 +98,12 @@ class _Federated(BaseEstimator):
     def _run_study(self) -> Self:
         """Run the study of a file, with owners wherever it says."""
         study = Path(str(self.study))
-        self.charged_ = is_elsewhere(load_study(study))
+        settings = load_study(study)
+        # Before anything is spent: of numbers there are no classes, and the other way round.
+        if settings.loss_has_classes != LOSSES[self._loss].has_classes():
+            other = "FederatedClassifier" if settings.loss_has_classes else "FederatedRegressor"
+            raise ValueError(f"{study}: its target is of another kind; use {other}")
+        self.charged_ = is_elsewhere(settings)
         run = (train if self.charged_ else simulate)(study, out=self.out)
         self.run_: Run = run
         self.way_ = run.summary.way or run.summary.algorithm
@@ -111,7 +116,7 @@ class _Federated(BaseEstimator):
         labels, names = dealt(owners, len(table))
         seed, kept = _seed(self.random_state), np.ones(len(table), dtype=bool)
         if self.public is None:
-            kept = ~_given_away(
+            kept = ~given_away(
                 self.public_share,
                 labels=labels,
                 targets=targets,
@@ -227,27 +232,6 @@ class _Federated(BaseEstimator):
         return tags
 
 
-def _given_away(
-    share: float, *, labels: Labels, targets: Any, num_columns: int, seed: int
-) -> Flags:
-    """Which records count as public where no public ones are given: as many of each owner."""
-    if not 0 < share < 1:
-        raise ValueError(f"public_share: got {share}, expected a share of 1")
-    n = len(labels)
-    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(share * n))
-    owners = len(np.unique(labels))
-    if count + owners > n:
-        raise ValueError(
-            f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
-            "would be public records; give more, or public=(X, y)"
-        )
-    # Spread over owners and, within them, over targets.
-    order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
-    chosen = np.zeros(n, dtype=bool)
-    chosen[order[np.arange(count) * n // count]] = True
-    return chosen
-
-
 def _seed(random_state: Any) -> int:
     """The seed that a ``random_state`` means."""
     if random_state is None:
@@ -352,6 +336,8 @@ class FederatedClassifier(ClassifierMixin, _Federated):
                 f"y has the class {y[stray].tolist()[0]!r}, expected {first!r} or {second!r}, as "
                 "the owners' records have them"
             )
+        if len(np.unique(y)) < 2:
+            raise ValueError(f"y has the class {y[0]!r} alone; give records of both")
         return (y == self.classes_[1]).astype(np.int64)
 
     def _two_classes(self, y: Any) -> Any:

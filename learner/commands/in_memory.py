@@ -6,6 +6,7 @@ ledger is charged: whoever runs this has the records.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from common.arrays import Labels
+from common.arrays import Flags, Labels
 from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureSettings
@@ -35,9 +36,11 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = ["TARGET", "dealt", "sections", "train_in_memory"]
+__all__ = ["TARGET", "dealt", "given_away", "sections", "train_in_memory"]
 
 TARGET = "copriv target"
+# More public records than this do not make a better map of a few columns.
+SPARE_PUBLIC_RECORDS = 2
 # Sections that are filled in, or mean nothing where nobody serves.
 FIXED = ("owners", "data", "network", "tls", "learner", "seed", "name", "guard")
 # Settings of features that X, y and public take the place of.
@@ -233,3 +236,22 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
         raise ValueError("owners: a record has no owner; give each record a label")
     codes, distinct = pd.factorize(column, sort=True)
     return codes.astype(np.intp), [str(name) for name in distinct]
+
+
+def given_away(share: float, *, labels: Labels, targets: Any, num_columns: int, seed: int) -> Flags:
+    """Which records count as public where no public ones are given: as many of each owner."""
+    if not 0 < share < 1:
+        raise ValueError(f"public_share: got {share}, expected a share between 0 and 1")
+    n = len(labels)
+    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(share * n))
+    owners = len(np.unique(labels))
+    if count + owners > n:
+        raise ValueError(
+            f"n_samples={n} is too few for {num_columns} columns and {owners} owners: {count} "
+            "would be public records; give more, or public=(X, y)"
+        )
+    # Spread over owners and, within them, over targets.
+    order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
+    chosen = np.zeros(n, dtype=bool)
+    chosen[order[np.arange(count) * n // count]] = True
+    return chosen

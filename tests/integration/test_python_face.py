@@ -179,6 +179,7 @@ def test_a_rare_class_has_room_for_its_base_rate():
         ({"settings": {"algorithm": {"horizont": 3}}}, None, "algorithm.horizont"),
         ({"settings": {"features": {"target": "age"}}}, None, "features.target cannot be set here"),
         ({"settings": {"features": {"positive": 1}}}, None, "features.positive cannot be set here"),
+        ({"out": "runs/nowhere"}, None, "out is the run folder of a study"),
         ({"settings": {"model": "squared"}}, None, "'model' cannot be set here; expected sections"),
         ({"settings": {"model": {"loss": "logistic"}}}, None, "use FederatedClassifier"),
         ({"settings": {"model": {"loss": "square"}}}, None, "did you mean 'squared'"),
@@ -220,6 +221,14 @@ def test_public_classes_that_the_owners_do_not_have_are_refused(stray):
     model = FederatedClassifier(public=(table[:200], public), random_state=1)
     with pytest.raises(ValueError, match=r"public: .*expected 'no' or 'yes'"):
         model.fit(table[200:], is_long[200:].astype(str), owners=hospital[200:])
+
+
+def test_public_records_of_one_class_are_refused():
+    table, days, _ = records(600)
+    is_long = days > np.median(days)
+    model = FederatedClassifier(public=(table[:200], np.ones(200, dtype=bool)), random_state=1)
+    with pytest.raises(ValueError, match=r"public: y has the class .*True.* alone"):
+        model.fit(table[200:], is_long[200:])
 
 
 @pytest.mark.usefixtures("without_forecasts")
@@ -330,6 +339,13 @@ def test_what_the_study_of_a_file_does_not_look_at_is_refused(study, changes, re
     """An epsilon of 0.1 was not heard, and every fold of other records ran the same study."""
     with pytest.raises(ValueError, match=f"^{name} is not read where study is given"):
         FederatedRegressor(study=study, **changes).fit(**records_here)
+
+
+def test_an_estimator_of_another_kind_runs_no_study(study, tmp_path):
+    """A classifier of numbers predicted 0 and 1, and owners had spent their budgets on it."""
+    with pytest.raises(ValueError, match=r"study\.toml: its target is of another kind; use"):
+        FederatedClassifier(study=study, out=tmp_path / "run").fit()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
