@@ -314,7 +314,8 @@ def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_p
         "is measured against: compare a row with its own public model and alone, not with those of "
         "other values",
     ]
-    assert all(note[6:] in (out / "sweep.html").read_text() for note in notes)
+    page = (out / "sweep.html").read_text()
+    assert all(f"<p>{note[6].upper()}{note[7:]}.</p>" in page for note in notes)
     warnings = [line for line in said.stderr.splitlines() if "warning: " in line]
     assert warnings
     assert len(set(warnings)) == len(warnings)
