@@ -188,7 +188,13 @@ class NewtonStep:
         variance = sum(
             share**2 * one for share, (_, _, one) in zip(shares.tolist(), gradients, strict=True)
         )
-        blend = Blend.of(self.around, curvature, variance / scale**2, regulariser=self.regulariser)
+        blend = Blend.of(
+            self.around,
+            curvature,
+            variance / scale**2,
+            regulariser=self.regulariser,
+            is_everywhere=self.is_quadratic,
+        )
         blend = blend.taught(gradients)
         bend = 0.0 if self.is_quadratic else BEND
         gradient, noise = blend.at_public(gradients, bend=bend)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from common.arrays import Matrix, Vector
 from common.losses import Regulariser
 from learner.algorithms.box_least_squares import box_least_squares
-from learner.algorithms.wiener import ODDS, kept_apart, kept_entries
+from learner.algorithms.wiener import ODDS, kept_apart, kept_entries, surely_real
 
 __all__ = ["Around", "Blend", "StepNoise", "shrunken_model", "whitening"]
 
@@ -156,8 +156,17 @@ class Blend:
         entry: float,
         *,
         regulariser: Regulariser,
+        is_everywhere: bool = True,
     ) -> Blend:
-        """The blend for the owners' curvature, shape (..., p, p), whose entries vary by this."""
+        """The blend for the owners' curvature, shape (..., p, p), whose entries vary by this.
+
+        Args:
+          around: The public model and what is known around it.
+          curvature: The owners' noisy curvature, without g.
+          entry: The variance of one of its entries.
+          regulariser: The term g.
+          is_everywhere: Whether it is the same at every model, as that of squared loss.
+        """
         public, basis = _whitened(around, regulariser)
         differs = basis.T @ (curvature - around.curvature) @ basis
         lengths = np.sum(basis**2, axis=0)
@@ -171,7 +180,11 @@ class Blend:
         # direction in which public records do not vary makes no others' steps short.
         possible = np.sqrt(around.doubt) * _narrowness(around, public, basis)
         hidden = np.sqrt(len(lengths)) * np.minimum(np.sqrt(entry) * lengths, possible)
-        blend = np.eye(len(lengths)) + shares * differs + np.diag(hidden)
+        # In a direction in which public records hardly vary the owners' curvature may be thousands
+        # of times theirs, which nothing that other entries say makes probable. What classes have
+        # at the models before says less of the next one.
+        real = np.maximum(shares, surely_real(differs, variances)) if is_everywhere else shares
+        blend = np.eye(len(lengths)) + real * differs + np.diag(hidden)
         values, vectors = np.linalg.eigh(blend)
         squares = vectors**2
         # Each entry beside the diagonal is there twice.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from common.arrays import Labels, Matrix, Vector
 from common.moments import upper_triangle
 
-__all__ = ["ODDS", "kept", "kept_apart", "kept_entries", "row_factors"]
+__all__ = ["ODDS", "kept", "kept_apart", "kept_entries", "row_factors", "surely_real"]
 
 # Variances from the least to this many doublings of it are thought possible.
 DOUBLINGS = 40
@@ -31,6 +31,8 @@ SMALLEST_VARIANCE, SMALLEST = 1e-12, 1e-300
 POWERS, ROW_ODDS, SWEEPS = 10, 2.5, 2
 # A value by itself may vary by more than the others: by powers of 4, with the same odds.
 OWN_POWERS = 12
+# How rarely the loudest entry of noise alone is taken to be real.
+RARELY = 0.01
 # To know how much values vary, this many of them are enough.
 ENOUGH = 4096
 # Numbers in memory at a time: 16 MB.
@@ -173,6 +175,32 @@ def kept_entries(
         )
         shares[some, rows, columns] = shares[some, columns, rows] = real
     return shares.reshape(matrices.shape)
+
+
+def surely_real(matrices: NDArray[np.float64], noise: Matrix) -> NDArray[np.float64]:
+    r"""How much of each entry of symmetric matrices is real, however much the others vary.
+
+    Of m Laplace draws of deviation s none is beyond :math:`t s` with :math:`t = \ln(100m)/\sqrt2`,
+    but once in a hundred times, and sums of several reach less far. An entry z beyond that is kept
+    as far as :math:`1 - t^2s^2/z^2`.
+
+    Args:
+      matrices: One noisy matrix or many, shape (..., d, d).
+      noise: The variance of the noise of each entry, shape (d, d).
+
+    Returns:
+      Shares in [0, 1], shape (..., d, d); 0 for all that noise may have made.
+
+    >>> surely_real(np.array([[400.0, 3.0], [3.0, 0.2]]), np.ones((2, 2))).round(3)
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    far = math.log(len(upper_triangle(len(noise))[0]) / RARELY) / math.sqrt(2.0)
+    chance = far**2 * noise
+    shares: NDArray[np.float64] = 1.0 - chance / np.maximum(
+        np.maximum(matrices**2, chance), SMALLEST
+    )
+    return shares
 
 
 def row_factors(

@@ -381,6 +381,16 @@ def test_where_records_drift_a_feature_that_varies_among_the_owners_only_is_seen
     assert np.median(losses_of(flat_around(drifts=False), true, entry=1e-3)) > 1.0
 
 
+@pytest.mark.parametrize("drifts", [False, True])
+def test_a_curvature_that_is_far_louder_than_its_noise_is_believed(drifts):
+    """Two columns follow each other among the public records, and do not among the owners'."""
+    around = flat_around(drifts=drifts, doubts=drifts)
+    around = replace(around, curvature=np.diag([1.0] * (WIDE - 1) + [1e-5]))
+    true = np.diag([1.0] * (WIDE - 1) + [0.5])
+    # Its deviation is a tenth of the owners' curvature, and ten thousand times the public one.
+    assert np.median(losses_of(around, true, entry=1e-3)) < 0.02
+
+
 def test_what_noise_may_hide_makes_steps_shorter_where_others_follow():
     """Noise hides that owners curve twice as much: a whole step goes as far beyond."""
     true = np.diag([2.0] * (WIDE - 1) + [0.004])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import learner.algorithms.wiener
-from learner.algorithms.wiener import kept, kept_apart, kept_entries, row_factors
+from learner.algorithms.wiener import kept, kept_apart, kept_entries, row_factors, surely_real
 
 D = 12
 NOISE = np.full((D, D), 0.01)
@@ -158,3 +158,28 @@ def test_of_very_many_values_some_stand_for_all(values, monkeypatch):
     all_of_them = kept(values, np.ones(256), floor=1e-4)
     monkeypatch.setattr(learner.algorithms.wiener, "ENOUGH", 64)
     assert kept(values, np.ones(256), floor=1e-4) == pytest.approx(all_of_them, rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 5, 60])
+def test_noise_alone_is_next_to_never_surely_real(d):
+    """Laplace draws of one owner, whose tails are the longest there are."""
+    rng, noise = np.random.default_rng(11), np.linspace(0.5, 2.0, d * d).reshape(d, d)
+    noise = np.maximum(noise, noise.T)
+    count = max(40, 20_000 // (d * d))
+    drawn = np.triu(rng.laplace(0, np.sqrt(noise / 2), (count, d, d)))
+    drawn += np.triu(drawn, 1).swapaxes(1, 2)
+    seen = surely_real(drawn, noise).max(axis=(1, 2)) > 0
+    assert seen.mean() < 0.03
+    far = surely_real(1e3 * np.sqrt(noise), noise)
+    assert far.min() > 0.999
+
+
+def test_what_is_surely_real_depends_on_no_other_entry():
+    noise = np.ones((3, 3))
+    matrix = np.diag([50.0, 0.1, 0.0])
+    own = surely_real(matrix, noise)
+    matrix[1, 1] = 1e9
+    assert surely_real(matrix, noise)[0, 0] == own[0, 0]
+    assert 0.9 < own[0, 0] < 1.0
+    assert np.count_nonzero(own) == 1
+    assert np.array_equal(surely_real(matrix, np.zeros((3, 3))), np.ones((3, 3)))
