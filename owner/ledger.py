@@ -122,8 +122,8 @@ class Ledger(SettlingLedger):
             # Before it is noted: a failure behind that would leave it noted and not known here, and
             # its number would be answered again.
             gave = charged.gave(record, response)
-            after = book.after(gave)
             if self._block == 1:
+                after = book.after(gave)
                 self._check_unchanged()
                 try:
                     self._log.give(charged.checksum, record, response)
