@@ -1,11 +1,26 @@
-"""Waiting for the request to stop, by a signal or by another thread."""
+"""Waiting for the request to stop, by a signal or by another thread; and the end after it."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+from typing import NoReturn
 
-__all__ = ["Stop"]
+from common.files import remove_private_folder
+
+__all__ = ["GRACE_SECONDS", "Stop", "end_now"]
+
+# What is under way may take so long to finish.
+GRACE_SECONDS = 5.0
+
+
+def end_now(status: int) -> NoReturn:
+    """End this process; threads that still work are not waited for, and nothing is freed."""
+    remove_private_folder()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 class Stop:

@@ -27,7 +27,7 @@ from common.errors import (
 )
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
-from common.stopping import Stop
+from common.stopping import GRACE_SECONDS, Stop
 from common.tls import load_identity, refuse_plain_text
 from common.wire import CLIENT_OPTIONS, said_with, token_in
 from owner.answering import DataOwner
@@ -93,8 +93,10 @@ class Attachment:
         """The learner's HOST:PORT."""
         return self._route.address
 
-    def run(self, stop: Stop | threading.Event) -> None:
+    def run(self, stop: Stop | threading.Event, *, grace: float = GRACE_SECONDS) -> None:
         """Answer until the study is over or ``stop`` is set, and release the ledger.
+
+        A study that is made ready then is waited for ``grace`` seconds, an answer to its end.
 
         Raises:
           CoprivError: See :meth:`serve`.
@@ -108,11 +110,11 @@ class Attachment:
                 failure.append(error)
             stop.set()
 
-        thread = threading.Thread(target=serve, name="attach")
+        thread = threading.Thread(target=serve, name="attach", daemon=True)
         thread.start()
         stop.wait()
         self.end()
-        thread.join()
+        thread.join(grace)
         self._owner.stop()
         if failure:
             raise failure[0]

@@ -29,7 +29,7 @@ from common.command import (
 )
 from common.errors import InputError, RefusedError
 from common.logs import start_logging
-from common.stopping import Stop
+from common.stopping import GRACE_SECONDS, Stop, end_now
 from owner.home_commands import evaluate, personalise
 from owner.init_command import init
 from owner.init_command import settings as settings_command
@@ -44,7 +44,6 @@ from owner.site_commands import (
 
 __all__ = ["main"]
 
-GRACE_SECONDS = 5.0
 HEALTH_SECONDS = 3.0
 # Of an audit whose output is no terminal.
 PROGRESS_LINES = 10
@@ -128,6 +127,8 @@ def serve(
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     stop.wait()
     running.drain(grace=GRACE_SECONDS)
+    # The ledger is released. What is made ready for a study may take a minute more, for nobody.
+    end_now(0)
 
 
 @cli.command()
@@ -182,7 +183,9 @@ def attach(
     sys.stdout.flush()
     if with_parent:
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
-    attached.run(stop)
+    attached.run(stop, grace=GRACE_SECONDS)
+    # As in serve.
+    end_now(0)
 
 
 @cli.command()

@@ -130,7 +130,7 @@ def _received(requests: socket.socket, size: int) -> bytes:
 def _run(request: dict[str, Any]) -> None:
     """The owner's command, to the end of its process but for the freeing of what it shares."""
     # Imported above; only forks come here.
-    from common.files import remove_private_folder  # noqa: PLC0415
+    from common.stopping import end_now  # noqa: PLC0415
     from owner import cli  # noqa: PLC0415
 
     code: object = 1
@@ -143,10 +143,7 @@ def _run(request: dict[str, Any]) -> None:
         code = ended.code or 0
     except BaseException:
         traceback.print_exc()
-    remove_private_folder()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1)
+    end_now(code if isinstance(code, int) else 1)
 
 
 if __name__ == "__main__":

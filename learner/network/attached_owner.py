@@ -121,6 +121,7 @@ class AttachedOwner:
         self._deadline = deadline
         self._patience = patience
         self._stream: OwnerStream | None = None
+        self._is_over = False
         self._calls = 0
         self._silences = 0
         self._asking = threading.Lock()
@@ -203,7 +204,10 @@ class AttachedOwner:
         self._call(pb.LearnerMessage(close=close), lambda reply: reply.closed, expected="closed")
 
     def disconnect(self, *, over: bool = False) -> None:
-        """End the owner's stream, with a goodbye if the study is over."""
+        """End the owner's stream, with a goodbye if the study is over; wake who waits for it."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
         stream = self.stream
         if stream is not None:
             if over:
@@ -250,7 +254,9 @@ class AttachedOwner:
         """One reply to one call."""
         with self._changed:
             # An owner that has never attached may still be starting; one that was there is away.
-            self._changed.wait_for(lambda: self._stream is not None, self._patience)
+            self._changed.wait_for(
+                lambda: self._stream is not None or self._is_over, self._patience
+            )
         with self._asking:
             self._raise_fault()
             stream = self.stream
