@@ -6,16 +6,20 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
-from common.column_fit import ClassesSeen, ColumnSeen, look_at_columns
+from common.column_fit import ClassesSeen, ColumnSeen, count_empty_rows, look_at_columns
+from common.date_marks import date_notes
 from common.errors import DoubtWarning
 from common.features import FeatureMap
+from common.number_marks import mark_notes
 from common.suggestions import nearest_spelling, of_accents
+from common.tables import TableSource
 from common.texts import any_of, counted, first_few, number_words, printable
 
-__all__ = ["Fault", "faults_of", "one_of", "warn_of_misfits"]
+__all__ = ["Fault", "faults_of", "one_of", "warn_of_inputs", "warn_of_marks", "warn_of_misfits"]
 
 # From here on too many are filled.
 MOST_FILLED = 0.5
@@ -261,6 +265,53 @@ def warn_of_misfits(
     sentences = [_shared(name, seen, of) for (name, _), seen in ranked[:MOST_SHOWN]]
     for sentence in (*sentences, *_the_rest([key for key, _ in ranked[MOST_SHOWN:]])):
         warnings.warn(sentence, DoubtWarning, stacklevel=2)
+
+
+def warn_of_marks(
+    table: pd.DataFrame, feature_map: FeatureMap, *, source: TableSource | None
+) -> None:
+    """Warn of points, commas and dates that may mean something else in what a map needs.
+
+    Args:
+      table: Raw records.
+      feature_map: The map.
+      source: Where they were read; None for a data frame.
+
+    Warns:
+      DoubtWarning: They may.
+    """
+    needed = [name for name in feature_map.columns_needed if name in table.columns]
+    dates = [r.name for r in feature_map.columns if r.kind == "date" and r.name in needed]
+    marks = mark_notes(source, base=Path(), table=table[needed])
+    for note in (*marks, *date_notes(table, dates)):
+        warnings.warn(note, DoubtWarning, stacklevel=2)
+
+
+def warn_of_inputs(
+    table: pd.DataFrame, feature_map: FeatureMap, *, where: str, source: TableSource | None = None
+) -> None:
+    """Warn of what does not fit where a model predicts, and of rows that say nothing.
+
+    Args:
+      table: Raw records, with or without a target.
+      feature_map: The model's.
+      where: What sentences call the table.
+      source: As for :func:`warn_of_marks`.
+
+    Warns:
+      DoubtWarning: Something does not fit.
+    """
+    warn_of_marks(table, feature_map, source=source)
+    warn_of_misfits({where: table}, feature_map, has_target=False)
+    empty = count_empty_rows(table, feature_map, has_target=False)
+    if empty:
+        warnings.warn(
+            f"{where}: {counted(empty, 'row has', 'rows have')} no value that is read in any "
+            "column of the model, and the prediction for public middle values; leave out of the "
+            "table what is no record",
+            DoubtWarning,
+            stacklevel=2,
+        )
 
 
 def _shared(name: str, seen: Sequence[tuple[str, Fault]], of: str) -> str:

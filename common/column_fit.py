@@ -110,10 +110,13 @@ def look_at_columns(
     return (*seen, _seen_target(feature_map.target, table[feature_map.target.name]))
 
 
-def count_empty_rows(table: pd.DataFrame, feature_map: FeatureMap) -> int:
-    """How many records have no readable value in any column of the map, nor a target."""
-    target = feature_map.target
-    rows = table[np.isnan(target.raw(table[target.name]))]
+def count_empty_rows(
+    table: pd.DataFrame, feature_map: FeatureMap, *, has_target: bool = True
+) -> int:
+    """How many records have no readable value in any column of the map, nor a target if any."""
+    target, rows = feature_map.target, table
+    if has_target:
+        rows = table[np.isnan(target.raw(table[target.name]))]
     for rule in feature_map.columns:
         rows = rows[np.isnan(rule.raw(rows[rule.name]))]
     return len(rows)

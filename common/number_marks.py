@@ -24,6 +24,10 @@ from common.texts import LONGEST_NAME, named, printable
 
 __all__ = ["has_decimal_commas", "mark_notes", "unread_number"]
 
+# What to do where a comma is the decimal mark: of a table that is read, and of a data frame.
+SAY_SO = 'say so with decimal = "," (--decimal ,)'
+IN_A_FRAME = 'read its file with decimal = "," and thousands = "."'
+
 # What the reader of numbers takes for no part of the number: a sign, a currency, a share.
 _BEFORE, _BEHIND = r"[+-]? ?(?:[$€£] ?-?)?", " ?%?"
 _WHOLE = r"[0-9]+"
@@ -87,7 +91,7 @@ _PLAIN = _form(_DIGITS)
 _ODD_OR_PLAIN = re.compile(rf"{_ODD.pattern}|{_PLAIN.pattern}", re.ASCII)
 
 
-def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[str]:
+def mark_notes(source: TableSource | None, *, base: Path, table: pd.DataFrame) -> list[str]:
     """A sentence for columns whose points may group thousands, or whose commas may be decimal.
 
     And for numbers of several units, for cells that a quotation mark made of many rows, and for
@@ -95,13 +99,15 @@ def mark_notes(source: TableSource, *, base: Path, table: pd.DataFrame) -> list[
 
     Args:
       source: Where the table is; what its user says of decimal points is doubted only where some
-        of a column's numbers show that it is not so.
+        of a column's numbers show that it is not so. None for a data frame of somebody's own.
       base: The folder where relative paths start.
       table: Its rows as they were read; only its columns are looked at.
     """
-    first = open_source(source, base=base).parts[0].table
     texts = _texts_of(table)
     units = _unit_notes(texts)
+    if source is None:
+        return [*units, *_as_read_notes(texts, cure=IN_A_FRAME)]
+    first = open_source(source, base=base).parts[0].table
     if isinstance(first, ParquetFile):
         return [*units, *_index_notes(first)]
     if not isinstance(first, CsvFile):
@@ -130,13 +136,18 @@ def _number_notes(
     if source.decimal == ",":
         return _regrouped_notes(_as_they_stand(source, base=base, columns=list(texts)))
     if not first.has_decimal_comma:
-        # Where every number has three digits behind its point, all were rounded so.
-        sure = {n: own for n, own in texts.items() if any(map(_SURE_TO_BE_WHOLE.fullmatch, own))}
-        return [*_comma_notes(texts), *_point_notes(texts, doubted=sure)]
+        return _as_read_notes(texts, cure=SAY_SO)
     if not any(map(_looks_grouped, texts.values())):
         return []
     standing = _as_they_stand(source, base=base, columns=list(texts))
     return _point_notes(standing, doubted=standing)
+
+
+def _as_read_notes(texts: Mapping[str, Sequence[str]], *, cure: str) -> list[str]:
+    """Of cells whose points are read as decimal, since nobody says otherwise."""
+    # Where every number has three digits behind its point, all were rounded so.
+    sure = {n: own for n, own in texts.items() if any(map(_SURE_TO_BE_WHOLE.fullmatch, own))}
+    return [*_comma_notes(texts, cure=cure), *_point_notes(texts, doubted=sure, cure=cure)]
 
 
 def _as_they_stand(
@@ -188,13 +199,17 @@ def _unit_or_currency(text: str) -> str:
 
 
 def _point_notes(
-    columns: Mapping[str, Sequence[str]], *, doubted: Mapping[str, Sequence[str]]
+    columns: Mapping[str, Sequence[str]],
+    *,
+    doubted: Mapping[str, Sequence[str]],
+    cure: str = SAY_SO,
 ) -> list[str]:
     """Where points may group thousands; nothing where other columns have decimal points.
 
     Args:
       columns: The distinct texts of each column.
       doubted: Those of the columns whose points may group.
+      cure: What to do then.
 
     >>> seen = {"sum": ["48.011", "959"], "rate": ["6,42"]}
     >>> _point_notes(seen, doubted=seen)[0][:42]
@@ -210,7 +225,7 @@ def _point_notes(
     example = printable(next(cells), LONGEST_NAME)
     return [
         f"{named(list(grouped))}: cells such as {example} are read as decimals; if the point "
-        'groups thousands, say so with decimal = "," (--decimal ,)'
+        f"groups thousands, {cure}"
     ]
 
 
@@ -235,7 +250,7 @@ def _regrouped_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
-def _comma_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
+def _comma_notes(columns: Mapping[str, Sequence[str]], *, cure: str = SAY_SO) -> list[str]:
     """Where commas are decimal points beyond doubt.
 
     >>> _comma_notes({"share": ["0,2120", "0,3"], "sum": ["48,011"], "name": ["Berg, Ida"]})[0][:43]
@@ -246,10 +261,7 @@ def _comma_notes(columns: Mapping[str, Sequence[str]]) -> list[str]:
         return []
     cells = (t for texts in sure.values() for t in texts if _is_decimal_comma(t))
     example = printable(next(cells), LONGEST_NAME)
-    return [
-        f"{named(list(sure))}: cells such as {example} have a decimal comma; say so with "
-        'decimal = "," (--decimal ,)'
-    ]
+    return [f"{named(list(sure))}: cells such as {example} have a decimal comma; {cure}"]
 
 
 def _looks_grouped(texts: Sequence[str]) -> bool:

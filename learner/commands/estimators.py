@@ -23,10 +23,17 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from common.arrays import Vector
+from common.column_faults import warn_of_inputs
 from common.errors import CoprivError
 from common.losses import LOSSES
 from common.model import Model
-from learner.commands.in_memory import TARGET, dealt, given_away, sections, train_in_memory
+from learner.commands.in_memory import (
+    dealt,
+    given_away,
+    name_of_target,
+    sections,
+    train_in_memory,
+)
 from learner.commands.runs import Run, simulate, train
 from learner.planning.settings import is_elsewhere, load_study
 from learner.results.coefficients import coefficients
@@ -72,6 +79,9 @@ class _Federated(BaseEstimator):
 
         Raises:
           ValueError: The records or settings cannot be used.
+
+        Warns:
+          DoubtWarning: Cells or columns may mean something else than is read.
         """
         try:
             if self.study is None and self.out is not None:
@@ -123,12 +133,12 @@ class _Federated(BaseEstimator):
                 num_columns=table.shape[1],
                 seed=seed,
             )
-            public = table[~kept].assign(**{TARGET: targets[~kept]})
+            public = table[~kept].assign(**{name_of_target(table.columns): targets[~kept]})
         else:
             public = self._public()
         self.public_records_ = len(public)
         trained = train_in_memory(
-            table[kept].assign(**{TARGET: targets[kept]}),
+            table[kept].assign(**{name_of_target(table.columns): targets[kept]}),
             public,
             labels=labels[kept],
             names=names,
@@ -158,7 +168,7 @@ class _Federated(BaseEstimator):
             table, targets = self._checked(*self.public, reset=False)
         except ValueError as error:
             raise ValueError(f"public: {error}") from error
-        return table.assign(**{TARGET: targets})
+        return table.assign(**{name_of_target(table.columns): targets})
 
     def _take(self, model: Model, owners: pd.DataFrame, *, keep_columns: bool = False) -> None:
         """The attributes of a fitted estimator."""
@@ -218,9 +228,11 @@ class _Federated(BaseEstimator):
         return table.infer_objects() if values.dtype == object else table
 
     def _margins(self, X: Any) -> Vector:
-        """The margins of raw records."""
+        """The margins of raw records; warns of what does not fit the feature map."""
         check_is_fitted(self)
-        features = self.model_.feature_map.features_of(self._table(X), where="X")
+        table = self._table(X)
+        features = self.model_.feature_map.features_of(table, where="X")
+        warn_of_inputs(table, self.model_.feature_map, where="X")
         return self.model_.margins(features)
 
     def __sklearn_tags__(self) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,21 @@ import numpy as np
 import pandas as pd
 
 from common.arrays import Flags, Labels
+from common.column_faults import warn_of_misfits
 from common.config import check_settings
-from common.errors import InputError
+from common.errors import DoubtWarning, InputError
 from common.features import FeatureSettings
 from common.held_out import held_out_records
+from common.looking import look_at
 from common.losses import LOSSES
 from common.map_fitting import fit_feature_map
 from common.model import Model
 from common.names import check_name
+from common.number_marks import mark_notes
 from common.tables import TableSource
-from learner.planning.public_side import PublicSide
+from learner.planning.guard import GuardError
+from learner.planning.inputs import odd_cells
+from learner.planning.public_side import PublicSide, warn_of_dropped, warn_of_public_records
 from learner.planning.settings import StudySettings
 from learner.planning.ways import way_of
 from learner.results.coefficients import model_of
@@ -36,9 +42,8 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = ["TARGET", "dealt", "given_away", "sections", "train_in_memory"]
+__all__ = ["dealt", "given_away", "name_of_target", "sections", "train_in_memory"]
 
-TARGET = "copriv target"
 # More public records than this do not make a better map of a few columns.
 SPARE_PUBLIC_RECORDS = 2
 # Sections that are filled in, or mean nothing where nobody serves.
@@ -75,7 +80,7 @@ def train_in_memory(
     """Train over owners in this process.
 
     Args:
-      records: All owners' raw records, with a column ``TARGET``.
+      records: All owners' raw records, the target last.
       public: The public records, with the same columns.
       labels: Whose each record is, shape (n,).
       names: The owners' names.
@@ -85,14 +90,22 @@ def train_in_memory(
 
     Raises:
       InputError: The settings or the records cannot be used, or the guard stops it.
+
+    Warns:
+      DoubtWarning: Cells of the records may mean something else than is read, or a column does not
+        fit that of the public records, or should not be learnt from.
     """
     known_as = _valid(names)
-    study = _study(settings, known_as, guard=guard, seed=seed)
+    target = str(records.columns[-1])
+    study = _study(settings, known_as, target=target, guard=guard, seed=seed)
+    _warn_of_cells(records, study.features)
     feature_map = fit_feature_map(public, study.features, source="public")
-    side = PublicSide(
-        feature_map=feature_map,
-        records=held_out_records(feature_map, public, where="the public records"),
-    )
+    mapped = held_out_records(feature_map, public, where="the public records")
+    side = PublicSide(feature_map=feature_map, records=mapped)
+    warn_of_public_records(public, feature_map, num_records=len(mapped))
+    warn_of_dropped(feature_map, list(public.columns))
+    by_owner = {f"owner {name}": records[labels == i] for i, name in enumerate(names)}
+    warn_of_misfits(by_owner, feature_map)
     owners = [
         MemoryOwner(
             name, feature_map.apply(records[labels == i], where=name), seed=(seed + i) % 2**63
@@ -103,6 +116,9 @@ def train_in_memory(
         journal = Journal(Path(folder) / "journal.sqlite")
         try:
             outcome = train(study, side, owners, journal=journal)
+        except GuardError as error:
+            cure = "raise epsilon, or fit with guard=False all the same"
+            raise InputError(f"{error.problem}; {cure}") from None
         finally:
             journal.close()
     settled = outcome.plan.settings
@@ -111,6 +127,34 @@ def train_in_memory(
         owners=_owners(outcome, names),
         way=way_of(settled),
     )
+
+
+def name_of_target(columns: Iterable[str]) -> str:
+    """What sentences call the targets y, beside columns of any name.
+
+    >>> name_of_target(["x0", "x1"]), name_of_target(["x", "y"])
+    ('y', 'y_')
+    """
+    name, taken = "y", set(columns)
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _warn_of_cells(records: pd.DataFrame, features: FeatureSettings) -> None:
+    """Warn of cells that mean something else than is read, as ``copriv init`` does.
+
+    Warns:
+      DoubtWarning: There may be some.
+    """
+    left = {*features.drop, *features.categorical, features.target}
+    looked = look_at(records[[name for name in records.columns if name not in left]])
+    # That a column of plain dates is one is no doubt.
+    odd = [c for c in looked.columns.values() if c.kind != "date" or c.unsure_date or c.has_times]
+    notes = mark_notes(None, base=Path(), table=records)
+    notes += [f"{c.shown}: {c.code_for_missing}" for c in odd if c.code_for_missing]
+    for note in (*notes, *(note for column in odd for note in odd_cells(column))):
+        warnings.warn(note, DoubtWarning, stacklevel=2)
 
 
 def sections(
@@ -177,11 +221,11 @@ def _valid(names: Sequence[str]) -> Sequence[str]:
 
 
 def _study(
-    settings: Mapping[str, Any], names: Sequence[str], *, guard: bool, seed: int
+    settings: Mapping[str, Any], names: Sequence[str], *, target: str, guard: bool, seed: int
 ) -> StudySettings:
     """The settings of the study."""
     given = dict(settings)
-    features = {"public": TableSource(), "target": TARGET} | given.pop("features", {})
+    features = {"public": TableSource(), "target": target} | given.pop("features", {})
     return check_settings(
         StudySettings,
         given

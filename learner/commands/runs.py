@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from rich.console import Console
 
-from common.column_faults import warn_of_misfits
+from common.column_faults import warn_of_inputs
 from common.command import plain_console
 from common.config import Overrides
 from common.errors import InputError
 from common.files import open_regular
-from common.judging import Judged, judge, sample_of
+from common.judging import Judged
 from common.model import Model, read_model
+from learner.commands.use import judge_table
 from learner.planning.grid import grid_of
 from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
@@ -108,22 +109,21 @@ class Run:
         predicted = model.predictions(table, where="table")
         if not public:
             warn_if_worse(self.summary, cure="predict(table, public=True) takes that one")
-        warn_of_misfits({"table": table}, self.model.feature_map, has_target=False)
+        warn_of_inputs(table, self.model.feature_map, where="table")
         return pd.DataFrame(predicted, index=table.index)
 
     def evaluate(self, table: pd.DataFrame) -> Judged:
         """How good the model is on raw records with a target, beside the public records' model.
 
         Raises:
-          InputError: It is no data frame, a column is missing, or no record has a readable target.
+          InputError: It is no data frame, a column is missing, a row is one of totals, or no
+            record has a readable target.
 
         Warns:
           DoubtWarning: As for :meth:`predict`, and of the target.
         """
         _check_frame(table)
-        sample = sample_of(self.model, table, where="table")
-        warn_of_misfits({"table": sample.table}, self.model.feature_map)
-        return judge(sample, sample.margins())
+        return judge_table(self.model, table, where="table")
 
     def plot(self) -> Figure:
         """Relative fitness against communications; of a trained run, who spoke when.

@@ -94,6 +94,8 @@ def run_training(
         with stoppable_run(going_on):
             return _continue(going_on, begun, console=console)
     assert settings is not None  # noqa: S101 (run_of refuses a folder without a study)
+    if resume is not None:
+        console.print(f"{resume}: no run is there yet, so a new one begins there", highlight=False)
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
     with (

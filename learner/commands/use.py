@@ -11,16 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from common.column_faults import warn_of_misfits
+from common.column_faults import warn_of_inputs, warn_of_marks, warn_of_misfits
 from common.config import check_settings
-from common.date_marks import date_notes
 from common.errors import DoubtWarning, InputError
-from common.features import FeatureMap
 from common.files import refuse_to_replace, write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.looking import look_at
 from common.model import Model, read_model
-from common.number_marks import mark_notes
 from common.suggestions import check_columns
 from common.tables import TableSource, open_source, read_header, read_table
 from common.totals import refuse_totals
@@ -28,7 +25,7 @@ from learner.results.run_folder import JOURNAL, parquet_bytes, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
-__all__ = ["evaluate_model", "export_model", "predict_table"]
+__all__ = ["evaluate_model", "export_model", "judge_table", "predict_table"]
 
 READ_BY_ALL = 0o004
 ENTERED_BY_ALL = 0o001
@@ -80,8 +77,7 @@ def predict_table(
     content = write(table.assign(**columns))
     mode = _mode_of(model) or _mode_beside(source, data)
     write_or_refuse(out, content, mode=mode, cure=ELSEWHERE)
-    _warn_of_marks(source, table, model.feature_map)
-    warn_of_misfits({str(data): table}, model.feature_map, has_target=False)
+    warn_of_inputs(table, model.feature_map, where=str(data), source=source)
     return len(table), model.meaning_of_one
 
 
@@ -156,19 +152,6 @@ def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
     return source, Path(place.get("path") or place["database"])
 
 
-def _warn_of_marks(source: TableSource, table: pd.DataFrame, feature_map: FeatureMap) -> None:
-    """Warn of points, commas and dates that may mean something else in what the model needs.
-
-    Warns:
-      DoubtWarning: They may.
-    """
-    needed = [name for name in feature_map.columns_needed if name in table.columns]
-    dates = [r.name for r in feature_map.columns if r.kind == "date" and r.name in needed]
-    marks = mark_notes(source, base=Path(), table=table[needed])
-    for note in (*marks, *date_notes(table, dates)):
-        warnings.warn(note, DoubtWarning, stacklevel=2)
-
-
 def _check_columns(needed: Sequence[str], table: pd.DataFrame, *, where: str) -> None:
     """Refuse a table without a column that the model needs, such as an owner's with other names.
 
@@ -219,12 +202,34 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     table = read_table(source, base=Path())
     if model.feature_map.target_name in table.columns:
         _check_columns(model.feature_map.columns_needed, table, where=str(data))
-        needed = list(model.feature_map.columns_needed)
-        refuse_totals(look_at(table[needed]), where=str(data))
+    return judge_table(model, table, where=str(data), source=source)
+
+
+def judge_table(
+    model: Model, table: pd.DataFrame, *, where: str, source: TableSource | None = None
+) -> Judged:
+    """The quality of a model on a raw table.
+
+    Args:
+      model: The model.
+      table: The table.
+      where: What sentences call it.
+      source: Where it was read; None for a data frame.
+
+    Raises:
+      InputError: A column is missing, a row is one of totals, or no target can be read.
+
+    Warns:
+      DoubtWarning: Numbers or columns of the table may mean something else than is read.
+    """
+    needed = list(model.feature_map.columns_needed)
+    if model.feature_map.target_name in table.columns:
+        check_columns(needed, map(str, table.columns), where=where)
+        refuse_totals(look_at(table[needed]), where=where)
     # First: where nothing of the target is read, this may be why.
-    _warn_of_marks(source, table, model.feature_map)
-    sample = sample_of(model, table, where=str(data))
-    warn_of_misfits({str(data): sample.table}, model.feature_map)
+    warn_of_marks(table, model.feature_map, source=source)
+    sample = sample_of(model, table, where=where)
+    warn_of_misfits({where: sample.table}, model.feature_map)
     return judge(sample, sample.margins())
 
 

@@ -33,7 +33,15 @@ class UndecidedError(NotBegunError, InputError):
 
 
 class GuardError(NotBegunError, InputError):
-    """It is forecast to be no better than what is free."""
+    """It is forecast to be no better than what is free.
+
+    Args:
+      problem: What no way of learning is forecast to do, as a sentence begins.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; {HOW_TO_GO_ON}")
+        self.problem = problem
 
 
 def ways_sentence(decision: Decision, *, own: str) -> str | None:
@@ -86,7 +94,7 @@ def check_guard(settings: StudySettings, decision: Decision) -> None:
     best = min(forecasts, key=lambda way: forecasts[way])
     problem = _no_better(forecasts[best], decision)
     if problem is not None:
-        raise GuardError(f"no way of learning is forecast to beat {problem}; {HOW_TO_GO_ON}")
+        raise GuardError(f"no way of learning is forecast to beat {problem}")
     problem = None if decision.forecast is None else _no_better(decision.forecast, decision)
     if problem is not None:
         warnings.warn(

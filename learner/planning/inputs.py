@@ -25,6 +25,7 @@ __all__ = [
     "check_columns",
     "check_drop",
     "choose_inputs",
+    "odd_cells",
 ]
 
 # A column with values for fewer records is left out.
@@ -258,8 +259,13 @@ def _oddities(found: _Found, *, is_named: bool) -> Iterator[str]:
         )
     if column.code_for_missing and not column.far_out.size:
         yield f"{name}: {column.code_for_missing}"
+    yield from odd_cells(column)
+
+
+def odd_cells(column: Column) -> Iterator[str]:
+    """What to look at in a column's cells, and how dates are read."""
     if column.bounds:
-        yield f"{name}: {column.bounds}"
+        yield f"{column.shown}: {column.bounds}"
     yield from _odd_names(column)
     yield from _odd_dates(column)
 

@@ -145,11 +145,10 @@ def prepare_public_side(
         None if table is None else held_out_records(feature_map, table, where="the public records")
     )
     if records is not None and table is not None:
-        _warn_of_few(len(records), feature_map.num_features)
-        warn_of_giveaways(table, feature_map)
+        warn_of_public_records(table, feature_map, num_records=len(records))
     done = "read a feature map of" if features.map is not None else "fitted a feature map of"
     on_done(f"{done} {counted(feature_map.num_features, 'feature')}")
-    _warn_of_dropped(feature_map, features.columns or ())
+    warn_of_dropped(feature_map, features.columns or ())
     if table is None:
         return PublicSide(feature_map=feature_map, records=None)
     targets = feature_map.target.raw(table[feature_map.target_name])
@@ -277,6 +276,23 @@ def _warn_of_private_rows(settings: StudySettings, *, base: Path) -> bool:
     return any(shared)
 
 
+def warn_of_public_records(
+    table: pd.DataFrame, feature_map: FeatureMap, *, num_records: int
+) -> None:
+    """Warn that public records are few, or have columns that a study should not learn from.
+
+    Args:
+      table: The public records, raw.
+      feature_map: The map.
+      num_records: How many of them have a target.
+
+    Warns:
+      DoubtWarning: They are, or one is there.
+    """
+    _warn_of_few(num_records, feature_map.num_features)
+    warn_of_giveaways(table, feature_map)
+
+
 def _warn_of_few(num_records: int, num_features: int) -> None:
     """Warn that so few public records say little."""
     if num_features <= num_records < FEWEST_FOR_EACH * num_features:
@@ -289,7 +305,7 @@ def _warn_of_few(num_records: int, num_features: int) -> None:
         )
 
 
-def _warn_of_dropped(feature_map: FeatureMap, columns: Sequence[str]) -> None:
+def warn_of_dropped(feature_map: FeatureMap, columns: Sequence[str]) -> None:
     """Warn of columns that the study names and the feature map leaves out."""
     dropped = [name for name in columns if name in feature_map.dropped]
     if dropped:

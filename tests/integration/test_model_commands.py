@@ -68,6 +68,8 @@ def trained(
 
 # What the owners say of it is noise.
 @pytest.mark.filterwarnings("ignore:this model is worse than the public:UserWarning")
+@pytest.mark.filterwarnings("ignore:when. 2011-13-01 is not read:common.errors.DoubtWarning")
+@pytest.mark.filterwarnings("ignore:X. column:common.errors.DoubtWarning")
 def test_what_was_trained_over_the_network_predicts_the_same_everywhere(
     trained, tmp_path, strange_table, typed
 ):
@@ -326,6 +328,19 @@ def test_evaluate_refuses_a_row_of_totals(tmp_path, make_model, make_raw_table, 
     said = typed("copriv", "evaluate", model, "--data", data)
     assert said.returncode == 2
     assert "row 301 below the header is not a record: its y" in said.stderr
+
+
+def test_predict_tells_of_empty_rows(tmp_path, make_model, make_raw_table, typed):
+    """Each had a prediction like any other."""
+    model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out.csv"
+    model.write_text(make_model().to_json())
+    table = make_raw_table(300, seed=9, strange=False)
+    pd.concat([table, pd.DataFrame({"y": [1.0]})]).to_csv(data, index=False)
+    said = typed("copriv", "predict", model, "--data", data, "--out", out)
+    assert said.returncode == 0
+    assert "1 row has no value that is read in any column of the model" in " ".join(
+        said.stderr.split()
+    )
 
 
 def test_evaluate_says_that_all_records_are_of_one_class(

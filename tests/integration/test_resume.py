@@ -692,3 +692,23 @@ def test_all_owners_away_is_status_4_and_the_run_can_be_resumed(
     other = typed("copriv", "train", path, "--resume", out)
     assert other.returncode == 2
     assert "begun with other settings" in other.stderr
+
+
+def test_a_run_that_is_not_there_is_begun_in_so_many_words(tmp_path, public_table, typed):
+    """A mistyped folder began a new run, and spent its owners' epsilon, without a word."""
+    public_table.to_parquet(tmp_path / "public.parquet")
+    study = {
+        "name": "absent",
+        "features": {"public": {"path": "public.parquet"}, "target": "y"},
+        "model": {"loss": "squared", "theta_max": 2.0},
+        "algorithm": {"name": "moments"},
+        "privacy": {"epsilon": 1},
+        "network": {"patience": 1, "deadline": 1},
+        "owners": [{"name": "owner-a", "address": "127.0.0.1:1"}],
+    }
+    path, out = tmp_path / "study.toml", tmp_path / "mistyped"
+    path.write_text(tomli_w.dumps(study))
+    said = typed("copriv", "train", path, "--resume", out)
+    assert said.returncode == 2
+    told = " ".join((said.stdout + said.stderr).split())
+    assert "mistyped: no run is there yet, so a new one begins there" in told
