@@ -196,10 +196,19 @@ def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
     monkeypatch.setattr(running.calls._service, "reply", slow)
     # A thread gives answers, as after any that took long.
     monkeypatch.setattr(running.calls, "_long_until", math.inf)
+    queues = [
+        running.calls._answering._jobs,
+        running.calls._preparing._work_queue,
+        running.calls._pausing._work_queue,
+    ]
+
+    def waiting() -> int:
+        return sum(jobs.qsize() for jobs in queues)
+
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         call = partial(channel.unary_unary(f"/{SERVICE}/{method}").future, b"", timeout=20)
         cancelled = [call() for _ in range(3)]
-        wait_until(lambda: running.calls._places._taken.total() == 3)
+        wait_until(lambda: begun.qsize() == threads and waiting() == 3 - threads)
         for one in cancelled:
             one.cancel()
         time.sleep(0.3)

@@ -60,7 +60,9 @@ import sys, time
 import owner.cli, owner.ports, owner.open_study
 owner.cli.GRACE_SECONDS = owner.ports.CUT_OFF_SECONDS = 0.3
 def slow(*_):
-    print("making ready", flush=True)
+    # In one piece, whoever else prints.
+    sys.stdout.write("making ready\\n")
+    sys.stdout.flush()
     time.sleep(60)
 owner.open_study.StudyMaker.prepare = slow
 sys.argv = ["copriv-owner", *sys.argv[1:]]

@@ -105,6 +105,7 @@ def test_an_onnx_graph_holds_no_constant_that_nothing_uses(make_model):
     assert {constant.name for constant in graph.initializer} <= used
 
 
+@pytest.mark.filterwarnings("ignore::common.errors.DoubtWarning")
 @each_case
 def test_a_scikit_learn_file_predicts_the_same(make_model, strange_table, loss, settings):
     model = make_model(loss, **settings)
