@@ -195,7 +195,8 @@ def surely_real(matrices: NDArray[np.float64], noise: Matrix) -> NDArray[np.floa
     array([[1., 0.],
            [0., 0.]])
     """
-    far = math.log(len(upper_triangle(len(noise))[0]) / RARELY) / math.sqrt(2.0)
+    entries = max(1, len(noise) * (len(noise) + 1) // 2)
+    far = math.log(entries / RARELY) / math.sqrt(2.0)
     chance = far**2 * noise
     shares: NDArray[np.float64] = 1.0 - chance / np.maximum(
         np.maximum(matrices**2, chance), SMALLEST

@@ -150,6 +150,7 @@ def test_by_rows_entries_of_a_row_that_stands_out_are_kept():
 def test_a_matrix_without_entries_has_none_that_are_kept():
     nothing = np.zeros((2, 0, 0))
     assert kept_entries(nothing, np.zeros((0, 0)), floor=0.01, by_rows=False).shape == nothing.shape
+    assert surely_real(nothing, np.zeros((0, 0))).shape == nothing.shape
 
 
 @pytest.mark.parametrize("values", [np.full(256, 1.4), np.repeat([0.1, 2.0], 128)])
