@@ -48,12 +48,15 @@ class Loss(ABC):
       targets: The targets it is defined for, or None for all real numbers.
       curvature: Largest second derivative in z; None where the loss has kinks.
       is_quadratic: Whether it is (z - y)^2, of which second moments say everything.
+      counts_margins: Whether ``rounded_size`` grows as fast as a slope may with the margin, so that
+        the rounding of a margin is counted, however it was rounded.
     """
 
     name: ClassVar[str]
     targets: ClassVar[tuple[float, ...] | None] = None
     curvature: ClassVar[float | None]
     is_quadratic: ClassVar[bool] = False
+    counts_margins: ClassVar[bool] = False
 
     @abstractmethod
     def values(self, z: Matrix, y: Vector) -> Matrix:
@@ -137,6 +140,7 @@ class Squared(Loss):
     name = "squared"
     curvature = 2.0
     is_quadratic = True
+    counts_margins = True
 
     def values(self, z: Matrix, y: Vector) -> Matrix:
         """The squared residual."""
@@ -231,7 +235,7 @@ class Logistic(Loss):
         return y_bound * (0.5 + 0.5 * math.tanh(0.5 * y_bound * z_bound))
 
     def rounded_size(self, z_bound: float, y_bound: float) -> float:
-        """A margin of relative error u moves the steepest slope by less than u of it."""
+        """Whatever the margin is rounded to, its slope is one that some margin has."""
         return self.slope_bound(z_bound, y_bound)
 
 
@@ -261,6 +265,7 @@ class Huber(Loss):
 
     name = "huber"
     curvature = 1.0
+    counts_margins = True
 
     def __post_init__(self) -> None:
         """Refuse a delta that bounds nothing."""

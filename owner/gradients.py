@@ -35,8 +35,9 @@ def in_blocks(
       loss: The loss.
       clip: The L1 norm that gradients are scaled down to; None for no clipping.
     """
-    # A slope that jumps at a kink must jump for each record by itself.
-    margins_of = np.matmul if loss.curvature is not None else margins
+    # A slope that jumps at a kink must jump for each record by itself; and any slope does where
+    # models are so large that a rounding moves margins of 0 far.
+    margins_of = np.matmul if loss.counts_margins else margins
 
     def part(start: int, stop: int) -> tuple[Vector]:
         total = np.zeros(len(theta))

@@ -90,8 +90,10 @@ def margins(x: Matrix, theta: Vector) -> Vector:
     One matrix product of a block may round the margin of its last records otherwise than that of
     others. In a table that a database sorts, a record that is replaced moves others to such a
     place. A slope that jumps, or a cell of a table, would then change with many of them: no
-    sensitivity counts that. What is continuous in the margin may be computed from ``x @ theta``,
-    whose rounding :mod:`common.privacy` counts.
+    sensitivity counts that. In a large model the parts of a margin near 0 are large, and so is
+    their rounding: there a logistic slope jumps as well. Only where the loss counts margins
+    (``Loss.counts_margins``) a slope may be computed from ``x @ theta``, whose rounding
+    :mod:`common.privacy` then counts.
 
     Args:
       x: Features in float64, shape (n, p).

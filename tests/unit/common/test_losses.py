@@ -66,6 +66,14 @@ def test_a_slope_computed_at_rounded_margins_leaves_its_bound_by_no_more_than_is
         assert loss.rounded_size(z_bound, y_bound) >= loss.slope_bound(z_bound, y_bound)
 
 
+@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].counts_margins])
+def test_a_loss_that_counts_margins_counts_what_their_rounding_moves_a_slope_by(name):
+    loss = LOSSES[name].example()
+    for z_bound in (1.0, 1e6, 1e17):
+        moved = loss.rounded_size(2.0 * z_bound, 1.0) - loss.rounded_size(z_bound, 1.0)
+        assert moved >= loss.curvature * z_bound * (1 - 1e-12)
+
+
 def test_a_loss_that_does_not_say_how_its_slopes_round_cannot_be_made():
     class Forgetful(Loss):
         name = "forgetful"

@@ -14,6 +14,7 @@ import pytest
 
 from common.arrays import Vector
 from common.features import FeatureMap
+from common.losses import LOSSES
 from common.privacy import l1_sensitivity
 from common.releases import release_of
 from common.terms import Records
@@ -94,6 +95,41 @@ def test_a_shard_of_equal_records_answers_as_one_of_them(make_terms, kind):
         np.testing.assert_allclose(exact_answer(many, theta, terms), expected, rtol=1e-9)
     # Both sides of the jump were asked.
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("clip", [None, 0.01])
+@pytest.mark.parametrize("name", [name for name in LOSSES if not LOSSES[name].counts_margins])
+def test_no_rounding_that_is_not_counted_depends_on_where_a_record_stands(make_terms, name, clip):
+    """The parts of a margin of 0 may be 1e17: rounded otherwise, it is one of 16."""
+    record = RNG.uniform(-1.0, 1.0, size=P)
+    terms = make_terms(loss=name, clip=clip, theta_max=1e17)
+    rows = block_records(P)
+    shards = [
+        Shard(Records(features=np.eye(rows)[:, [place]] * record, targets=np.ones(rows)))
+        for place in (0, rows - 1)
+    ]
+    for _ in range(100):
+        theta = RNG.uniform(-1.0, 1.0, size=P)
+        theta -= record * (record @ theta) / (record @ record)
+        theta *= 1e17 / np.abs(theta).max()
+        first, last = (exact_answer(shard, theta, terms) for shard in shards)
+        np.testing.assert_array_equal(first, last)
+
+
+@pytest.mark.parametrize("name", fused.SLOPES)
+def test_compiled_code_rounds_a_margin_alike_wherever_a_record_stands(name):
+    record = RNG.uniform(-1.0, 1.0, size=P)
+    kernel = fused.kernel(name, clipped=True)
+    for _ in range(25):
+        theta = RNG.uniform(-1.0, 1.0, size=P)
+        theta -= record * (record @ theta) / (record @ record)
+        theta *= 1e17 / np.abs(theta).max()
+        sums = {
+            tuple(kernel(np.eye(n)[:, [k]] * record, np.ones(n), theta, 1.0, 0.01))
+            for n in (1, 2, 3, 7)
+            for k in range(n)
+        }
+        assert len(sums) == 1
 
 
 @pytest.mark.parametrize("clipped", [False, True])
