@@ -14,6 +14,7 @@ from owner.ledger_rows import LedgerError, promise_faults, text_digest
 from owner.ledger_tables import (
     BLOCK_BYTES,
     BLOCKS,
+    META_BEGINNINGS,
     META_KEYS,
     RECORD_BYTES,
     SCHEMA,
@@ -44,7 +45,8 @@ def schema_version(db: sqlite3.Connection, path: Path) -> str | None:
     """The version of a ledger's tables; None where there are none yet.
 
     Raises:
-      LedgerError: A name stands for a query, which may have no end, or a change sets off others.
+      LedgerError: A name stands for a query, which may have no end, a change sets off others, or
+        what says the version is computed as it is read, which may take all time and memory.
     """
     kinds = {kind for (kind,) in db.execute("SELECT type FROM sqlite_master")}
     if not kinds <= {"table", "index"}:
@@ -53,6 +55,10 @@ def schema_version(db: sqlite3.Connection, path: Path) -> str | None:
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     if not tables and pages <= 1:
         return None
+    # By what they say, since a name beside it may be another.
+    made = [str(sql) for (sql,) in db.execute("SELECT sql FROM sqlite_master")]
+    if not any(sql.startswith(META_BEGINNINGS) for sql in made):
+        raise _other_tables(path)
     rows = dict(db.execute("SELECT key, value FROM meta"))
     return str(rows.get("schema_version"))
 

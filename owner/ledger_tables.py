@@ -20,6 +20,7 @@ __all__ = [
     "BLOCK_BYTES",
     "CHARGES_PER_BLOCK",
     "CHECKSUM_BYTES",
+    "META_BEGINNINGS",
     "META_KEYS",
     "RECORD_BYTES",
     "SCHEMA",
@@ -47,6 +48,10 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = "3"
+# How the table that says the version is made in every version: of columns that are stored.
+META_BEGINNINGS = tuple(
+    f"CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL{end}" for end in ",)"
+)
 META_KEYS = {"schema_version", "owner", "shard_fingerprint", "created", "last_opened"}
 # Only where something was: how many responses that were charged ahead were taken back, and how
 # often.

@@ -226,6 +226,9 @@ def test_verify_finds_a_promise_that_is_not_the_studys(path):
         # A query without an end would not be refused but waited for, by whoever reads it.
         "ALTER TABLE meta RENAME TO told; CREATE VIEW meta AS SELECT * FROM told",
         "CREATE TRIGGER more AFTER UPDATE ON accounts BEGIN SELECT 1; END",
+        # Nor would a value that is computed as it is read, a gigabyte for each row of some bytes.
+        "ALTER TABLE meta RENAME TO told; CREATE TABLE meta (key TEXT, value AS (zeroblob(9)))",
+        "ALTER TABLE meta RENAME TO told; CREATE TABLE Meta (key TEXT, value AS (zeroblob(9)))",
     ],
 )
 def test_a_ledger_with_queries_of_somebody_is_refused_before_they_are_asked(path, change):
