@@ -1,17 +1,17 @@
 """Records in databases: what a query selects, read only, in an order that it always has.
 
-DuckDB and SQLite files are opened by their own libraries, PostgreSQL through ADBC; none of them
-loads anything from elsewhere. A database may give rows in any order, but a range of rows and
-the ledger's fingerprint need one: all columns sort them.
+DuckDB and SQLite files are opened by their own libraries, and PostgreSQL through ADBC in
+:mod:`common.postgres`; none of them loads anything from elsewhere. A database may give rows in any
+order, but a range of rows and the ledger's fingerprint need one: all columns sort them.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -34,7 +34,15 @@ from common.errors import InputError
 from common.files import private_folder
 from common.pushdown import clause, sqlite_clause
 
-__all__ = ["Database", "DuckDbFile", "Postgres", "database_file"]
+__all__ = [
+    "Column",
+    "Database",
+    "DuckDbFile",
+    "database_file",
+    "library",
+    "quoted",
+    "tables_of",
+]
 
 # A cell in memory, for a plan of how much is read at a time.
 BYTES_OF_A_CELL = 32
@@ -134,14 +142,14 @@ class Database(ABC):
     def _clause(self, name: str, condition: Any) -> str:
         """What the database is asked of a column where a condition is to hold."""
         stored = next(column.stored for column in self._columns if column.name == name)
-        return clause(_quoted(name), stored, condition, collation=self._collation)
+        return clause(quoted(name), stored, condition, collation=self._collation)
 
     def _ordered(self, columns: Sequence[str], keep: Keep) -> str:
         """The columns that are needed, sorted by all that there are; rows that may count."""
         needed = names_wanted(self.names, columns, keep.columns)
-        chosen = ", ".join(map(_quoted, needed or self.names[:1]))
+        chosen = ", ".join(map(quoted, needed or self.names[:1]))
         keys = [
-            _quoted(name) + (self._collation if stored == pa.string() else "")
+            quoted(name) + (self._collation if stored == pa.string() else "")
             for name, stored in self._columns
         ]
         order = ", ".join(filter(None, [*keys, *map(_told_apart, self._columns)]))
@@ -163,7 +171,7 @@ class Database(ABC):
         typed = [name for name in columns if is_typed_by_gaps(types[name])]
         if not (typed and keep.conditions):
             return []
-        counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in typed)
+        counts = ", ".join(f"count(*) - count({quoted(name)})" for name in typed)
         found = ask(f"select {counts} from ({self._query}) as q")  # noqa: S608
         return [name for name, count in zip(typed, found, strict=True) if count]
 
@@ -192,7 +200,7 @@ class DuckDbFile(DatabaseFile):
     def _open(self) -> Any:
         # What does not fit the memory would stand beside the table, for all to read.
         config = {**_DUCKDB_SETTINGS, "temp_directory": private_folder()}
-        return _library("duckdb").connect(str(self._path), read_only=True, config=config)
+        return library("duckdb").connect(str(self._path), read_only=True, config=config)
 
     def tables(self) -> list[str]:
         """The tables and views in it."""
@@ -211,7 +219,7 @@ class DuckDbFile(DatabaseFile):
         with self._opened() as database:
             gaps = self._gaps(columns, keep, lambda query: database.execute(query).fetchall()[0])
             reader = database.sql(self._ordered(columns, keep)).to_arrow_reader(BATCH_ROWS)
-            return rows_of_arrow(_tables_of(reader), columns, keep, with_gaps=gaps)
+            return rows_of_arrow(tables_of(reader.schema, reader), columns, keep, with_gaps=gaps)
 
 
 class SqliteFile(DatabaseFile):
@@ -260,7 +268,7 @@ class SqliteFile(DatabaseFile):
             return [Column(str(column[0])) for column in database.execute(self._none).description]
 
     def _clause(self, name: str, condition: Any) -> str:
-        return sqlite_clause(_quoted(name), condition)
+        return sqlite_clause(quoted(name), condition)
 
     def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
         """The rows that count, with some columns."""
@@ -268,61 +276,6 @@ class SqliteFile(DatabaseFile):
             cursor = database.execute(self._ordered(columns, keep))
             table = rows_of_frames(_frames_of(cursor), columns, keep)
         return table.apply(_as_numbers)
-
-
-class Postgres(Database):
-    """A PostgreSQL database.
-
-    Args:
-      uri: postgresql://USER:PASSWORD@HOST/DATABASE, as its client library reads it.
-      query: One SELECT.
-    """
-
-    def __init__(self, uri: str, query: str) -> None:
-        super().__init__(query)
-        self._uri = uri
-
-    def _open(self) -> Any:
-        opened = _library("adbc_driver_postgresql.dbapi").connect(self._uri)
-        try:
-            with closing(opened.cursor()) as cursor:
-                cursor.execute("set transaction isolation level repeatable read, read only")
-        except BaseException:
-            opened.close()
-            raise
-        return opened
-
-    @property
-    def _collation(self) -> str:
-        # Elsewhere the order of texts would change with the machine's language.
-        return ' collate "C"'
-
-    @cached_property
-    def _columns(self) -> Sequence[Column]:
-        with self._opened() as database, closing(database.cursor()) as cursor:
-            cursor.execute(self._none)
-            schema = cursor.fetch_arrow_table().schema
-            return [Column(field.name, field.type) for field in schema]
-
-    @cached_property
-    def _count(self) -> int:
-        with self._opened() as database, closing(database.cursor()) as cursor:
-            cursor.execute(self._all)
-            return int(cursor.fetchone()[0])
-
-    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
-        """The rows that count, with some columns."""
-        with self._opened() as database, closing(database.cursor()) as cursor:
-            gaps = self._gaps(columns, keep, partial(_one_row, cursor))
-            cursor.execute(self._ordered(columns, keep))
-            tables = _tables_of(cursor.fetch_record_batch())
-            return rows_of_arrow(tables, columns, keep, with_gaps=gaps)
-
-
-def _one_row(cursor: Any, query: str) -> Sequence[int]:
-    cursor.execute(query)
-    row: Sequence[int] = cursor.fetchone()
-    return row
 
 
 def database_file(path: Path, query: str) -> DatabaseFile | None:
@@ -334,10 +287,10 @@ def database_file(path: Path, query: str) -> DatabaseFile | None:
     return DuckDbFile(path, query) if start[8:12] == b"DUCK" else None
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """A name in a query.
 
-    >>> print(_quoted('the "age" of'))
+    >>> print(quoted('the "age" of'))
     "the ""age"" of"
     """
     doubled = name.replace('"', '""')
@@ -353,7 +306,7 @@ def _told_apart(column: Column) -> str:
     >>> print(_told_apart(Column("a", pa.string())), _told_apart(Column("b", pa.float64())))
     "a"::text collate "C" atan2("b", -1)
     """
-    name, stored = _quoted(column.name), column.stored
+    name, stored = quoted(column.name), column.stored
     if stored is None or pa.types.is_null(stored):
         return ""
     if pa.types.is_floating(stored):
@@ -363,7 +316,7 @@ def _told_apart(column: Column) -> str:
     return "" if has_one_form or is_binary else f'{name}::text collate "C"'
 
 
-def _library(name: str) -> ModuleType:
+def library(name: str) -> ModuleType:
     """A library of the extra ``sql``."""
     from importlib import import_module  # noqa: PLC0415 (tables in files need none)
 
@@ -376,10 +329,10 @@ def _library(name: str) -> ModuleType:
         ) from None
 
 
-def _tables_of(reader: Any) -> Iterator[pa.Table]:
-    """The batches of a reader as tables, an empty one first."""
-    yield without_extensions(reader.schema.empty_table())
-    for batch in reader:
+def tables_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches of a schema as tables, an empty one first."""
+    yield without_extensions(schema.empty_table())
+    for batch in batches:
         yield without_extensions(pa.Table.from_batches([batch]))
 
 

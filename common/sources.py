@@ -16,14 +16,15 @@ import pandas as pd
 from common.arrays import Flags
 from common.batches import Keep, RawTable, names_wanted, stacked
 from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
-from common.databases import Database, Postgres, database_file
+from common.databases import Database, database_file
 from common.errors import InputError
 from common.files import read_secret
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
+from common.postgres import Postgres
 from common.pushdown import Extent
 from common.suggestions import refuse_twice
-from common.texts import named
+from common.texts import named, printable
 
 __all__ = ["Source", "database_source", "file_source", "reading"]
 
@@ -331,7 +332,8 @@ def reading(read: Callable[[], T], title: str) -> T:
         reason = str(error).strip().splitlines()
         if isinstance(error, OSError) and error.errno:
             reason = [os.strerror(error.errno)]
-        why = reason[0].rstrip(".") if reason else repr(error)
+        # It may hold what a file or a server says.
+        why = printable(reason[0].rstrip(".") if reason else repr(error))
         raise InputError(
             f"{title}: cannot be read as a table: {why}; correct that, or give another table"
         ) from None

@@ -349,7 +349,7 @@ def test_postgresql_gives_all_rows_that_count(name, rows_given, postgres):
             found = [check_same(Path(), whole, {asked_of: asked}, **place) for asked in some]
             assert any(found)
             if name == "whole":
-                seen = rows_given("common.databases.rows_of_arrow")
+                seen = rows_given("common.postgres.rows_of_arrow")
                 assert isinstance(read(Path(), where={asked_of: 36}, **place), pd.DataFrame)
                 assert seen == [1]
         finally:

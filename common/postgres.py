@@ -1,0 +1,211 @@
+"""Records in a PostgreSQL database, through ADBC; see :mod:`common.databases`.
+
+ADBC cannot read every cell of every type, nor can the server sort them all. What it cannot is asked
+for in another form by the column's type alone: no cell decides whether a table is read.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import pandas as pd
+import pyarrow as pa
+
+from common.batches import Keep, rows_of_arrow
+from common.databases import Column, Database, library, quoted, tables_of
+
+__all__ = ["Postgres"]
+
+T = TypeVar("T")
+
+# A server that is there answers in less.
+CONNECT_SECONDS = 30
+# Between two looks for a signal.
+LOOK_SECONDS = 0.5
+
+# Types that have a collation. Others that ADBC reads as texts, such as enumerations, have none.
+TEXTS = {"text", "varchar", "bpchar", "name"}
+# Types without an order.
+UNORDERED = {"json", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "jsonpath"}
+TYPE = b"POSTGRESQL:type"
+
+
+class Postgres(Database):
+    """A PostgreSQL database.
+
+    Args:
+      uri: postgresql://USER:PASSWORD@HOST/DATABASE, as its client library reads it.
+      query: One SELECT.
+    """
+
+    def __init__(self, uri: str, query: str) -> None:
+        super().__init__(query)
+        self._uri = uri
+
+    def _open(self) -> _Session:
+        session = _Session(_with_an_end(self._uri))
+        try:
+            session.row("set transaction isolation level repeatable read, read only")
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    @property
+    def _collation(self) -> str:
+        # Elsewhere the order of texts would change with the machine's language.
+        return ' collate "C"'
+
+    @cached_property
+    def _columns(self) -> Sequence[Column]:
+        with self._opened() as session:
+            fields = list(session.schema(self._none))
+            # A name that is there twice is refused later, and nobody knows which is meant.
+            if len({field.name for field in fields}) == len(fields):
+                self._query = _in_readable_form(self._query, fields)
+                fields = list(session.schema(self._none))
+            return [Column(field.name, field.type) for field in fields]
+
+    @cached_property
+    def _count(self) -> int:
+        with self._opened() as session:
+            return int(session.row(self._all)[0])
+
+    def read(self, columns: Sequence[str], keep: Keep) -> pd.DataFrame:
+        """The rows that count, with some columns."""
+        with self._opened() as session:
+            gaps = self._gaps(columns, keep, session.row)
+            tables = session.tables(self._ordered(columns, keep))
+            return rows_of_arrow(tables, columns, keep, with_gaps=gaps)
+
+
+class _Session:
+    """A connection. A signal ends what is asked, also where the server says nothing any more.
+
+    Args:
+      uri: Where to.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._is_left = False
+        self._cursor: Any = None
+        self._connection = self._run(library("adbc_driver_postgresql.dbapi").connect, uri)
+
+    def schema(self, query: str) -> pa.Schema:
+        """The columns of a query."""
+        with self._asked(query) as cursor:
+            return self._run(cursor.fetch_arrow_table).schema
+
+    def row(self, query: str) -> Sequence[int]:
+        """The first row of a query; empty where it gives none."""
+        with self._asked(query) as cursor:
+            return self._run(cursor.fetchone) or () if cursor.description else ()
+
+    def tables(self, query: str) -> Iterator[pa.Table]:
+        """The rows of a query in tables, an empty one first."""
+        with self._asked(query) as cursor:
+            reader = self._run(cursor.fetch_record_batch)
+            yield from tables_of(reader.schema, iter(partial(self._run, _next_of, reader), None))
+
+    def close(self) -> None:
+        """End it."""
+        self._close(self._connection)
+
+    @contextmanager
+    def _asked(self, query: str) -> Iterator[Any]:
+        self._cursor = cursor = self._connection.cursor()
+        try:
+            self._run(cursor.execute, query)
+            yield cursor
+        finally:
+            self._close(cursor)
+
+    def _run(self, call: Callable[..., T], *arguments: Any) -> T:
+        """What a call of the library returns; the main thread sees signals meanwhile."""
+        if threading.current_thread() is not threading.main_thread():
+            return call(*arguments)
+        future: Future[T] = Future()
+        threading.Thread(target=self._settle, args=(future, call, *arguments), daemon=True).start()
+        try:
+            # A signal just before a lock begins to wait is seen only when that ends.
+            while not future.done():
+                wait([future], timeout=LOOK_SECONDS)
+        except BaseException:
+            # Somebody else uses it still, perhaps for ever.
+            self._is_left = True
+            raise
+        return future.result()
+
+    def _settle(self, future: Future[T], call: Callable[..., T], *arguments: Any) -> None:
+        """Make a call, and say what came of it.
+
+        The thread holds all that the call uses: nothing of it is freed before the call is over.
+        """
+        try:
+            future.set_result(call(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    def _close(self, opened: Any) -> None:
+        if not self._is_left:
+            opened.close()
+
+
+def _next_of(reader: Any) -> pa.RecordBatch | None:
+    """The next batch of a reader; None behind the last."""
+    return next(reader, None)
+
+
+def _with_an_end(uri: str, environment: Mapping[str, str] = os.environ) -> str:
+    """An address at which a server that says nothing is given up, unless the user says when.
+
+    >>> _with_an_end("postgresql://db/stays", {})
+    'postgresql://db/stays?connect_timeout=30'
+    >>> _with_an_end("postgresql:///stays?connect_timeout=5", {})
+    'postgresql:///stays?connect_timeout=5'
+    """
+    if "connect_timeout=" in uri or "PGCONNECT_TIMEOUT" in environment:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}connect_timeout={CONNECT_SECONDS}"
+
+
+def _in_readable_form(query: str, fields: Sequence[pa.Field]) -> str:
+    """A query with each column in a form in which all its cells can be read and sorted.
+
+    >>> fields = [pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.int64()))]
+    >>> print(_in_readable_form("select a, b from t", fields))
+    select "a", ("b")[:] as "b" from (select a, b from t) as q
+    >>> _in_readable_form("select a from t", fields[:1])
+    'select a from t'
+    """
+    forms = [_form(field) for field in fields]
+    if not any(forms):
+        return query
+    names = [quoted(field.name) for field in fields]
+    chosen = [
+        f"{form} as {name}" if form else name for form, name in zip(forms, names, strict=True)
+    ]
+    return f"select {', '.join(chosen)} from ({query}) as q"  # noqa: S608 (the query is the user's)
+
+
+def _form(field: pa.Field) -> str:
+    """What is asked for in place of a column; empty for the column itself."""
+    name, stored = quoted(field.name), field.type
+    kind = (field.metadata or {}).get(TYPE, b"text").decode()
+    if pa.types.is_list(stored) and not _is_made_of_others(stored.value_type):
+        # Counted from 1: ADBC refuses an array that is counted from elsewhere.
+        return f"({name})[:]"
+    has_no_collation = stored == pa.string() and kind not in TEXTS
+    is_text = has_no_collation or kind in UNORDERED or pa.types.is_nested(stored)
+    return f"{name}::text" if is_text else ""
+
+
+def _is_made_of_others(stored: pa.DataType) -> bool:
+    """Whether a type has parts, or a form that is not its own."""
+    return pa.types.is_nested(stored) or isinstance(stored, pa.BaseExtensionType)

@@ -1,0 +1,154 @@
+"""Records in PostgreSQL: no cell decides whether they are read, and no server keeps a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.errors import InputError
+from common.tables import TablePlace, TableSource, read_table
+
+ROOT = Path(__file__).resolve().parents[3]
+# By type: a cell, and others that its neighbour may have in its place.
+CELLS = {
+    "mood": ("'sad'", ["'happy'", "null"]),
+    "pair": ("row(1, 'a')", ["null", "row(null, null)"]),
+    "pair[]": ("array[row(1, 'a')::pair]", ["null", "array[null::pair]"]),
+    "text[]": ("'{a}'", ["'[5:6]={a,b}'", "'{{a,b},{c,d}}'", "'{null}'", "null"]),
+    "float8[]": ("'{1}'", ["'[-5:-3]={1,nan,3}'", "'[0:1][7:8]={{1,2},{3,4}}'"]),
+    "numeric[]": ("'{1}'", ["'{nan}'", "null"]),
+    "json": ("'{}'", ["'null'", "null"]),
+    "xml": ("'<a/>'", ["null"]),
+    "point": ("'(1,1)'", ["'(nan,infinity)'", "null"]),
+    "numeric": ("1", ["'nan'", "'-infinity'", "repeat('9', 100000)::numeric", "null"]),
+    "date": ("'2020-01-31'", ["'infinity'", "'4713-01-01 BC'", "'5874897-12-31'"]),
+    "timestamptz": ("'2020-01-31'", ["'-infinity'", "'294276-12-31'", "null"]),
+    "interval": ("'1 day'", ["'178000000 years'", "'1 mon -1 day'"]),
+}
+
+
+@pytest.fixture
+def table(postgres) -> Iterator[Callable[[str], None]]:
+    """Runs statements in a schema of its own."""
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    name = f"copriv_test_{os.getpid()}_{threading.get_ident()}"
+    with (
+        dbapi.connect(os.environ["COPRIV_TEST_POSTGRES"], autocommit=True) as opened,
+        opened.cursor() as cursor,
+    ):
+        cursor.execute(f"create schema {name}")
+        try:
+            cursor.execute(f"set search_path to {name}")
+            cursor.execute("create type mood as enum ('sad', 'happy')")
+            cursor.execute("create type pair as (number integer, name text)")
+            yield cursor.execute
+        finally:
+            cursor.execute(f"drop schema {name} cascade")
+
+
+def cells(**where: str) -> list[str]:
+    """The cells of the table, as others on this server find it."""
+    query = f"select * from copriv_test_{os.getpid()}_{threading.get_ident()}.cells"
+    place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=query)
+    source = TableSource(where=where) if where else TableSource()
+    found = read_table(source, base=Path(), default=place)
+    return [str(cell) for cell in found["v"]]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_no_cell_of_postgresql_decides_whether_a_table_is_read(table, kind):
+    plain, others = CELLS[kind]
+    for cell in (plain, *others):
+        table("drop table if exists cells")
+        table(f"create table cells (n integer, v {kind})")
+        table(f"insert into cells select 1, ({plain})::{kind} from generate_series(1, 3)")
+        table(f"insert into cells select 2, ({cell})::{kind}")
+        assert len(cells()) == 4, cell
+
+
+def test_enumerations_are_names_and_arrays_the_same_from_wherever_they_count(table):
+    table("create table cells (v mood)")
+    table("insert into cells values ('happy'), ('sad'), (null)")
+    assert cells()[:2] == ["happy", "sad"]
+    assert cells(v="sad") == ["sad"]
+    table("drop table cells")
+    table("create table cells (v integer[])")
+    table("insert into cells values ('{1,2}'), ('[5:6]={1,2}')")
+    assert len(set(cells())) == 1
+
+
+@contextmanager
+def server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Something that listens as a database does; the address to reach it at."""
+    pytest.importorskip("adbc_driver_postgresql.dbapi")
+
+    def work() -> None:
+        with listening.accept()[0] as opened:
+            behave(opened)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30)
+        thread = threading.Thread(target=work)
+        thread.start()
+        yield f"postgresql://u:s3cret@127.0.0.1:{listening.getsockname()[1]}/d"
+        thread.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_whose_database_says_nothing(tmp_path, number):
+    settings = tmp_path / "owner.toml"
+    settings.write_text(
+        'name = "a"\n[data]\ndatabase = "env:DB"\nquery = "select 1 as a"\n'
+        '[policy]\nepsilon_per_study = "1"\nepsilon_lifetime = "1"\n'
+    )
+    asked, over = threading.Event(), threading.Event()
+
+    def say_nothing(opened: socket.socket) -> None:
+        opened.recv(100)
+        asked.set()
+        over.wait(30)
+
+    code = "from owner.cli import main; main()"
+    with server(say_nothing) as address:
+        command = [sys.executable, "-c", code, "check", str(settings)]
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "DB": address}
+        )
+        try:
+            assert asked.wait(30)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+            over.set()
+    assert process.returncode == 128 + number
+    assert said.count("\n") == 1
+
+
+def test_what_a_database_says_moves_no_cursor(monkeypatch):
+    def refuse(opened: socket.socket) -> None:
+        opened.recv(1000)
+        opened.sendall(b"N")
+        opened.recv(1000)
+        said = b"SFATAL\0VFATAL\0C28000\0M\x1b[31mno\x1b]0;x\x07" + b"a" * 5000 + b"\0\0"
+        opened.sendall(b"E" + struct.pack(">I", len(said) + 4) + said)
+
+    with server(refuse) as address:
+        monkeypatch.setenv("DB", address)
+        place = TablePlace(database="env:DB", query="select 1")
+        with pytest.raises(InputError) as refused:
+            read_table(TableSource(), base=Path(), default=place)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1000
+    assert "s3cret" not in str(refused.value)
