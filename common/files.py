@@ -34,6 +34,7 @@ __all__ = [
     "refuse_to_replace",
     "refused",
     "remove_private_folder",
+    "sync_folder",
     "warn_of_readers",
     "whole_folder",
     "write_or_refuse",
@@ -84,7 +85,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int | None = None) ->
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _new_draft(path: Path, mode: int) -> tuple[Path, int]:
@@ -129,7 +130,7 @@ def _remove_if_left(draft: Path) -> None:
             os.close(handle)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The names in a folder outlast a power cut, where it may be read and its file system can."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

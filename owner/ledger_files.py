@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.files import lock_file, open_regular, warn_of_readers
+from common.files import lock_file, open_regular, sync_folder, warn_of_readers
 from owner.ledger_given import GIVEN, MARK_BYTES, GivenLog
 from owner.ledger_rows import LedgerError
 
@@ -179,6 +179,8 @@ class LedgerFiles:
                 self._hold(suffix, make=suffix == GIVEN)
             # Made for its owner alone; a copy that was restored may not be.
             warn_of_readers(Path(f"{self._path}{suffix}"))
+        # The log may have been made just now: after a power cut it must have its name.
+        sync_folder(self._path.parent)
         self.check_in_place()
         return GivenLog(self._handles[GIVEN])
 

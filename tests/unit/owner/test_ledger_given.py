@@ -645,3 +645,17 @@ def test_a_last_response_that_is_alone_in_its_block_is_counted(path):
         ledger.close_study("s")
     assert read_studies(left)[1][0].account.answered == 65
     assert read_studies(path)[1][0].epsilon_held == 1
+
+
+def test_the_log_has_its_name_on_the_disk_before_anything_is_noted_in_it(path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def noted(handle: int) -> None:
+        sync(handle)
+        if os.path.samestat(os.fstat(handle), path.parent.stat()):
+            synced.append({file.name for file in path.parent.iterdir()})
+
+    monkeypatch.setattr(os, "fsync", noted)
+    ledger = open_ledger(path)
+    ledger.close()
+    assert {path.name, f"{path.name}.lock", f"{path.name}-given"} <= synced[-1]
