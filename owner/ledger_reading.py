@@ -187,6 +187,11 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
 def check_version(db: sqlite3.Connection, path: Path) -> str:
     """The version of a ledger's tables, if this program knows it."""
     version = schema_version(db, path)
+    if version is None:
+        raise LedgerError(
+            f"{path}: the ledger holds nothing yet, since its owner ended before it could serve; "
+            "start the owner, or restore the ledger if studies were in it"
+        )
     if version not in {SCHEMA_VERSION, OLD_VERSION}:
         raise LedgerError(
             f"{path}: schema version {version}, this program knows {SCHEMA_VERSION} and "

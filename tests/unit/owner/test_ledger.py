@@ -305,3 +305,14 @@ def test_what_a_study_does_not_use_is_not_in_its_terms_text(make_terms):
     assert json.loads(text)["curvature_scale"] == 0.1
     assert terms_from_text(text) == replace(newton, feature_map=text_digest(newton.feature_map))
     assert terms_to_text(replace(newton, curvature_scale=0.2)) != text
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "export"])
+def test_a_ledger_whose_owner_ended_before_it_served_holds_nothing(path, command):
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+    result = CliRunner().invoke(cli, ["ledger", command, str(path)])
+    assert isinstance(result.exception, LedgerError)
+    assert "the ledger holds nothing yet" in str(result.exception)
+    open_ledger(path).close()
