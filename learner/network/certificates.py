@@ -156,6 +156,11 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         raise InputError(f"{folder}: holds no CA that copriv made; give another --out") from None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
         raise InputError(f"{folder}: holds no CA that copriv made; give another --out")
+    if certificate.not_valid_before_utc > datetime.now(UTC):
+        raise InputError(
+            f"{folder}: the CA is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}; "
+            "set this machine's clock right, or make a new one in an empty --out"
+        )
     if certificate.not_valid_after_utc < datetime.now(UTC):
         raise InputError(f"{folder}: the CA has expired; make a new one in an empty --out")
     return _Authority(certificate, loaded)
@@ -183,7 +188,9 @@ def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certi
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except Exception:  # Whatever is wrong with it, a new one is made.
         return None
-    lasts = found.not_valid_after_utc - datetime.now(UTC) > RENEW_BEFORE
+    now = datetime.now(UTC)
+    # One of a clock that was ahead is not valid yet.
+    lasts = found.not_valid_before_utc <= now < found.not_valid_after_utc - RENEW_BEFORE
     fits = set(names) == set(_alternatives(party)) and set(usage) == set(_purposes(party))
     return found if lasts and fits and (folder / "key.pem").is_file() else None
 

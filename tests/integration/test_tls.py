@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -445,3 +446,24 @@ def resigned(
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
     path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+class Ahead(datetime):
+    """A clock that is five days ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + timedelta(days=5)
+
+
+def test_what_a_clock_that_was_ahead_made_is_not_kept(tmp_path, monkeypatch):
+    certs(tmp_path / "right")
+    with monkeypatch.context() as patch:
+        patch.setattr(learner.network.certificates, "datetime", Ahead)
+        certs(tmp_path / "ahead")
+        certs(tmp_path / "right", renew=True)
+    with pytest.raises(InputError, match=r"the CA is not valid before 2.*set this machine's clock"):
+        certs(tmp_path / "ahead")
+    file = certs(tmp_path / "right") / "owner-a" / "certificate.pem"
+    made = x509.load_pem_x509_certificate(file.read_bytes())
+    assert made.not_valid_before_utc < datetime.now(UTC)
