@@ -44,8 +44,8 @@ class Display(ExitStack):
         self._public = public
         self._stages = stages or Stages(console)
         self._k, self._horizon = 0, ""
-        # Whether the forecasts of all ways of learning were printed.
-        self.has_shown_ways = False
+        # What is said of a public model at an edge of its box.
+        self.edge: str | None = None
         self._console = console
         self._trace = trace
         self._metrics = metrics
@@ -58,7 +58,6 @@ class Display(ExitStack):
         asked = counted(plan.horizon, "communication")
         self._stages(f"planned {asked} of {counted(len(plan.responses), 'owner')}")
         ways = ways_sentence(plan.decision, own=way_of(plan.settings))
-        self.has_shown_ways = ways is not None
         if ways is not None:
             self._console.print(ways, highlight=False)
         self._warn_of_edges(plan)
@@ -77,9 +76,9 @@ class Display(ExitStack):
         if theta is not None and records is not None:
             problem = problem_of(plan.settings, plan.loss)
             names = self._public.feature_map.feature_names
-            sentence = edge_sentence(problem, records, theta, names)
-            if sentence is not None:
-                self._console.print(f"warning: {sentence}", highlight=False)
+            self.edge = edge_sentence(problem, records, theta, names)
+            if self.edge is not None:
+                self._console.print(f"warning: {self.edge}", highlight=False)
 
     def stopped(self, go_on: str) -> str:
         """The sentence after Ctrl-C, which ends with what to do."""

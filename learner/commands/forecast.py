@@ -26,7 +26,6 @@ from learner.forecasting.questions import (
 )
 from learner.forecasting.verdict import Verdict, verdict
 from learner.network.processes import read_owner, table_source
-from learner.planning.boxes import edge_sentence
 from learner.planning.deciding import decide_quietly
 from learner.planning.decision import Decision
 from learner.planning.public_side import prepare_public_side
@@ -74,7 +73,6 @@ def run_forecast(
             raise InputError(f"--compare {name}: expected one of {', '.join(COMPARED)}")
     candidate = candidate_of(settings, base=base, public=public)
     groups = candidate.groups  # refuses too few records before anything is computed
-    _warn_of_edges(candidate, console)
     folder = _folder(out, name=f"{settings.name}-forecast")
     with kept_in(folder, out):
         with console.status(f"deciding from {len(groups.records):,} public records"):
@@ -114,14 +112,6 @@ def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:
         raise InputError(f"forecast: the study itself failed ({reason}); correct that first")
     failures = {name: failure.error for name, failure in sweep.failures.items()}
     return verdict(candidate, answers_of(sweep.results), failures, base=decision)
-
-
-def _warn_of_edges(candidate: Candidate, console: Console) -> None:
-    """Say whether the box is too small for the public model."""
-    fits, names = candidate.groups, candidate.public.feature_map.feature_names
-    sentence = edge_sentence(fits.problem, fits.records, fits.theta_optimal, names)
-    if sentence is not None:
-        console.print(f"warning: {sentence}", highlight=False)
 
 
 def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) -> Candidate:

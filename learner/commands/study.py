@@ -29,7 +29,7 @@ from learner.results.arrivals import Arrivals
 from learner.results.card import write_card
 from learner.results.coefficients import model_of
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
-from learner.results.metrics import LearnerMetrics, TimedOwner
+from learner.results.metrics import LearnerMetrics
 from learner.results.progress import Stages
 from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
@@ -50,7 +50,6 @@ from learner.results.summary import Summary, read_summary, summarise
 from learner.training.closing import is_given_up
 from learner.training.journal import Journal
 from learner.training.memory_owner import LocalShard
-from learner.training.owners import Owner
 from learner.training.study import train
 
 __all__ = [
@@ -269,8 +268,7 @@ def train_into(
 ) -> Summary:
     """Train, and write everything the run leaves; returns its summary.
 
-    A simulation has ``evaluate``, and the owners' records and targets in raw units. What goes on
-    after Ctrl-C, and how, ``going_on`` says.
+    A simulation has ``evaluate``, and ``raw`` records and targets. ``going_on`` is for Ctrl-C.
 
     Raises:
       StoppedError: Ctrl-C was typed; the sentence says how to go on.
@@ -290,7 +288,7 @@ def train_into(
                 outcome = train(
                     settings,
                     public,
-                    _timed(connections.owners, metrics, arrivals=arrivals),
+                    metrics.timed(connections.owners, arrivals=arrivals),
                     journal=journal,
                     requests=connections.requests,
                     foreseen=connections.foreseen,
@@ -303,15 +301,16 @@ def train_into(
             raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
         study_id = journal.noted("study_id") or ""
     evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
+    in_memory, edge = connections.in_memory, display.edge
     summary = summarise(
-        outcome, study_id=study_id, evaluated=evaluated, in_memory=connections.in_memory
+        outcome, study_id=study_id, evaluated=evaluated, in_memory=in_memory, edge=edge
     )
     model = model_of(outcome, public)
     write_or_refuse(folder / "model.json", model.to_json())
     whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
     summary = with_quality(summary, outcome, model, public, whole=whole)
     _write_results(folder, summary, trace, psi)
-    _print_summary(summary, console, has_shown_ways=display.has_shown_ways)
+    _print_summary(summary, console, has_shown_start=True)
     _print_unclosed(outcome.unclosed, going_on, console)
     return summary
 
@@ -341,14 +340,6 @@ def _arrivals(
         patience=settings.network.patience,
         on_all=display.arrived,
     )
-
-
-def _timed(owners: Sequence[Owner], metrics: LearnerMetrics, *, arrivals: Arrivals) -> list[Owner]:
-    """The same owners, their answers timed."""
-    return [
-        owner if isinstance(owner, LocalShard) else TimedOwner(owner, metrics, arrivals=arrivals)
-        for owner in owners
-    ]
 
 
 def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
@@ -393,7 +384,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     return write_comparison(runs, out)
 
 
-def _print_summary(summary: Summary, console: Console, *, has_shown_ways: bool = False) -> None:
+def _print_summary(summary: Summary, console: Console, *, has_shown_start: bool = False) -> None:
     print_owners(summary, console)
-    for sentence in sentences(summary, has_shown_ways=has_shown_ways):
+    for sentence in sentences(summary, has_shown_start=has_shown_start):
         console.print(sentence, highlight=False)

@@ -18,6 +18,7 @@ import numpy as np
 
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import FACTORS, OWNERS, WAY_FACTORS, Answer
+from learner.planning.boxes import edge_sentence
 from learner.planning.decision import Decision
 from learner.planning.guard import to_beat, ways_sentence
 from learner.simulated.groups import NOTABLE_DRIFT, drift
@@ -282,6 +283,10 @@ def _ratios_of_ways(candidate: Candidate, answers: Answers) -> dict[str, list[tu
 def _warnings(candidate: Candidate, change: float) -> list[str]:
     """What the public records themselves say against the forecast."""
     groups, warnings = candidate.groups, []
+    names = candidate.public.feature_map.feature_names
+    edge = edge_sentence(groups.problem, groups.records, groups.theta_optimal, names)
+    if edge is not None:
+        warnings.append(edge)
     if change > NOTABLE_DRIFT:
         warnings.append(
             f"the public records change along their table: a model of its first third loses "

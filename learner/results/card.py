@@ -52,6 +52,8 @@ def _warnings(summary: Summary) -> list[str]:
             f"> **UNPROTECTED**: made from the raw records of {summary.own}; it must not leave "
             f"{summary.own} unless something else protects it."
         )
+    if summary.edge is not None:
+        lines.append(f"> **WARNING**: {_plain(summary.edge, len(summary.edge))}.")
     return lines
 
 
@@ -195,7 +197,7 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, longest: int = 200) -> str:
     """A text in one line, without what Markdown or HTML would take for its own."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:longest]
     return "".join(f"\\{c}" if c in "\\`*_[]<>|#" else c for c in line)

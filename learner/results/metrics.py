@@ -13,6 +13,7 @@ from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTer
 from learner.results.arrivals import Arrivals
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
+from learner.training.memory_owner import LocalShard
 from learner.training.owners import Owner
 
 __all__ = ["LearnerMetrics", "TimedOwner"]
@@ -55,6 +56,13 @@ class LearnerMetrics:
             self._away.labels(name).set_function(partial(_is_away, line))
             self._left.labels(name).set_function(partial(_has_left, line))
             self._held.labels(name).set_function(partial(_answered, line))
+
+    def timed(self, owners: Sequence[Owner], *, arrivals: Arrivals) -> list[Owner]:
+        """The same owners, the answers of those elsewhere timed."""
+        return [
+            owner if isinstance(owner, LocalShard) else TimedOwner(owner, self, arrivals=arrivals)
+            for owner in owners
+        ]
 
     @contextmanager
     def served(self, address: str | None) -> Iterator[None]:

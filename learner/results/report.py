@@ -35,7 +35,7 @@ __all__ = [
 # How many names a sentence has, and letters of a name at least a line of a table.
 NAMED, SHORTEST = 6, 5
 # Sentences that begin so are shown as warnings.
-WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED")
+WARNINGS = ("IN MEMORY", "INSECURE", "UNPROTECTED", "warning: ")
 
 
 def columns(summary: Summary) -> list[str]:
@@ -116,19 +116,20 @@ def _title(summary: Summary) -> str:
     return f"{summary.study}: {summary.algorithm}, T = {summary.horizon:,}"
 
 
-def sentences(summary: Summary, *, has_shown_ways: bool = False) -> list[str]:
+def sentences(summary: Summary, *, has_shown_start: bool = False) -> list[str]:
     """What the numbers say, in sentences.
 
     Args:
       summary: The run's.
-      has_shown_ways: Whether the forecasts of all ways were shown as it began.
+      has_shown_start: Whether what was known before anybody was asked was shown as it began: the
+        forecasts of all ways, and what is said of the box.
     """
     missed = f"{summary.ticks:,} of " if summary.ticks < summary.horizon else ""
     asked = counted(summary.horizon, "communication")
     lines = [
         f"{missed}{asked} in {summary.wall_seconds:.2f} s.",
         *lost_sentences(summary),
-        *([] if has_shown_ways else way_sentences(summary)),
+        *([] if has_shown_start else [*_edge_sentences(summary), *way_sentences(summary)]),
         *choice_sentences(summary),
     ]
     idle = [owner.name for owner in summary.owners if owner.is_left_out]
@@ -221,6 +222,13 @@ def _counted_sentences(summary: Summary) -> list[str]:
         f"An owner's answer counts by its noise as well as by its records: that of {own.name}, "
         f"which has {own.records / total:.2%} of the records, for {counted:.2%}."
     ]
+
+
+def _edge_sentences(summary: Summary) -> list[str]:
+    """That the public model is at an edge of its box."""
+    if summary.edge is None:
+        return []
+    return [f"warning: {printable(summary.edge, len(summary.edge))}"]
 
 
 def way_sentences(summary: Summary) -> list[str]:

@@ -35,7 +35,6 @@ __all__ = [
 
 # A run of a thousand owners and ten thousand features has a megabyte.
 LARGEST_TEXT = 32 * 2**20
-
 VERSIONS = ("copriv", "grpcio", "numpy", "opendp", "pandas", "protobuf")
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -191,6 +190,7 @@ class Summary(Part):
     validation_missing: dict[Name, str] = Field(default_factory=dict)
     counted: tuple[float, ...] = ()
     in_memory: bool = False
+    edge: str | None = None
 
     @model_validator(mode="after")
     def _all_or_nothing(self) -> Summary:
@@ -227,8 +227,7 @@ class Summary(Part):
     def with_evaluation(self, evaluated: Evaluated) -> Summary:
         """The same with what a simulation evaluates."""
         together, free = evaluated.relative_fitness, evaluated.relative_fitness_public
-        beats_free = free is None or together < free
-        silent = evaluated.relative_fitness_noiseless
+        silent, beats_free = evaluated.relative_fitness_noiseless, free is None or together < free
         some = {"relative_fitness_noiseless": silent, "relative_fitness_public": free}
 
         def compared(owner: OwnerSummary, alone: float) -> OwnerSummary:
@@ -294,8 +293,9 @@ def summarise(
     study_id: str,
     evaluated: Evaluated | None,
     in_memory: bool = False,
+    edge: str | None = None,
 ) -> Summary:
-    """The summary of a run that has just finished."""
+    """The summary of a run that has just finished; ``edge`` is what was said of its box."""
     plan, settings = outcome.plan, outcome.plan.settings
     algorithm, privacy = settings.algorithm, settings.privacy
     made = Summary(
@@ -327,8 +327,8 @@ def summarise(
         start="zero" if plan.decision.start is None else "public",
         **_ways(plan),
     )
-    if in_memory:
-        made = made.model_copy(update={"in_memory": True})
+    told = {"in_memory": in_memory, "edge": edge}
+    made = made.model_copy(update={key: value for key, value in told.items() if value})
     if settings.learner.own is not None:
         made = made.with_learner(settings.learner.own)
     return made if evaluated is None else made.with_evaluation(evaluated)

@@ -149,3 +149,15 @@ def test_owners_that_no_column_tells_apart_are_told_to_have_worse_models_than_is
         study = {"study": answer(GAIN)}
         warned = verdict(asked, study).warnings
         assert warns == any("forecast.group_column" in warning for warning in warned)
+
+
+def test_a_public_model_at_an_edge_of_its_box_is_one_of_the_warnings(candidate, tmp_path):
+    """So the page and forecast.json have it, not only the terminal."""
+    settings = candidate.settings
+    model = settings.model.model_copy(update={"theta_max": 1e-3})
+    narrow = replace(candidate, settings=settings.model_copy(update={"model": model}))
+    for asked, warns in ((narrow, True), (candidate, False)):
+        found = verdict(asked, {"study": answer(GAIN)})
+        told = write_forecast_page(tmp_path, found).read_text()
+        for text in (told, *found.as_json()["warnings"][:1]):
+            assert warns == ("the public model is at an edge of its box" in text)

@@ -34,6 +34,16 @@ def test_warnings_come_first_and_promise_nothing(make_model, summary):
     assert "protection)" not in text
 
 
+def test_a_card_says_that_the_public_model_is_at_an_edge_of_its_box(make_model, summary):
+    """However long the sentence is; nothing in it is Markdown."""
+    edge = "the public model is at an edge of its box (*a*), which holds it: " + "why; " * 60
+    text = card_text(summary().model_copy(update={"edge": edge}), make_model())
+    told = text[: text.index("## Purpose")]
+    assert r"at an edge of its box (\*a\*), which holds it: " in told
+    assert told.count("why;") == 60
+    assert "an edge" not in card_text(summary(), make_model())
+
+
 def test_of_an_owner_that_is_the_learner_nothing_is_said_to_be_spent_or_protected(
     make_model, summary
 ):

@@ -342,7 +342,19 @@ def test_a_forecast_is_told_once():
     step = {"chosen": "auto", "rho": 0.1, "forecast_relative_fitness": 0.0321}
     summary = Summary.model_validate(table(step=step, **FORECAST))
     assert " ".join(sentences(summary)).count("0.0321") == 1
-    assert "0.0321" not in " ".join(sentences(summary, has_shown_ways=True))
-    assert "rho = 0.1" in " ".join(sentences(summary, has_shown_ways=True))
+    assert "0.0321" not in " ".join(sentences(summary, has_shown_start=True))
+    assert "rho = 0.1" in " ".join(sentences(summary, has_shown_start=True))
     alone = Summary.model_validate(table(step=step))
     assert " ".join(sentences(alone)).count("forecast relative fitness 0.0321") == 1
+
+
+def test_a_public_model_at_an_edge_of_its_box_is_told_of_in_the_same_words_everywhere(tmp_path):
+    """As a run begins it is printed; later the table, the page and the card have it."""
+    edge = "the public model is at an edge of its box (<b>\x1b[2J); enlarge model.theta_max"
+    summary = Summary.model_validate(table(edge=edge))
+    assert f"warning: {edge}".replace("\x1b", " ") in sentences(summary)
+    assert not any("edge" in line for line in sentences(summary, has_shown_start=True))
+    page = write_report(tmp_path, summary).read_text()
+    told = "the public model is at an edge of its box (&lt;b&gt; [2J); enlarge model.theta_max"
+    assert f'<p class="warning">warning: {told}</p>' in page
+    assert "an edge" not in write_report(tmp_path, Summary.model_validate(table())).read_text()
