@@ -1,11 +1,16 @@
-"""Names for the arrays of this program, so that a signature says what an array holds."""
+"""Names for the arrays of this program, so that a signature says what an array holds.
+
+And what a masked array from elsewhere holds.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flags", "Labels", "Matrix", "Slots", "Units", "Vector"]
+__all__ = ["Flags", "Labels", "Matrix", "Slots", "Units", "Vector", "unmasked"]
 
 # Real numbers, one for each feature, owner, record or run; the docstrings give the shape.
 Vector = NDArray[np.float64]
@@ -18,3 +23,15 @@ Labels = NDArray[np.intp]
 Slots = NDArray[np.intp]
 # Whole multiples of the mechanism's grid.
 Units = NDArray[np.int64]
+
+
+def unmasked(values: Any) -> Any:
+    """A masked array with gaps where it is masked, which other libraries look behind; else itself.
+
+    >>> unmasked(np.ma.masked_equal([1, 999], 999))
+    array([ 1., nan])
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    kind = np.float64 if values.dtype.kind in "biuf" else object
+    return np.where(np.ma.getmaskarray(values), np.nan, values.data.astype(kind))

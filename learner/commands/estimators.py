@@ -22,7 +22,7 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from common.arrays import Vector
+from common.arrays import Vector, unmasked
 from common.column_faults import warn_of_inputs
 from common.errors import CoprivError
 from common.losses import LOSSES
@@ -205,7 +205,7 @@ class _Federated(BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         table = self._table(X, reset=reset)
-        given = column_or_1d(y, warn=True)
+        given = column_or_1d(unmasked(y), warn=True)
         assert_all_finite(given, input_name="y")
         targets = self._targets(given, reset=reset)
         if len(targets) != len(table):
@@ -222,6 +222,7 @@ class _Federated(BaseEstimator):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             # Columns without texts for names are known by their places, as those of an array.
             return X.set_axis(self._columns(), axis=1).reset_index(drop=True)
+        X = unmasked(X)
         values = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)
         validate_data(self, X, reset=reset, skip_check_array=True)
         table = pd.DataFrame(values, columns=self._columns())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from common.arrays import Flags, Labels
+from common.arrays import Flags, Labels, unmasked
 from common.column_faults import warn_of_misfits
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
@@ -270,7 +270,7 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
         return np.zeros(num_records, dtype=np.intp), ["owner"]
     # As an array, a list of texts and gaps is one of texts, among them "nan".
     kind = object if isinstance(owners, list | tuple) else None
-    column = pd.Series(np.asarray(owners, dtype=kind).ravel())
+    column = pd.Series(np.asarray(unmasked(owners), dtype=kind).ravel())
     if len(column) != num_records:
         raise ValueError(
             f"owners: got {len(column)} labels for {num_records} records; give one for each, such "

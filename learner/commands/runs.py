@@ -143,10 +143,16 @@ def _check_frame(table: object) -> None:
       InputError: It is none.
     """
     if not isinstance(table, pd.DataFrame):
-        raise InputError(
-            f"table: got a {type(table).__name__}, expected a pandas data frame; read the file "
-            "first, as with pandas.read_csv"
-        )
+        kind = type(table)
+        known = kind.__name__
+        if kind.__module__ != "builtins":
+            known = f"{kind.__module__.partition('.')[0]}.{known}"
+        cure = "read the file first, as with pandas.read_csv"
+        if hasattr(table, "to_pandas"):
+            cure = "its to_pandas() makes one"
+        elif isinstance(table, pd.Series):
+            cure = "its to_frame() makes one"
+        raise InputError(f"table: got a {known}, expected a pandas data frame; {cure}")
 
 
 def simulate(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tomli_w
 from sklearn.model_selection import KFold, cross_val_score
@@ -522,3 +523,36 @@ except CoprivError as error:
         listener.shutdown(socket.SHUT_RDWR)
     assert "owner north" in ended.stdout
     assert ended.stderr == ""
+
+
+def test_what_a_masked_array_masks_is_a_gap_and_no_value():
+    """Such as the 999 that some instruments write; scikit-learn itself looks behind the mask."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 2))
+    y = x @ [1.0, 2.0]
+    is_masked = rng.random(x.shape) < 0.02
+    masked = np.ma.masked_array(np.where(is_masked, 999.0, x), mask=is_masked)
+    model = FederatedRegressor(epsilon=1e5, random_state=1, settings=MOMENTS).fit(masked, y)
+    gaps = np.where(is_masked, np.nan, x)
+    other = FederatedRegressor(epsilon=1e5, random_state=1, settings=MOMENTS).fit(gaps, y)
+    assert np.array_equal(model.predict(masked), other.predict(gaps))
+    assert model.score(masked, y) > 0.7
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(x, np.ma.masked_array(y, mask=is_masked[:, 0]))
+    with pytest.raises(ValueError, match="a record has no owner"):
+        model.fit(x, y, owners=np.ma.masked_array(np.zeros(300, int), mask=is_masked[:, 0]))
+
+
+def test_a_table_of_another_library_is_refused_with_the_way_to_a_data_frame(study, tmp_path):
+    run = simulate(study, out=tmp_path / "run", insecure_noise_seed=3)
+    table = pd.read_parquet(tmp_path / "records.parquet")
+    wrong: dict[str, Any] = {
+        "got a pyarrow.Table, expected a pandas data frame; its to_pandas() makes": pa.table(table),
+        "got a pandas.Series, expected a pandas data frame; its to_frame() makes": table.iloc[:, 0],
+        "got a numpy.ndarray, expected a pandas data frame; read the file": table.to_numpy(),
+        "got a list, expected a pandas data frame; read the file": [1],
+    }
+    for words, given in wrong.items():
+        for ask in (run.predict, run.evaluate):
+            with pytest.raises(InputError, match=re.escape(f"table: {words}")):
+                ask(given)
