@@ -7,9 +7,12 @@ from pathlib import Path
 import pandas as pd
 
 from common.errors import InputError
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, open_regular, refused, write_or_refuse
 
-__all__ = ["markdown_table", "replace_section"]
+__all__ = ["check_document", "markdown_table", "replace_section"]
+
+MARKDOWN = {".md", ".markdown"}
+ANOTHER = "give another document"
 
 
 def markdown_table(table: pd.DataFrame) -> str:
@@ -36,12 +39,11 @@ def replace_section(path: Path, name: str, text: str) -> None:
     A document without the markers gets them at its end; no document is begun with a heading.
 
     Raises:
-      InputError: The document has only one of the markers.
+      InputError: The document takes no such section, as :func:`check_document` says, or cannot be
+        written.
     """
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    old = path.read_text(encoding="utf-8") if path.is_file() else "# Results\n"
-    if (begin in old) != (end in old):
-        raise InputError(f"{path}: only one of the markers {begin} and {end}; add the other")
+    begin, end = _markers(name)
+    old = check_document(path, name)
     block = f"{begin}\n{text.strip()}\n{end}"
     if begin in old:
         head, rest = old.split(begin, 1)
@@ -50,3 +52,38 @@ def replace_section(path: Path, name: str, text: str) -> None:
         new = f"{old.rstrip()}\n\n{block}\n"
     make_folder(path.parent)
     write_or_refuse(path, new)
+
+
+def check_document(path: Path, name: str) -> str:
+    r"""What a document has so far, which takes a section of this name: what is no document stays.
+
+    Raises:
+      InputError: It is no text, such as a table of records in Parquet; it has only one of the
+        markers, or in the wrong order; or it has none and is no Markdown.
+
+    >>> check_document(Path("no-such-document.md"), "figures")
+    '# Results\n'
+    """
+    if not path.exists():
+        return "# Results\n"
+    try:
+        with refused(path, cure=ANOTHER), open_regular(path) as file:
+            text = file.read().decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no text in UTF-8, so it stays as it is; {ANOTHER}") from None
+    begin, end = _markers(name)
+    if (begin in text) != (end in text):
+        raise InputError(f"{path}: only one of the markers {begin} and {end}; add the other")
+    if text.find(end) < text.find(begin):
+        raise InputError(f"{path}: {end} stands before {begin}; exchange them")
+    if begin not in text and text.strip() and path.suffix.lower() not in MARKDOWN:
+        raise InputError(
+            f"{path}: is no Markdown (.md) and has no marker {begin}, so it stays as it is; "
+            f"add it and {end}, or {ANOTHER}"
+        )
+    return text
+
+
+def _markers(name: str) -> tuple[str, str]:
+    """Where a section begins and ends."""
+    return f"<!-- {name} -->", f"<!-- /{name} -->"

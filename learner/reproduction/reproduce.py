@@ -14,7 +14,7 @@ from rich.table import Table
 
 from common.errors import InputError
 from common.files import make_folder, refused
-from learner.reproduction.documents import markdown_table, replace_section
+from learner.reproduction.documents import check_document, markdown_table, replace_section
 from learner.reproduction.figures import figure_numbers, uses_grid
 from learner.reproduction.laboratory import Lab, Laboratory
 from learner.reproduction.papers import FIGURES, Figure
@@ -88,12 +88,14 @@ def run_reproduction(
 
     Raises:
       InputError: A name is no figure, the records that one needs are not given, the cluster is
-        not there, or a figure cannot be computed.
+        not there, a figure cannot be computed, or the document takes no section.
     """
     from learner.reproduction.drawings import draw  # noqa: PLC0415 (needs matplotlib)
 
     figures = chosen_figures(names)
     files = _files(data, tables, figures)
+    if document is not None:
+        check_document(document, "figures")
     make_folder(out, cure="give another --out")
     laboratory = Laboratory(files)
     rows = []
