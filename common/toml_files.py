@@ -25,7 +25,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         # A pipe is read, too: a shell puts one in the place of a typed file.
-        with path.open(encoding="utf-8") as file:
+        # Some editors begin a text with a byte order mark, which nobody sees.
+        with path.open(encoding="utf-8-sig") as file:
             text = file.read(LARGEST_TEXT + 1)
         if len(text) > LARGEST_TEXT:
             raise InputError(f"{path}: longer than {LARGEST_TEXT >> 20} MB; give a TOML file")
@@ -40,7 +41,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: lists or tables are nested too deeply; write fewer levels"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(
             f"{path}: not valid TOML: {printable(error)}; correct that place"
         ) from None
