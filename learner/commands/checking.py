@@ -56,7 +56,7 @@ def check_study(
     if failed:
         sites = sum(any(f.state is State.FAILS for f in site) for site in found.values())
         raise InputError(
-            f"{counted(len(failed), 'rule fails', 'rules fail')} at {sites} of "
+            f"{counted(len({f.rule for f in failed}), 'rule fails', 'rules fail')} at {sites} of "
             f"{counted(len(found), 'site')}; nothing was spent, fix that and check again"
         )
     console.print("nothing fails; nothing was spent", highlight=False)
