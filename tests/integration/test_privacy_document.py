@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,41 @@ def test_the_tools_and_benchmarks_it_names_are_there(document):
 def test_every_tool_that_attacks_stands_in_the_table_of_attacks():
     tools = {f"tests/tools/{path.name}" for path in (ROOT / "tests/tools").glob("*.py")}
     assert tools - paths_in("attacks.md") == {f"tests/tools/{name}" for name in NO_ATTACKS}
+
+
+def test_the_table_of_attacks_counts_the_mutants():
+    entries = json.loads((ROOT / "tests/tools/mutants.json").read_text())
+    mutants = [mutant for entry in entries for mutant in entry["mutants"]]
+    survivors = sum("survives" in mutant for mutant in mutants)
+    row = (
+        f"{len(mutants)} changes of {len({entry['function'] for entry in entries})} functions "
+        f"(`--check` counts them) | {len(mutants) - survivors} noticed by a test; {survivors} "
+    )
+    assert row in (ROOT / "docs/attacks.md").read_text()
+
+
+def counted_tests() -> list[tuple[list[str], int]]:
+    """Of each attack that is a number of tests: what pytest is told to run, and that number."""
+    rows = (ROOT / "docs/attacks.md").read_text().splitlines()
+    found = [
+        (re.findall(r"`pytest ([^`]+)`", row), re.search(r"([0-9]+) tests?\b", row)) for row in rows
+    ]
+    return [(commands, int(count[1])) for commands, count in found if commands and count]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("commands", "count"), counted_tests())
+def test_an_attack_has_as_many_tests_as_it_says(commands, count):
+    collected = 0
+    for command in commands:
+        typed = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
+        told = subprocess.run(
+            [*typed, *shlex.split(command)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        collected += int(re.findall(r"^([0-9]+)\S* tests? collected", told.stdout, re.M)[0])
+    assert collected == count

@@ -178,7 +178,8 @@ def main() -> int:
         except (ValueError, SyntaxError) as error:
             faults.append(str(error))
     if faults or options.check:
-        print("\n".join(faults) or f"{len(chosen)} mutants apply")
+        functions_of = {mutant.function for mutant in chosen}
+        print("\n".join(faults) or f"{len(chosen)} mutants of {len(functions_of)} functions apply")
         return 2 if faults else 0
     told: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as made:
