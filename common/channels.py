@@ -62,7 +62,11 @@ def bind(
 ) -> int:
     """Let a server listen on HOST:PORT, and return its port.
 
-    With an identity, callers without a certificate of the CA are refused.
+    Args:
+      server: A server that has not started.
+      setting: What the address is called in an error.
+      address: HOST:PORT; port 0 takes a free one.
+      identity: Callers without a certificate of its CA are refused; None for plain text.
 
     Raises:
       InputError: The address cannot be used.

@@ -298,7 +298,16 @@ def load_settings(
 
 
 def check_settings(kind: type[S], table: Mapping[str, Any], *, where: str) -> S:
-    """Settings of one kind from a table; ``where`` opens the sentence of an error."""
+    """Settings of one kind from a table.
+
+    Args:
+      kind: Which settings these are.
+      table: Keys and values, as TOML has them.
+      where: What the table is called in an error.
+
+    Raises:
+      InputError: A key is unknown or missing, a value is wrong, or it is another kind of file.
+    """
     for key, other in kind.FOREIGN_KEYS.items():
         if key in table and key not in kind.model_fields:
             raise InputError(f"{where}: this is {other}; give {kind.FILE} here")

@@ -317,7 +317,11 @@ def _told_apart(column: Column) -> str:
 
 
 def library(name: str) -> ModuleType:
-    """A library of the extra ``sql``."""
+    """A library of the extra ``sql``.
+
+    Raises:
+      InputError: It is not installed.
+    """
     from importlib import import_module  # noqa: PLC0415 (tables in files need none)
 
     try:

@@ -214,7 +214,17 @@ def estimates(
 def difference(
     one: Measure, other: Measure, num_records: int, *, rng: np.random.Generator
 ) -> Estimate:
-    """What two models' measure differs by on the same records, with its interval."""
+    """What two models' measure differs by on the same records, with its interval.
+
+    Args:
+      one: What the first model's measure is made of, record by record.
+      other: The same of the second model.
+      num_records: How many records there are; each draw takes as many, with replacement.
+      rng: Draws the records of the bootstrap, the same ones for both models.
+
+    Returns:
+      The first less the second, in the measure's unit, with the interval of :data:`COVERAGE`.
+    """
     both = {"difference": lambda weights: one(weights) - other(weights)}
     return estimates(both, num_records, rng=rng)["difference"]
 

@@ -90,7 +90,11 @@ class SecondMoments(Release):
     typical = "typical moments"
 
     def check(self, terms: StudyTerms) -> None:
-        """Moments are released once, say all of least squares only, with the domain's bound."""
+        """Moments are released once, say all of least squares only, with the domain's bound.
+
+        Raises:
+          ValueError: The terms ask for another loss, several responses, or a clip.
+        """
         if not (
             LOSSES[terms.loss].is_quadratic
             and terms.responses == self.most_responses
@@ -240,7 +244,11 @@ class Validation(Release):
         return num_coordinates(terms)
 
     def change(self, terms: StudyTerms, domain: Domain) -> float:
-        """All parts together: 1."""
+        """All parts together: 1, in units of the answer times n_i; see common/validation.py.
+
+        Raises:
+          ValueError: The reference model has not one number for each feature.
+        """
         if terms.reference and len(terms.reference) != domain.num_features:
             raise ValueError(
                 f"reference: got {len(terms.reference)} numbers, expected one for each of the "

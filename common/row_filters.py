@@ -81,7 +81,11 @@ class RowFilter:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Where in the table the rows are that counted so far, if that is noted."""
+        """Where in the table the rows are that counted so far, in their order.
+
+        Raises:
+          RuntimeError: This filter was made without noting them.
+        """
         if self._places is None:
             raise RuntimeError("this filter notes no places")
         return np.concatenate([np.empty(0, dtype=np.int64), *self._places.values()])

@@ -323,7 +323,15 @@ def database_source(place: str, query: str, *, base: Path) -> Source:
 
 
 def reading(read: Callable[[], T], title: str) -> T:
-    """What a reader makes of a table; whatever it says of a broken one is one sentence."""
+    """What a reader makes of a table; whatever it says of a broken one is one sentence.
+
+    Args:
+      read: Reads it.
+      title: What the table is called in an error.
+
+    Raises:
+      InputError: It cannot be read.
+    """
     try:
         return read()
     except (InputError, MemoryError):

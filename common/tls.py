@@ -168,6 +168,12 @@ def is_loopback(address: str) -> bool:
 def refuse_plain_text(where: str, address: str, *, tls: bool, insecure: bool) -> None:
     """Off loopback, plain text must be typed, and TLS must not be both set and typed away.
 
+    Args:
+      where: What the address is called in an error.
+      address: HOST:PORT, of this side or of the other.
+      tls: Whether certificates are set.
+      insecure: Whether ``--insecure`` was typed.
+
     Raises:
       InputError: The address leaves this machine without TLS, or the two contradict.
     """

@@ -263,6 +263,14 @@ def open_attachment(
 ) -> Attachment:
     """Load and check the owner of a settings file, ready to go to its learner.
 
+    Args:
+      settings_path: OWNER.toml.
+      learner: HOST:PORT in place of ``attach.learner``.
+      stay: Whether it waits for another study when one is over.
+      insecure: Whether plain text may leave this machine.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether it takes a feature map fitted on private records.
+
     Raises:
       InputError: Anything in the settings, the records or the ledger is wrong.
     """

@@ -98,6 +98,15 @@ def mean_curvature(shard: Shard, theta: Vector, *, loss: Loss, clip: float | Non
 
     A record that the clip scales down pushes the same wherever the model is near by.
 
+    Args:
+      shard: The n_i records.
+      theta: The model, shape (p,).
+      loss: The loss, which has a curvature; s is its slope at the record.
+      clip: The L1 norm C, in gradient units; None for no clipping.
+
+    Returns:
+      The exact mean curvature, symmetric; it must not leave the owner.
+
     >>> from common.terms import Records
     >>> shard = Shard(Records(features=np.array([[1.0], [2.0]]), targets=np.zeros(2)))
     >>> from common.losses import Squared

@@ -63,6 +63,13 @@ def by_compiled_code(
 ) -> Part | None:
     """The sums of :func:`in_blocks`, to 1e-12 the same, by :mod:`owner.fused`.
 
+    Args:
+      records: As of :func:`in_blocks`.
+      theta: As of :func:`in_blocks`.
+      loss: As of :func:`in_blocks`.
+      clip: As of :func:`in_blocks`.
+      kept_in: The folder that compiled code is kept in; None for nowhere.
+
     Returns:
       None where numba is not installed, or the loss has no kernel.
     """

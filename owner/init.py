@@ -186,6 +186,12 @@ def write_settings(
 ) -> tuple[int, tuple[str, ...]]:
     """Write OWNER.toml; returns (the records, the columns learners may use) as serve will see them.
 
+    Args:
+      place: The keys of ``[data]`` that say where the table is.
+      look: What its columns look like.
+      answers: What was typed, asked or chosen.
+      out: The file to write.
+
     Raises:
       InputError: An answer cannot be used, or the file is there or cannot be written.
     """

@@ -72,6 +72,13 @@ class Ledger(SettlingLedger):
     ) -> None:
         """Reserve a study's epsilon out of the lifetime budget.
 
+        Args:
+          terms: The agreed terms.
+          learner: Who enrolled.
+          noise_scale: The scale b that was promised, in gradient units.
+          insecure_noise: Whether the noise comes from a seed.
+          lifetime: The most that the records ever spend.
+
         Raises:
           BudgetSpentError: The lifetime budget has not so much left; nothing is reserved.
           LedgerError: It could not be written, or the study is there already.
@@ -94,6 +101,12 @@ class Ledger(SettlingLedger):
 
     def charge(self, *, study_id: str, sequence: int, digest: str, response: bytes) -> None:
         """Charge one response and keep it for a retry; the charge is synced to the disk.
+
+        Args:
+          study_id: The study.
+          sequence: The response's number, from 1.
+          digest: SHA-256 of the query's model.
+          response: The response's bytes.
 
         Raises:
           OrderError: The number is not the next one, all were given, or the study is closed.

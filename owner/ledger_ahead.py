@@ -123,7 +123,14 @@ def charge_block(
 ) -> tuple[AccountRow, int]:
     """An account after the charge of a block whose responses will be noted nowhere.
 
-    Args and Returns: as of :func:`charge_next`; all charges are ahead of their queries.
+    Args:
+      db: The ledger, within a transaction.
+      row: The account, settled.
+      record: The charge's record of the next response.
+      count: How many to charge at once.
+
+    Returns:
+      The account, and how many charges after the next one are ahead of their queries.
     """
     row, count = _room(db, row, count)
     # After a crash no response of the block is repeated, so none has to be kept.

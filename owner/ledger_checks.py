@@ -77,7 +77,11 @@ def _other_tables(path: Path) -> LedgerError:
 
 
 def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
-    """Refuse the ledger of other records: the budget is theirs."""
+    """Refuse the ledger of other records: the budget is theirs.
+
+    Raises:
+      LedgerError: The fingerprint is another.
+    """
     if meta.get("shard_fingerprint") != fingerprint:
         raise LedgerError(
             f"{path}: the ledger belongs to other records than the shard; the budget is "
@@ -87,7 +91,11 @@ def check_shard(meta: dict[str, str], path: Path, *, fingerprint: str) -> None:
 
 
 def check_mark(books: Books, mark: Mark, path: Path) -> None:
-    """Refuse a ledger that is older than the marks on its files."""
+    """Refuse a ledger that is older than the marks on its files.
+
+    Raises:
+      LedgerError: It holds fewer studies or responses than a mark says.
+    """
     if books.generation < mark.generation or books.responses < mark.responses:
         raise LedgerError(
             f"{path}: the ledger has lost responses or studies that were noted (its -wal file may "

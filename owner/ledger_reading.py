@@ -185,7 +185,11 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
 
 
 def check_version(db: sqlite3.Connection, path: Path) -> str:
-    """The version of a ledger's tables, if this program knows it."""
+    """The version of a ledger's tables, if this program knows it.
+
+    Raises:
+      LedgerError: It is another, or the ledger holds nothing yet.
+    """
     version = schema_version(db, path)
     if version is None:
         raise LedgerError(

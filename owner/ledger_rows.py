@@ -56,7 +56,11 @@ class LedgerError(InputError):
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Everything that reading or writing a ledger may raise, as a sentence for the operator."""
+    """Everything that reading or writing a ledger may raise, as a sentence for the operator.
+
+    Raises:
+      LedgerError: SQLite, or the system, raised something inside.
+    """
     try:
         yield
     except UNREADABLE as error:

@@ -77,7 +77,11 @@ def check_old(db: sqlite3.Connection, path: Path) -> None:
 
 
 def upgrade(db: sqlite3.Connection, path: Path) -> None:
-    """Write the tables of this version in place of those of version 2, within a transaction."""
+    """Write the tables of this version in place of those of version 2, within a transaction.
+
+    Raises:
+      ValueError: What a study was charged and what it was answered do not agree.
+    """
     for table in TABLES:
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     create_tables(db, SCHEMA)

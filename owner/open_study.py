@@ -133,6 +133,7 @@ class StudyMaker:
 
         Raises:
           RefusedError: The text is no feature map, or the map is not for this owner.
+          RuntimeError: The noise library promises another epsilon than the terms.
         """
         agreement = self._agreement(terms)
         # What answers have in common is computed now, while nobody waits; nothing is released.
@@ -158,7 +159,9 @@ class StudyMaker:
 
         Raises:
           LedgerError: The ledger is damaged.
-          RefusedError: The settings of today do not agree to the study.
+          RefusedError: The settings of today do not agree to the study, or the noise is of another
+            kind, secure or from a seed.
+          RuntimeError: This program would add noise of another scale than was promised.
         """
         faults = promise_faults(entry)
         if faults:

@@ -64,6 +64,12 @@ def check_provenance(
 ) -> None:
     """Refuse the owner's own feature map if its bounds were taken from private records.
 
+    Args:
+      feature_map: The map.
+      table: The owner's records.
+      where: What the map is called in an error.
+      allow_private_bounds: Whether the flag that allows it was given.
+
     Raises:
       InputError: They were, and the flag that allows it was not given.
 

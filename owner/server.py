@@ -86,6 +86,12 @@ def open_owner(
 ) -> DataOwner:
     """The owner of a settings file: its records loaded and checked, its ledger held.
 
+    Args:
+      settings: The owner's settings.
+      base: The folder that relative paths start from.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether it takes a feature map fitted on private records.
+
     Raises:
       InputError: The table, the feature map or the ledger cannot be used.
     """
@@ -141,7 +147,13 @@ def create_server(
 ) -> Port:
     """A server for an owner's calls of at most this many bytes each, not yet started.
 
-    With an identity whoever shows no certificate of the CA gets nothing.
+    Args:
+      calls: The owner's calls.
+      health: What probes are told.
+      address: HOST:PORT; port 0 takes a free one.
+      largest: The largest message, in bytes.
+      identity: Whoever shows no certificate of its CA gets nothing; None for plain text.
+      reflected: Whether tools may ask which calls there are.
 
     Raises:
       InputError: The address cannot be used.
@@ -192,6 +204,14 @@ def start_owner(
 ) -> RunningOwner:
     """Load and check the owner of a settings file, call ``on_opened``, and serve it.
 
+    Args:
+      settings_path: OWNER.toml.
+      listen: HOST:PORT in place of the settings' address.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether it takes a feature map fitted on private records.
+      insecure: Whether plain text may leave this machine.
+      on_opened: Called once the owner is open, before it serves.
+
     Raises:
       InputError: Anything in the settings, the records, the ledger or the address is wrong.
     """
@@ -210,7 +230,19 @@ def start_owner(
         insecure_noise_seed=insecure_noise_seed,
         allow_private_bounds=allow_private_bounds,
     )
-    # What was started is stopped again if anything that follows fails.
+    return _serve(owner, settings, base, address, identity=identity, on_opened=on_opened)
+
+
+def _serve(
+    owner: DataOwner,
+    settings: OwnerSettings,
+    base: Path,
+    address: str,
+    *,
+    identity: Identity | None,
+    on_opened: Callable[[], object],
+) -> RunningOwner:
+    """Serve an owner that is open; what was started is stopped again if anything fails."""
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()

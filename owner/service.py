@@ -83,6 +83,12 @@ class OwnerService:
         Bytes that are no message are refused like any malformed one. Left to gRPC, each would
         keep some 16 kB of the owner's memory for ever.
 
+        Args:
+          method: The call.
+          content: The message.
+          learner: Who asks.
+          if_quick: Whether to do nothing, and return None, where it may take long.
+
         Raises:
           RefusedError: The owner refuses; any other error is its own failure.
         """

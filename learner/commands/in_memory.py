@@ -283,7 +283,18 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
 
 
 def given_away(share: float, *, labels: Labels, targets: Any, num_columns: int, seed: int) -> Flags:
-    """Which records count as public where no public ones are given: as many of each owner."""
+    """Which records count as public where no public ones are given: the same share of each owner.
+
+    Args:
+      share: Which share of the records, between 0 and 1.
+      labels: Whose each record is.
+      targets: The records' targets; of classes, some of each are public.
+      num_columns: How many columns there are: enough records for a public model are needed.
+      seed: Seed of the draw.
+
+    Raises:
+      ValueError: The share is none, or too few records would be public or left.
+    """
     if not 0 < share < 1:
         raise ValueError(f"public_share: got {share}, expected a share between 0 and 1")
     n = len(labels)

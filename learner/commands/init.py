@@ -57,6 +57,13 @@ def write_study(
 ) -> Path:
     """The study of these choices, as a file that runs; returns it.
 
+    Args:
+      session: The table, looked at.
+      choices: What was typed, asked or chosen.
+      out: The new study's folder.
+      name: The study's name.
+      console: Where to print.
+
     Raises:
       InputError: A choice does not fit the table, or the folder cannot be written.
     """
@@ -72,22 +79,9 @@ def write_study(
     draft = _Draft(session, choices, target, inputs, public, parts)
     draft.check_public()
     draft, about_map = _teaching(draft)
-    feature_map, records = draft.mapped
-    inputs = draft.inputs
-    noted = (
-        *notes,
-        *inputs.warnings,
-        *about_map,
-        *frequency_notes(session.look, target=target.name),
-        *unread_notes(session.look, session.table.iloc[public], inputs.numeric, target),
-        *far_out_notes(session.look, feature_map),
-        *left,
-        *draft.notes_of_public(),
-        *draft.notes_of_parts(),
-        *_notes_of_persons(draft),
-    )
-    for line in noted:
+    for line in (*notes, *draft.inputs.warnings, *about_map, *_notes(draft, left)):
         console.print(f"note: {printable(line, LONGEST_NOTE)}", highlight=False)
+    _, records = draft.mapped
     values = draft.values(name, roomy_box(LOSSES[_loss(target)](), records))
     checked_folder(out, make=True)
     values |= draft.split(out) if choices.split else draft.in_place()
@@ -96,7 +90,7 @@ def write_study(
         values["data"]["missing_target"] = "drop"
     path = out / "study.toml"
     title = (
-        f"{name}: {target.shown} from {len(inputs.columns)} columns of {len(parts)} owners. "
+        f"{name}: {target.shown} from {len(draft.inputs.columns)} columns of {len(parts)} owners. "
         "Written by copriv init; every key that could be set is here. A default holds unless the "
         "profile chooses otherwise, which is then said there."
     )
@@ -106,6 +100,21 @@ def write_study(
     for line in draft.counts(path, found.feature_map.num_features):
         console.print(line, highlight=False)
     return path
+
+
+def _notes(draft: _Draft, left: Sequence[str]) -> tuple[str, ...]:
+    """What to know of the table, its public rows and its owners, and of rows that nobody has."""
+    look, target = draft.session.look, draft.target
+    public = draft.session.table.iloc[draft.public]
+    return (
+        *frequency_notes(look, target=target.name),
+        *unread_notes(look, public, draft.inputs.numeric, target),
+        *far_out_notes(look, draft.mapped[0]),
+        *left,
+        *draft.notes_of_public(),
+        *draft.notes_of_parts(),
+        *_notes_of_persons(draft),
+    )
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,17 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def load_study(
     study: Path, overrides: tuple[str, ...], data: Path | None, *, yes: bool = False
 ) -> StudySettings:
-    """The study of a file, with what was typed in place of its settings."""
+    """The study of a file, with what was typed in place of its settings.
+
+    Args:
+      study: The path of STUDY.toml.
+      overrides: ``KEY=VALUE`` texts of ``--set``.
+      data: The table of ``--data``, in place of ``data.path``.
+      yes: Whether ``--yes`` was typed, which is ``guard = false``.
+
+    Raises:
+      InputError: The file cannot be read, or a setting is wrong.
+    """
     from learner.planning import settings  # noqa: PLC0415 (keeps --help quick)
 
     return settings.load_study(study, overrides=(*overrides, *["guard=false"] * yes), data=data)

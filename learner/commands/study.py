@@ -271,7 +271,7 @@ def train_into(
     A simulation has ``evaluate``, and ``raw`` records and targets. ``going_on`` is for Ctrl-C.
 
     Raises:
-      StoppedError: Ctrl-C was typed; the sentence says how to go on.
+      CoprivError: Ctrl-C, the study's guard, or an owner that refuses or is away, stopped it.
     """
     trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
     _keep_at_home(folder, settings)

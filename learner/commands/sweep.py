@@ -97,7 +97,14 @@ class How:
     console: Console
 
     def run(self, what: str, work: Any, points: Mapping[str, tuple[Any, ...]], read: Any) -> Sweep:
-        """Compute these points, or read those that are there."""
+        """Compute these points, or read those that are there.
+
+        Args:
+          what: What they are called while one waits.
+          work: Computes a point of its arguments, on any process.
+          points: The name of each point, and these arguments.
+          read: Makes of what a file has what ``work`` returned, or raises.
+        """
         with progress(self.console, what, total=len(points)) as advance:
             return run_sweep(
                 work,

@@ -110,7 +110,7 @@ class AttachmentServer:
     def next_request(
         self, *, now: float, time_scale: float, ready: Callable[[int], bool], timeout: float
     ) -> tuple[int, float] | None:
-        """The next owner that asked, and when its clock ticked; see ``Requests``.
+        """The next owner that asked, and when its clock ticked; see ``Requests.next_request``.
 
         In virtual time every attached owner that is ready is waited for: only then is the
         smallest time the next one.

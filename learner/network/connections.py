@@ -18,7 +18,7 @@ from common.wire import TOKEN_START
 from learner.network.attachment_server import AttachmentServer
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes, read_owner
-from learner.network.starting import StartingOwner
+from learner.network.starting import OwnerProcess, StartingOwner
 from learner.network.warm_parent import WarmParent
 from learner.planning.sections import OwnerEntry
 from learner.planning.settings import StudySettings
@@ -115,13 +115,21 @@ def simulated_owners(
 
     Owners start while something else is done: whether one has is known when it is first called.
 
+    Args:
+      settings: The study.
+      shards: The owners' records, in the settings' order.
+      base: The folder that relative paths start from.
+      folder: The run folder.
+      parent: Forks them; None for objects of this process.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether they take a feature map fitted on their records.
+
     Raises:
       InputError: An owner that is to come to us did not start.
     """
     if parent is None:
         yield _memory_owners(settings, shards, insecure_noise_seed=insecure_noise_seed)
         return
-    own, deadline = settings.learner.own, settings.network.deadline
     with ExitStack() as stack:
         learner = None
         if settings.algorithm.initiative == "owner":
@@ -143,18 +151,26 @@ def simulated_owners(
                 process.port  # noqa: B018 (known once it has started)
             yield Connections(learner.owners, learner)
             return
-        by_name = {process.name: process for process in processes}
         yield Connections(
-            [
-                LocalShard(entry.name, shard)
-                if entry.name == own
-                else StartingOwner(by_name[entry.name], deadline=deadline)
-                for entry, shard in zip(settings.owners, shards, strict=True)
-            ],
+            _starting_owners(settings, shards, processes),
             foreseen=Facts(
                 num_records=tuple(map(len, shards)), validation=("pooled",) * len(shards)
             ),
         )
+
+
+def _starting_owners(
+    settings: StudySettings, shards: Sequence[Records], processes: Sequence[OwnerProcess]
+) -> list[Owner]:
+    """Owners that may still be starting, and the shard of the one that is the learner."""
+    deadline = settings.network.deadline
+    by_name = {process.name: process for process in processes}
+    return [
+        LocalShard(entry.name, shard)
+        if entry.name == settings.learner.own
+        else StartingOwner(by_name[entry.name], deadline=deadline)
+        for entry, shard in zip(settings.owners, shards, strict=True)
+    ]
 
 
 def _memory_owners(

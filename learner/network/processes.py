@@ -51,6 +51,12 @@ def read_owner(
 ) -> Records:
     """The records of an owner whose table is here, under the feature map.
 
+    Args:
+      settings: The study.
+      entry: The owner's entry there.
+      feature_map: The study's feature map.
+      base: The folder that relative paths start from.
+
     Raises:
       InputError: The table cannot be used, or records have no target and are not left out.
     """
@@ -66,6 +72,12 @@ def owner_tables(
     base: Path,
 ) -> list[pd.DataFrame]:
     """The raw records of owners whose tables are here, with the columns that the map needs.
+
+    Args:
+      settings: The study.
+      entries: The owners' entries there.
+      feature_map: The study's feature map.
+      base: The folder that relative paths start from.
 
     Raises:
       InputError: A table cannot be used, or records have no target and are not left out.
@@ -104,12 +116,18 @@ def owner_processes(
 ) -> Iterator[Sequence[OwnerProcess]]:
     """Begin to start every owner of the study, and stop them all at the end, whatever happens.
 
-    They are forks of a warm ``parent``, each a process with its own folder in the run folder:
-    settings, ledger, log. With the address of a
-    ``learner`` they connect to it instead of serving at ports. Their lifetime budgets are for
-    this number of ``studies``. An owner that is the learner gets no process.
+    Each is a process with its own folder in the run folder: settings, ledger, log. An owner that
+    is the learner gets none. Whether an owner has started is known where its port is asked for.
 
-    Whether an owner has started is known where its port is asked for.
+    Args:
+      settings: The study.
+      base: The folder that relative paths start from.
+      run_folder: The run folder.
+      parent: Forks them.
+      insecure_noise_seed: Seed of noise that protects nobody; None for real noise.
+      allow_private_bounds: Whether they take a feature map fitted on their records.
+      learner: HOST:PORT of a learner that they connect to; None where they serve at ports.
+      studies: How many studies their lifetime budgets are for.
     """
     owners = []
     for index, entry in enumerate(settings.owners):
@@ -144,7 +162,16 @@ def owner_toml(
     studies: int,
     clock_seed: int | None,
 ) -> str:
-    """The settings file of an owner that agrees to exactly this study, this many times."""
+    """The settings file of an owner that agrees to exactly this study, this many times.
+
+    Args:
+      entry: The owner's entry in the study.
+      source: Its table.
+      epsilon: What one study may spend.
+      kappa: The study's record multiplicity.
+      studies: How many studies the lifetime budget is for.
+      clock_seed: Seed of the owner's own clock; None without one.
+    """
     attach: dict[str, float] = {"clock_rate": entry.clock_rate}
     return tomli_w.dumps(
         {

@@ -71,7 +71,16 @@ def _enroll(line: OwnerLine, *, num_records: int, responses: int) -> Enrollment:
 
 
 def present(call: Callable[[], T], *, patience: float) -> T:
-    """A call at the start: an owner that stays away is a wrong address or not started."""
+    """A call at the start: an owner that stays away is a wrong address or not started.
+
+    Args:
+      call: Asks the owner.
+      patience: Seconds after which no other attempt is made.
+
+    Raises:
+      InputError: The owner stays away.
+      CoprivError: It refuses; this is not tried again.
+    """
     give_up = time.monotonic() + patience
     while True:
         try:
@@ -89,6 +98,10 @@ def all_present(calls: Sequence[Callable[[], T]], *, patience: float) -> list[T]
     """What comes of each owner's call at the start, in their order.
 
     All are tried at the same time; who is not there is then waited for, one after the other.
+
+    Args:
+      calls: Each asks one owner.
+      patience: Seconds for which one that is not there is waited for.
 
     Raises:
       CoprivError: Of the first in order that refuses, or stays away.
@@ -120,7 +133,17 @@ def _refuses(reply: object) -> bool:
 def enrollments_of(
     journal: Journal, lines: Sequence[OwnerLine], *, plan: Plan, on_enrolled: Callable[[], None]
 ) -> tuple[Enrollment, ...]:
-    """What each owner promised: agreed on at the first start, taken up at later ones."""
+    """What each owner promised: agreed on at the first start, taken up at later ones.
+
+    Args:
+      journal: Keeps what was promised, before anybody is asked a question.
+      lines: The owners.
+      plan: What each is asked to promise.
+      on_enrolled: Called once all have agreed, at every start.
+
+    Raises:
+      CoprivError: An owner refuses, stays away, or promises something else.
+    """
     enrolled = journal.read("enrollments", partial(noted_enrollments, owners=len(lines)))
     if enrolled is None:
         calls = [
