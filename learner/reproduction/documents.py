@@ -70,12 +70,14 @@ def check_document(path: Path, name: str) -> str:
         with refused(path, cure=ANOTHER), open_regular(path) as file:
             text = file.read().decode()
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is no text in UTF-8, so it stays as it is; {ANOTHER}") from None
+        raise InputError(
+            f"{path}: is no text in UTF-8, so it stays as it is; give another document"
+        ) from None
     begin, end = _markers(name)
     if (begin in text) != (end in text):
         raise InputError(f"{path}: only one of the markers {begin} and {end}; add the other")
     if text.find(end) < text.find(begin):
-        raise InputError(f"{path}: {end} stands before {begin}; exchange them")
+        raise InputError(f"{path}: {end} stands before {begin}; write {begin} first")
     if begin not in text and text.strip() and path.suffix.lower() not in MARKDOWN:
         raise InputError(
             f"{path}: is no Markdown (.md) and has no marker {begin}, so it stays as it is; "
