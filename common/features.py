@@ -48,6 +48,7 @@ __all__ = [
 CONSTANT = "constant"
 LARGEST_TEXT = 64 * 2**20
 LARGEST_COUNT = 10_000
+MADE_BY = "give a file that copriv features fit has written"
 # Why a column was left out is a few words; an owner keeps them with the map.
 LONGEST_REASON = 200
 # A stranger's map is held in memory as Python numbers, some hundred bytes each.
@@ -254,9 +255,7 @@ class FeatureMap(Lasting):
           InputError: It is not a feature map of this format, or not a consistent one.
         """
         if len(text) > LARGEST_TEXT:
-            raise InputError(
-                f"{where}: longer than {LARGEST_TEXT >> 20} MB; give a file of copriv features fit"
-            )
+            raise InputError(f"{where}: longer than {LARGEST_TEXT >> 20} MB; {MADE_BY}")
         if text.count("[") > 2 * LARGEST_COUNT:
             raise InputError(f"{where}: more than {LARGEST_COUNT} rows; use fewer columns")
         if text.count(",") > LARGEST_ENTRIES:
@@ -265,9 +264,7 @@ class FeatureMap(Lasting):
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
             if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
-                raise InputError(
-                    f"{where}: no JSON of a feature map; give a file of copriv features fit"
-                ) from None
+                raise InputError(f"{where}: not a feature map; {MADE_BY}") from None
             key, fault = first_fault(error)
             raise InputError(f"{where}: {key or 'the text'}: {fault}") from None
 

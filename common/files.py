@@ -335,7 +335,7 @@ def read_secret(
                 f"{setting} = {where!r}: the file cannot be read; give one with a single line"
             ) from None
     if not secret or not secret.isprintable():
-        raise InputError(f"{setting} = {where!r}: nothing is there; write one line of text there")
+        raise InputError(f"{setting} = {where!r}: not set, empty or several lines; give one line")
     return secret
 
 

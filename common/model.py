@@ -211,7 +211,7 @@ def model_from_json(text: str | bytes, *, where: str) -> Model:
     """
     damaged = (
         "the file is damaged or not a model of copriv; give the folder of a finished run or its "
-        "model.json, which no export is, or restore it from a copy"
+        "model.json (an export cannot be read back), or restore it from a copy"
     )
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > LARGEST_TEXT:

@@ -99,8 +99,8 @@ def check_mark(books: Books, mark: Mark, path: Path) -> None:
     if books.generation < mark.generation or books.responses < mark.responses:
         raise LedgerError(
             f"{path}: the ledger has lost responses or studies that were noted (its -wal file may "
-            "be missing or damaged, or it is an old copy); restore the newest copy with its -wal "
-            "file"
+            "be missing or damaged, or it is an old copy); restore the newest copy of it "
+            "and of the files beside it"
         )
 
 

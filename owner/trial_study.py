@@ -114,6 +114,8 @@ def read_trial_study(study: Path | None, *, owner: str, options: Mapping[str, An
         if isinstance(values.pop("schedule", None), int):
             origins["responses"] = f"about this owner's share of the schedule of {study.name}"
     typed = {key: value for key, value in options.items() if value is not None}
+    # By themselves first: the study's file is not to blame for what was typed.
+    check_settings(_Study, typed, where="options")
     values |= typed
     origins |= dict.fromkeys(typed, GIVEN)
     given = {key: value for key, value in values.items() if value is not None and value != "auto"}

@@ -213,8 +213,8 @@ class Session:
             parts = equal_parts(available, int(owners), whose)
             return parts, few_of_each(available, int(owners))
         raise InputError(
-            f"--owners: no column {owners!r}{among_columns(owners, self.look.columns)}; or give a "
-            "number of equal parts"
+            f"--owners: {owners!r} is no column and no number of equal parts"
+            f"{among_columns(owners, self.look.columns)}"
         )
 
 

@@ -270,7 +270,7 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
             is_mine = False
         if not is_mine:
             raise InputError(
-                f"{out}: holds the points of another sweep, of other settings or another grid; "
+                f"{out}: holds the points of a sweep of other settings or another grid; "
                 "give another folder with --out"
             )
         return out

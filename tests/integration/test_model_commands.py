@@ -488,7 +488,9 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
     for form in ("json", "sql"):
         exported = tmp_path / f"exported.{form}"
         assert typed("copriv", "export", run, "--to", form, "--out", exported).returncode == 0
-        assert "its model.json, which no export is" in said("evaluate", exported, "--data", data)
+        assert "its model.json (an export cannot be read back)" in said(
+            "evaluate", exported, "--data", data
+        )
     assert "ending in .csv" in said("predict", run, "--data", data, "--out", tmp_path / "out.txt")
     assert "no such file" in said("predict", run, "--data", tmp_path / "absent.csv", "--out", out)
     assert "cannot be written" in said(

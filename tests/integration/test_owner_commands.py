@@ -242,6 +242,13 @@ def test_check_explains_a_study_that_is_none(owner_folder, tmp_path, text, words
     assert words in refused(owner_command("check", owner_folder(), "--study", study), 2)
 
 
+def test_check_does_not_blame_the_study_for_what_was_typed(owner_folder, study):
+    typed = ("check", owner_folder(), "--study", study(), "--loss", "square")
+    told = refused(owner_command(*typed), 2)
+    assert "options: loss: got 'square'" in told
+    assert "study.toml" not in told
+
+
 def test_check_measures_a_typical_gradient_on_public_records(
     owner_folder, public_table, feature_map, make_terms, tmp_path
 ):
