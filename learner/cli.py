@@ -247,7 +247,8 @@ def certs(
     """Make a study's CA, and a certificate for each party.
 
     The owners of STUDY.toml need no --owner. Certificates that are valid for 30 more days are
-    kept, so the command may run every day. Give each party its own folder, nobody the folder ca.
+    kept, so the command may run every day. Give each party its own folder, and nobody the folder
+    ca.
 
     Example: copriv certs --owner mount-sinai=ehr.example,10.0.0.7 --learner learner --out certs
     """

@@ -102,7 +102,7 @@ def serve(
 ) -> None:
     """Serve the records of OWNER.toml until told to stop.
 
-    SIGTERM or Ctrl-C tells it. Prints one line with the port once it answers. Every response is
+    Ctrl-C and SIGTERM stop it. Prints one line with the port once it answers. Every response is
     charged to the ledger before it leaves. Learners get the names of the columns in data.columns
     or in the settings' feature map, and may use no others; where neither is set they get no
     names.

@@ -58,7 +58,12 @@ declare_option = click.option(
 def study_numbers(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for a study that no file describes."""
     return as_listed(
-        click.option("--loss", help="The study's loss."),
+        click.option(
+            "--loss",
+            metavar="NAME",
+            help="The study's loss: squared, hinge, logistic or huber; by default one for the "
+            "feature map's target.",
+        ),
         click.option("--delta", type=float, metavar="NUMBER", help="Parameter of huber loss."),
         click.option(
             "--theta-max",

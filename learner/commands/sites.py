@@ -28,7 +28,9 @@ certs_option = click.option(
 @overrides_option
 @certs_option
 @out_folder("Where the invitations go.", default=Path("invitations"))
-@click.option("--learner", default="learner", show_default=True, help="The learner's name.")
+@click.option(
+    "--learner", default="learner", metavar="NAME", show_default=True, help="The learner's name."
+)
 @click.option(
     "--address",
     callback=address_value,
