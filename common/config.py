@@ -147,7 +147,8 @@ def parse_epsilon(value: object) -> Fraction:
         epsilon = Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"expected {expected}") from None
-    if not epsilon > 0:
+    # Python takes the digits of every script, and whoever reads them may not.
+    if not (text.isascii() and epsilon > 0):
         raise ValueError(f"expected {expected}")
     if max(epsilon.numerator, epsilon.denominator) >= 10**LARGEST_DIGITS:
         raise ValueError(shorter)

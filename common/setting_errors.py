@@ -34,6 +34,11 @@ _PLAIN = {
     "tuple_type": "a list",
     "path_type": "a path",
 }
+# Faults of a number, whose key may say between which bounds it lies.
+_NUMBERS = {
+    *("int_type", "int_parsing", "float_type", "float_parsing"),
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+}
 _TABLES = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -120,6 +125,8 @@ def _sentence(detail: Mapping[str, Any], kind: type[BaseModel]) -> str:
         problem = f"expected a table of settings, such as [{_without_numbers(place)}]"
     elif fault == "int_type" and isinstance(detail["input"], float):
         problem = f"expected {_PLAIN[fault]} without a point{_example(place, kind)}"
+    elif fault in _NUMBERS and (between := _between(place, kind)):
+        problem = f"expected {between}"
     elif fault in _PLAIN:
         problem = f"expected {_PLAIN[fault]}{_example(place, kind)}"
     else:
@@ -143,6 +150,23 @@ def _without_numbers(place: Sequence[Any]) -> str:
 def _key(place: Sequence[Any], kind: type[BaseModel]) -> Key | None:
     wanted = _without_numbers(place)
     return next((key for key in keys_of(kind) if key.path == wanted), None)
+
+
+def _between(place: Sequence[Any], kind: type[BaseModel]) -> str:
+    """Between which numbers a key's value lies, as its class states it; nothing if it does not."""
+    key = _key(place, kind)
+    stated = () if key is None else key.field.metadata
+    bounds = {
+        name: getattr(one, name)
+        for one in stated
+        for name in ("gt", "ge", "le")
+        if getattr(one, name, None) is not None
+    }
+    if key is None or "le" not in bounds or len(bounds) < len(("least", "most")):
+        return ""
+    number = "a whole number" if key.field.annotation is int else "a number"
+    low = f"above {bounds['gt']}" if "gt" in bounds else f"from {bounds['ge']}"
+    return f"{number} {low} {'to' if 'ge' in bounds else 'and at most'} {bounds['le']}"
 
 
 def _repeats(place: Sequence[Any], kind: type[BaseModel]) -> bool:

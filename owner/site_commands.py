@@ -287,7 +287,7 @@ def _factor(text: str) -> float:
         factor = float(text)
     except ValueError:
         factor = 0.0
-    if not 0 < factor < math.inf:
+    if not (text.isascii() and 0 < factor < math.inf):
         raise click.BadParameter(f"--unit: got {text!r}, expected a number greater than 0")
     return factor
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import re
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
 import pytest
+from pydantic import Field
 
 from common.config import (
     Place,
@@ -39,7 +42,10 @@ def test_a_budget_too_long_for_the_wire_is_refused_at_once(said):
         parse_epsilon(said)
 
 
-@pytest.mark.parametrize("said", [0, -1, "0/5", "1/0", "much", "inf", float("nan"), True, None, []])
+@pytest.mark.parametrize(
+    "said",
+    [0, -1, "0/5", "1/0", "much", "inf", float("nan"), True, None, [], "\u0661", "1/\u0663"],
+)
 def test_a_budget_that_is_no_number_above_zero_is_refused(said):
     with pytest.raises(ValueError, match="expected a number greater than 0"):
         parse_epsilon(said)
@@ -86,6 +92,32 @@ def test_a_hostile_settings_file_is_one_printable_sentence(text, sentence, tmp_p
         load_settings(Example, path)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 500
+
+
+class Bounded(Settings):
+    """Settings of numbers between bounds."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    many: int = Field(default=1, ge=1, le=64)
+    any: Annotated[float, Field(gt=0)] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("share=90%", "got '90%', expected a number above 0 and at most 1"),
+        ("share=90", "got 90, expected a number above 0 and at most 1"),
+        ("share=0", "got 0, expected a number above 0 and at most 1"),
+        ("many=99", "got 99, expected a whole number from 1 to 64"),
+        ("many=few", "got 'few', expected a whole number from 1 to 64"),
+        ("many=1.5", "got 1.5, expected a whole number without a point"),
+        ("any=0", "got 0, expected a number greater than 0"),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_told_both_of_them(typed, expected, tmp_path):
+    (tmp_path / "a.toml").write_text("")
+    with pytest.raises(InputError, match=re.escape(expected) + "$"):
+        load_settings(Bounded, tmp_path / "a.toml", overrides=[typed])
 
 
 def test_of_many_faults_the_first_are_told(tmp_path):
