@@ -20,6 +20,7 @@ from common.texts import printable
 __all__ = ["Place", "SecretPlace", "SecretText", "absolute_place", "check_typed"]
 
 EXPECTED = "expected a path in UTF-8; rename the file or folder"
+LOCALE = "this locale takes no letters beyond ASCII; set another one, such as LC_ALL=C.UTF-8"
 
 _FILE = "file:"
 _SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n\0]+", re.ASCII)
@@ -37,8 +38,18 @@ def check_typed(text: str) -> str:
     """
     if not _is_utf8(text):
         shown = os.fsencode(text).decode("utf-8", "backslashreplace")
-        raise InputError(f"'{printable(shown)}': {EXPECTED}")
+        raise InputError(f"'{printable(shown)}': {_what_to_do(text)}")
     return text
+
+
+def _what_to_do(text: str) -> str:
+    """What is asked for in place of a text that cannot be written down."""
+    try:
+        os.fsencode(text).decode("utf-8")
+    except UnicodeError:
+        return EXPECTED
+    # Its bytes are UTF-8: Python read them by an encoding that knows fewer characters.
+    return LOCALE
 
 
 def _is_utf8(text: str) -> bool:
@@ -68,7 +79,7 @@ def _check_place(path: Path) -> Path:
     if "\0" in str(path):
         raise ValueError("expected a path without the character NUL")
     if not _is_utf8(str(path)):
-        raise ValueError(EXPECTED)
+        raise ValueError(_what_to_do(str(path)))
     return path
 
 

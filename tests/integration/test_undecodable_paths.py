@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,22 @@ def test_a_typed_path_that_is_not_utf8_is_one_sentence_and_leaves_nothing(place,
     assert NAMED in sentence
     assert sentence.endswith("expected a path in UTF-8; rename the file or folder")
     assert everything(place) == before
+
+
+@pytest.mark.parametrize(("locale", "is_at_fault"), [("C", True), ("C.UTF-8", False)])
+def test_a_locale_that_knows_no_letters_beyond_ascii_is_the_fault(place, locale, is_at_fault):
+    said = subprocess.run(
+        [sys.executable, "-m", "learner.cli", "init", "st\u00e4dte.csv", "--yes"],
+        env=os.environ | {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 2
+    told = "'st\u00e4dte.csv': this locale takes no letters beyond ASCII; set another one, such as"
+    assert (told in said.stderr) == is_at_fault
+    assert len(said.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["simulate study.toml --in-memory", "train study.toml"])
