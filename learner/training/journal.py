@@ -287,8 +287,8 @@ class Journal:
             yield
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"{self._path}: the journal cannot be used ({error}); check the disk's space "
-                "and the file's permissions; the run can be resumed"
+                f"{self._path}: the journal cannot be used ({error}); check disk space and "
+                "permissions; copriv train --resume then goes on; a simulation is begun anew"
             ) from error
 
 
