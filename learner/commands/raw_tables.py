@@ -204,10 +204,13 @@ class Session:
         if owners in self.look.columns:
             return parts_by_column(self.table[owners], available, most=choices.most, known=known)
         if owners.isascii() and owners.removeprefix("-").isdigit():
+            # Parts of what is learnt from: one without a target would not start.
+            available = available if known is None else available[known[available]]
             if not 1 <= int(owners[:9]) <= len(available):
+                rows = "rows" if known is None or known.all() else "rows with a target"
                 raise InputError(
                     f"--owners: got {owners}, expected a number of equal parts from 1 to "
-                    f"{len(available):,}, as many as there are rows; give one, or a column"
+                    f"{len(available):,}, as many as there are {rows}; give one, or a column"
                 )
             whose = self.whose(choices) if choices.split else None
             parts = equal_parts(available, int(owners), whose)

@@ -358,6 +358,27 @@ def test_all_records_of_a_person_are_public_or_of_one_owner(folder, typed, *, is
     assert "patient: the records" not in said
 
 
+@pytest.mark.parametrize("dealt", ["--split", "--no-split"])
+def test_equal_parts_are_of_the_records_with_a_target(folder, typed, dealt):
+    """Where one half of a table had no target, an owner had no record, and nothing ran."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"x": rng.normal(size=800)})
+    table["y"] = (table["x"] + rng.normal(size=800)).where(table.index >= 500)
+    table.to_csv("t.csv", index=False)
+    said = init(typed, "t.csv", "--target", "y", "--owners", "2", "--public", "80", dealt,
+                "--out", "new")  # fmt: skip
+    assert "of 800 rows 500 have no target" in said
+    ran = typed("copriv", "simulate", "new/study.toml", "--in-memory", "--yes", "--out", "run")
+    assert ran.returncode == 0, ran.stderr
+    held = json.loads((folder / "run" / "summary.json").read_text())["owners"]
+    first, second = (owner["records"] for owner in held)
+    assert abs(first - second) <= 1
+    assert first + second == 300 - (30 if dealt == "--split" else 80)
+    refused = typed("copriv", "init", "t.csv", "--target", "y", "--owners", "301", "--yes",
+                    "--out", "no")  # fmt: skip
+    assert "as many as there are rows with a target" in refused.stderr
+
+
 @pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
 def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(folder, sorted_by):
     raw_table().sort_values(sorted_by).to_csv(folder / "sorted.csv", index=False)
