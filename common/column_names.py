@@ -39,8 +39,10 @@ PERSONS_NUMBER = re.compile(
     + r"(?:nr|number|nummer)(?![a-z])",
     re.ASCII,
 )
-# A person, of whom there may be any number of records.
+# A person, of whom there may be any number of records: also where nothing is said but that it is
+# a number that names, as the id of a panel or a diary.
 PERSON = re.compile(
+    rf"^(?:{_IDS}|(?:emp|hh|pat|pers|pt|resp|subj)[ -]ids?)$|"
     r"^(?:borrower|client|customer|employee|household|individual|member|participant|patient|person|"
     r"pupil|respondent|student|subject|user|worker|cliente|haushalt|individu|kunden?|mitarbeiter|"
     r"paciente|patienten|personen|probanden?|teilnehmer|versicherten)[ -]?"
@@ -74,6 +76,8 @@ def is_called(name: str, words: re.Pattern[str]) -> bool:
     [True, True, False, False]
     >>> [is_called(name, PERSON) for name in ("individual", "Teilnehmer-Nr", "member since")]
     [True, True, False]
+    >>> [is_called(name, PERSON) for name in ("id", "PID", "subj_id", "idcode", "store id", "grid")]
+    [True, True, True, True, False, False]
     >>> [is_called(name, WEIGHT) for name in ("perweight", "pspwght", "body_wt", "p_weight")]
     [True, True, False, False]
     """

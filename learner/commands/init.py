@@ -209,10 +209,14 @@ class _Draft:
         target = self.target
         found = self._shifts(self.public)
         if found:
+            cure = (
+                "give more with --public"
+                if self.session.is_dealt(self.choices)
+                else "--split and a number for --public deal them evenly"
+            )
             yield (
                 f"the public rows differ from the others in {in_words(found)}; bounds, settings "
-                "and forecast come from them: if that is not wanted, --split and a number for "
-                "--public deal them evenly"
+                f"and forecast come from them: if that is not wanted, {cure}"
             )
         if len(target.positive) > 1:
             there = count_values(self.session.table[target.name].iloc[self.public])

@@ -379,6 +379,25 @@ def test_equal_parts_are_of_the_records_with_a_target(folder, typed, dealt):
     assert "as many as there are rows with a target" in refused.stderr
 
 
+@pytest.mark.parametrize("named", ["id", "pid", "subj_id", "idcode"])
+def test_the_id_of_a_diary_names_persons_however_many_days_each_has(folder, typed, named):
+    """One of 50 rows for each id was an input, and some of a person's days were public."""
+    rng = np.random.default_rng(4)
+    who = np.repeat(np.arange(24), 50)
+    pain = 0.1 * who + rng.normal(size=who.size)
+    pd.DataFrame({named: who, "air": rng.normal(size=who.size), "pain": pain}).to_csv("d.csv")
+    said = init(typed, "d.csv", "--target", "pain", "--owners", "2", "--out", "new")
+    assert f"{named}: up to 50 records have the same value; if it names persons, each is" in said
+    assert f"{named}: left out: each of its values names a person (an identifier)" in said
+    assert f"{named}: the records of a value are all public, or all of one owner" in said
+    # They are dealt already: that they differ is not cured by asking for it.
+    assert "deal them evenly" not in said
+    # Of a place there are many records, and it may be learnt from.
+    pd.DataFrame({"store id": who, "air": pain, "pain": pain + who}).to_csv("d.csv")
+    said = init(typed, "d.csv", "--target", "pain", "--owners", "2", "--out", "places")
+    assert "names persons" not in said
+
+
 @pytest.mark.parametrize("sorted_by", ["age", "admitted", "died", "income", "days"])
 def test_what_a_table_is_sorted_by_does_not_tell_the_public_rows(folder, sorted_by):
     raw_table().sort_values(sorted_by).to_csv(folder / "sorted.csv", index=False)
