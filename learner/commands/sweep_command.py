@@ -19,8 +19,9 @@ __all__ = ["sweep"]
     "--grid",
     multiple=True,
     metavar="KEY=V,V,...",
-    help="Values of one setting, such as privacy.epsilon=0.1,1,10; may be repeated, every "
-    "combination is a point. owners=3,10 has the first 3, and 10, owners of the study take part.",
+    help="Values of one setting, such as privacy.epsilon=0.1,1,10; commas part them, and numbers "
+    "have a decimal point. May be repeated, every combination is a point. owners=3,10 has the "
+    "first 3, and 10, owners of the study take part.",
 )
 @click.option(
     "--seeds",
