@@ -162,7 +162,7 @@ def _between(place: Sequence[Any], kind: type[BaseModel]) -> str:
         for name in ("gt", "ge", "le")
         if getattr(one, name, None) is not None
     }
-    if key is None or "le" not in bounds or len(bounds) < len(("least", "most")):
+    if key is None or "le" not in bounds or not {"gt", "ge"} & bounds.keys():
         return ""
     number = "a whole number" if key.field.annotation is int else "a number"
     low = f"above {bounds['gt']}" if "gt" in bounds else f"from {bounds['ge']}"
