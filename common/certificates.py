@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -14,7 +15,7 @@ from common.errors import InputError
 from common.texts import printable
 from common.tls import Identity, Peer, role_named
 
-__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder", "key_pem"]
+__all__ = ["UNREADABLE", "check_own_name", "days_left", "holder", "key_pem", "shown_by"]
 
 # What bytes that are not what was written can raise on their way through X.509.
 UNREADABLE = (
@@ -41,6 +42,21 @@ def holder(identity: Identity) -> Peer:
         raise InputError(
             f"tls.certificate: {identity.paths.certificate} cannot be read; ask for another"
         ) from None
+
+
+@lru_cache(maxsize=64)
+def shown_by(certificate: bytes) -> Peer:
+    """Who shows a verified PEM certificate: nobody, if it cannot be read or has no common name.
+
+    gRPC's own word for a common name ends at its first NUL character.
+
+    >>> shown_by(b"no certificate")
+    Peer(name='', role=None, expires=None)
+    """
+    try:
+        return _holder(certificate)
+    except UNREADABLE:
+        return Peer(name="", role=None)
 
 
 def _holder(certificate: bytes) -> Peer:

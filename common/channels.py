@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 
+from common.certificates import shown_by
 from common.errors import InputError
 from common.tls import (
     Identity,
@@ -21,7 +22,6 @@ from common.tls import (
     canonical,
     is_loopback,
     load_identity,
-    role_named,
 )
 from common.wire import Options
 
@@ -139,13 +139,10 @@ def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:
 
 
 def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) -> Peer | None:
-    """Who calls, by the certificate that the handshake has verified; None for plain text."""
+    """Who calls, by the certificate that the handshake has verified; None for plain text.
+
+    A certificate without a common name has the name "".
+    """
     verified = context.auth_context()
-    names: Sequence[bytes] = verified.get("x509_common_name", ())  # type: ignore[assignment]
-    if not names:
-        return None
-    uris: Sequence[bytes] = verified.get("peer_uri", ())  # type: ignore[assignment]
-    return Peer(
-        name=names[0].decode("utf-8", "replace"),
-        role=role_named(uri.decode("utf-8", "replace") for uri in uris),
-    )
+    shown: Sequence[bytes] = verified.get("x509_pem_cert", ())  # type: ignore[assignment]
+    return shown_by(shown[0]) if shown else None

@@ -91,7 +91,8 @@ class Access:
         """The learner's name: by its token if it sends one, else by its certificate.
 
         Raises:
-          IdentityError: The token is not known, or the owner wants one and there is none.
+          IdentityError: The token is not known, or the owner wants one and there is none; or the
+            certificate has no common name that can be printed.
         """
         if token is not None:
             return self._by_token(token)
@@ -100,6 +101,8 @@ class Access:
         # A name that has a token is not given for a certificate, unless the policy lists it.
         if certificate in self._digests and certificate not in self._policy.learners:
             raise IdentityError("this owner wants this learner's token; send it")
+        if certificate == "":
+            raise IdentityError("the certificate has no common name; come with one that names you")
         # It stands in the log and in tables that people read.
         if certificate is not None and not certificate.isprintable():
             raise IdentityError("the certificate's name has characters that cannot be printed")

@@ -50,7 +50,7 @@ class Route:
         learner = identify(self.address, identity, far="learner", timeout=HANDSHAKE_SECONDS)
         expected = None if learner.role is None else learner.name
         channel = open_channel(self.address, identity, options, expected=expected)
-        return channel, learner.name or None
+        return channel, learner.name
 
     def explain(self) -> None:
         """After a failure in plain text: if it wants TLS, trying again is in vain.

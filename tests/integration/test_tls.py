@@ -21,7 +21,7 @@ from identities import an_hour_too_late, self_signed, tls_of, unchecked
 
 import learner.network.certificates
 from common.config import read_toml
-from common.errors import InputError, UnreachableError, UntrustedError
+from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
 from common.tls import Identity, load_identity
@@ -420,6 +420,30 @@ def test_the_common_name_is_who_is_there_whatever_else_a_certificate_says(serve_
     resigned(folder, "owner-a", of_a_bank)
     remote = reach(serve_tls(folder / "owner-a"), identity(folder / "learner"))
     assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ((), "no common name"),
+        (("learner\0stranger",), "cannot be printed"),
+        (("\0learner",), "cannot be printed"),
+    ],
+)
+@pytest.mark.parametrize("policy", [{}, {"learners": ["learner"]}])
+def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, policy, names, words):
+    """TLS libraries end a name at its first NUL, and then it may be somebody else's."""
+    folder = certs(tmp_path / "certs")
+
+    def of_nobody(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
+        return x509.Name(subject), [each.value for each in good.extensions]
+
+    resigned(folder, "learner", of_nobody)
+    remote = reach(serve_tls(folder / "owner-a", **policy), identity(folder / "learner"))
+    with pytest.raises(IdentityError, match=words):
+        remote.describe()
     remote.disconnect()
 
 

@@ -46,6 +46,12 @@ def test_a_certificates_name_that_cannot_be_printed_is_refused(access, name):
     assert access().identify(token=None, certificate="Bank of Åland") == "Bank of Åland"
 
 
+def test_a_certificate_that_names_nobody_is_refused_and_a_token_beside_it_counts(access):
+    with pytest.raises(IdentityError, match="no common name"):
+        access().identify(token=None, certificate="")
+    assert access(tokens={"ann": DIGEST}).identify(token=TOKEN, certificate="") == "ann"
+
+
 def test_a_certificate_does_not_stand_in_for_a_token(access):
     one = access(tokens={"ann": DIGEST})
     with pytest.raises(IdentityError, match="send it"):
