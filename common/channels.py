@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 
-from common.certificates import shown_by
 from common.errors import InputError
 from common.tls import (
     Identity,
@@ -145,4 +144,8 @@ def peer_of(context: grpc.ServicerContext | grpc.aio.ServicerContext[Any, Any]) 
     """
     verified = context.auth_context()
     shown: Sequence[bytes] = verified.get("x509_pem_cert", ())  # type: ignore[assignment]
-    return shown_by(shown[0]) if shown else None
+    if not shown:
+        return None
+    from common.certificates import shown_by  # noqa: PLC0415 (plain text needs none of it)
+
+    return shown_by(shown[0])

@@ -88,6 +88,14 @@ def test_the_time_of_an_answer_does_not_tell_how_many_records_have_a_value():
     assert told.returncode == 0, told.stdout + told.stderr
 
 
+@pytest.mark.long
+def test_the_time_of_an_enrolment_does_not_tell_what_a_cell_is():
+    command = [sys.executable, str(TOOLS / "time_enrolments.py"), "--rounds", "40"]
+    command += ["--limit", "1.1"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
 def test_no_replaced_record_moves_an_answer_further_than_the_sensitivity_counts():
     command = [sys.executable, str(TOOLS / "neighbours.py"), "--pairs", "4000"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
