@@ -196,9 +196,15 @@ def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
     if role not in (far, None):
         return Cause(WRONG_KIND[far], certificates=True)
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
-    names = [value for kind, value in subject if kind == "commonName"]
+    name = next((value for kind, value in subject if kind == "commonName"), "")
+    if not (name and name.isprintable()):
+        return Cause(
+            "its certificate has no common name that can be printed, so nobody knows whose it is; "
+            f"it needs one that names it ({MAKERS})",
+            certificates=True,
+        )
     expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
-    return Peer(name=names[0] if names else "", role=role, expires=expires)
+    return Peer(name=name, role=role, expires=expires)
 
 
 def _our_fault(identity: Identity) -> str:

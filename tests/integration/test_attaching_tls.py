@@ -14,7 +14,9 @@ from typing import Any
 import grpc
 import pytest
 import tomli_w
-from identities import an_hour_too_late, self_signed, tls_of, unchecked
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
 from common.channels import open_channel
 from common.config import check_settings, read_toml
@@ -251,6 +253,21 @@ def test_a_learner_for_another_name_is_refused(settings_file, tmp_path):
         pytest.raises(InputError, match=r"is for lab, lab.example, 10.9.8.7, not for 127.0.0.1"),
     ):
         attach(settings_file("owner-a", folder / "owner-a"), f"127.0.0.1:{learner.port}")
+
+
+@pytest.mark.parametrize("names", [(), ("lab\0stranger",)])
+def test_a_learner_whose_certificate_names_nobody_is_refused(settings_file, tmp_path, names):
+    folder = certs(tmp_path / "certs")
+
+    def of_nobody(good: x509.Certificate) -> tuple[x509.Name, list[x509.ExtensionType]]:
+        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names]
+        return x509.Name(subject), [each.value for each in good.extensions]
+
+    resigned(folder, "lab", of_nobody)
+    path = settings_file("owner-a", folder / "owner-a")
+    refusal = pytest.raises(InputError, match="no common name that can be printed")
+    with listening(folder / "lab", check=False) as learner, refusal:
+        attach(path, f"127.0.0.1:{learner.port}")
 
 
 def test_a_learner_of_another_ca_or_none_is_refused(settings_file, tmp_path):

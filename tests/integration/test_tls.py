@@ -13,11 +13,9 @@ import grpc
 import pytest
 import tomli_w
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import Ended, run
-from identities import an_hour_too_late, self_signed, tls_of, unchecked
+from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
 
 import learner.network.certificates
 from common.config import read_toml
@@ -445,31 +443,6 @@ def test_a_learner_is_whom_its_whole_common_name_says(serve_tls, tmp_path, polic
     with pytest.raises(IdentityError, match=words):
         remote.describe()
     remote.disconnect()
-
-
-def resigned(
-    folder: Path,
-    who: str,
-    says: Callable[[x509.Certificate], tuple[x509.Name, list[x509.ExtensionType]]],
-) -> None:
-    """Have the CA say something else of a party: its subject, and its extensions."""
-    path = folder / who / "certificate.pem"
-    good = x509.load_pem_x509_certificate(path.read_bytes())
-    key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    subject, extensions = says(good)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(good.issuer)
-        .public_key(good.public_key())
-        .serial_number(good.serial_number)
-        .not_valid_before(good.not_valid_before_utc)
-        .not_valid_after(good.not_valid_after_utc)
-    )
-    for extension in extensions:
-        builder = builder.add_extension(extension, critical=False)
-    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
 class Ahead(datetime):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import learner.network.certificates
 from common.tls import Identity, TlsSettings
@@ -50,3 +53,28 @@ def self_signed(folder: Path, name: str) -> Path:
     )
     (folder / "ca.pem").write_bytes((folder / "certificate.pem").read_bytes())
     return folder
+
+
+def resigned(
+    folder: Path,
+    who: str,
+    says: Callable[[x509.Certificate], tuple[x509.Name, list[x509.ExtensionType]]],
+) -> None:
+    """Have the CA say something else of a party: its subject, and its extensions."""
+    path = folder / who / "certificate.pem"
+    good = x509.load_pem_x509_certificate(path.read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    subject, extensions = says(good)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(good.issuer)
+        .public_key(good.public_key())
+        .serial_number(good.serial_number)
+        .not_valid_before(good.not_valid_before_utc)
+        .not_valid_after(good.not_valid_after_utc)
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
