@@ -54,7 +54,9 @@ def _algorithm(name: str) -> str:
     """The name of an algorithm as it is, or "auto"."""
     names = (*ALGORITHMS, AUTO)
     if name not in names:
-        raise ValueError(f"expected one of {', '.join(names)}{did_you_mean(name, names)}")
+        # Forecasts call the two ways of the asynchronous algorithm by what they do.
+        meant = "; did you mean 'asynchronous'?" if name.startswith("ticks") else ""
+        raise ValueError(f"expected one of {', '.join(names)}{meant or did_you_mean(name, names)}")
     return name
 
 

@@ -153,3 +153,5 @@ def test_an_algorithm_with_an_entry_is_checked_planned_and_trained(
         study(public, name="second")
     with pytest.raises(InputError, match="expected one of asynchronous, synchronous-1"):
         study(public, name="first")
+    with pytest.raises(InputError, match="did you mean 'asynchronous'"):
+        study(public, name="ticks")
