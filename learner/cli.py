@@ -88,6 +88,10 @@ def simulate(
     """
     if each_learns and in_memory:
         raise InputError("--each-learns: its owners keep one ledger for all; leave out --in-memory")
+    if in_memory and given["allow_private_bounds"]:
+        raise InputError(
+            "--allow-private-bounds: owners in memory serve any feature map; leave it out"
+        )
     with ExitStack() as stack:
         # It imports what owners need while this process imports what it needs.
         parent = None if in_memory else stack.enter_context(warm_parent())

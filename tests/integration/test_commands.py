@@ -286,6 +286,8 @@ def test_owners_in_memory_cannot_come_to_the_learner(study):
     path = study(change=lambda settings: settings["algorithm"].update(initiative="owner"))
     assert "--in-memory" in sentence(copriv("simulate", path, "--in-memory"))
     assert "--in-memory" in sentence(copriv("simulate", study(), "--in-memory", "--each-learns"))
+    told = sentence(copriv("simulate", study(), "--in-memory", "--allow-private-bounds"))
+    assert "owners in memory serve any feature map" in told
 
 
 def test_equal_insecure_seeds_give_equal_models_and_say_that_they_are_insecure(seeded_runs):
