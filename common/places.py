@@ -19,8 +19,10 @@ from common.texts import printable
 
 __all__ = ["Place", "SecretPlace", "SecretText", "absolute_place", "check_typed"]
 
-EXPECTED = "expected a path in UTF-8; rename the file or folder"
-LOCALE = "this locale takes no letters beyond ASCII; set another one, such as LC_ALL=C.UTF-8"
+EXPECTED_PATH = "expected a path in UTF-8; rename the file or folder"
+EXPECTED_LOCALE = (
+    "expected a locale that takes letters beyond ASCII for this path; set LC_ALL=C.UTF-8"
+)
 
 _FILE = "file:"
 _SECRET_PLACE = re.compile(r"(?:file|env):[^\r\n\0]+", re.ASCII)
@@ -37,19 +39,20 @@ def check_typed(text: str) -> str:
     common.errors.InputError: 'bad-\xff': expected a path in UTF-8; rename the file or folder
     """
     if not _is_utf8(text):
-        shown = os.fsencode(text).decode("utf-8", "backslashreplace")
-        raise InputError(f"'{printable(shown)}': {_what_to_do(text)}")
+        shown = printable(os.fsencode(text).decode("utf-8", "backslashreplace"))
+        if _is_of_the_locale(text):
+            raise InputError(f"'{shown}': {EXPECTED_LOCALE}")
+        raise InputError(f"'{shown}': {EXPECTED_PATH}")
     return text
 
 
-def _what_to_do(text: str) -> str:
-    """What is asked for in place of a text that cannot be written down."""
+def _is_of_the_locale(text: str) -> bool:
+    """Whether the bytes of a text are UTF-8: Python read them by a locale of fewer characters."""
     try:
         os.fsencode(text).decode("utf-8")
     except UnicodeError:
-        return EXPECTED
-    # Its bytes are UTF-8: Python read them by an encoding that knows fewer characters.
-    return LOCALE
+        return False
+    return True
 
 
 def _is_utf8(text: str) -> bool:
@@ -79,7 +82,7 @@ def _check_place(path: Path) -> Path:
     if "\0" in str(path):
         raise ValueError("expected a path without the character NUL")
     if not _is_utf8(str(path)):
-        raise ValueError(_what_to_do(str(path)))
+        raise ValueError(EXPECTED_LOCALE if _is_of_the_locale(str(path)) else EXPECTED_PATH)
     return path
 
 

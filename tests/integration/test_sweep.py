@@ -328,7 +328,7 @@ def test_a_folder_of_another_sweep_is_refused(study, tmp_path, typed):
     for other in (("--grid", "owners=3"), ("--grid", "owners=2", "--set", "model.theta_max=2")):
         said = typed("copriv", "sweep", path, "--out", out, "--jobs", "1", *other)
         assert said.returncode == 2
-        assert "another sweep" in said.stderr
+        assert "of a sweep of other settings" in said.stderr
     (out / "grid.json").write_text("[" * 100_000)
     assert typed("copriv", "sweep", path, "--out", out, "--jobs", "1").returncode == 2
     assert (out / "sweep.parquet").read_bytes() == before

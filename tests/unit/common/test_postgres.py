@@ -118,7 +118,9 @@ def test_a_signal_ends_a_command_whose_database_says_nothing(tmp_path, number):
         asked.set()
         over.wait(30)
 
-    code = "from owner.cli import main; main()"
+    # As a terminal starts it: a background job may have been told to ignore Ctrl-C.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from owner.cli import main; main()"
     with server(say_nothing) as address:
         command = [sys.executable, "-c", code, "check", str(settings)]
         process = subprocess.Popen(
