@@ -11,6 +11,8 @@ __all__ = ["least_hinge"]
 
 # The duality gap, relative to the value, at which a model is accepted.
 GAP = 1e-10
+# What the program itself has left is no more than rounding, whatever the bounds still say.
+ROUNDING = 1e-14
 STEPS = 200
 
 
@@ -24,6 +26,7 @@ def least_hinge(Z: Matrix, needed: Vector, *, weight: float, box: float) -> Vect
     :math:`n w\,\theta^\top\theta + \sum_r \xi_r` with :math:`\xi \ge 0` and
     :math:`\xi \ge m - Z\theta`. ``alpha`` are the multipliers of the margins, 1 - alpha those of
     xi >= 0, ``gamma`` those of the box. It takes n p^2 operations a step and a few dozen steps.
+    What must stay above 0 is kept as such: a difference of two numbers that are nearly equal is 0.
 
     Args:
       Z: Features times classes, y x in a row for each record, shape (n, p).
@@ -38,34 +41,36 @@ def least_hinge(Z: Matrix, needed: Vector, *, weight: float, box: float) -> Vect
     """
     n, p = Z.shape
     curvature = 2.0 * n * weight
-    theta, gamma = np.zeros(p), np.ones((2, p))
-    xi, alpha = np.maximum(needed, 0.0) + 1.0, np.full(n, 0.5)
+    theta, gamma, room = np.zeros(p), np.ones((2, p)), np.full((2, p), box)
+    xi, alpha, beta = np.maximum(needed, 0.0) + 1.0, np.full(n, 0.5), np.full(n, 0.5)
+    margin = xi - needed
     for _ in range(STEPS):
         lower, upper = _bounds(Z, needed, alpha, theta, weight=weight, box=box)
-        if upper - lower <= GAP * upper:
+        left = margin @ alpha + xi @ beta + np.sum(room * gamma)
+        if upper - lower <= GAP * upper or left <= ROUNDING * n * upper:
             break
-        margin = xi - needed + Z @ theta
-        room = np.stack([box - theta, box + theta])
-        beta = 1.0 - alpha
-        mu = 0.1 * (margin @ alpha + xi @ beta + np.sum(room * gamma)) / (2 * (n + p))
+        mu = 0.1 * left / (2 * (n + p))
         # Newton's equations of the perturbed optimality conditions, reduced to theta.
         d = 1.0 / (margin + alpha * xi / beta)
         pull = d * (mu - margin * alpha - alpha * (mu - xi * beta) / beta)
         push = mu / room - gamma
         residual = curvature * theta - alpha @ Z + gamma[0] - gamma[1]
         hessian = (Z.T * (d * alpha)) @ Z + np.diag(curvature + np.sum(gamma / room, axis=0))
+        # Without a weight several models may be best: then nothing but this curves between them.
+        hessian[np.diag_indices(p)] *= 1.0 + ROUNDING
         d_theta = np.linalg.solve(hessian, pull @ Z - residual - push[0] + push[1])
         d_alpha = pull - d * alpha * (Z @ d_theta)
         d_xi = (mu - xi * beta + xi * d_alpha) / beta
         toward = np.stack([d_theta, -d_theta])
         d_gamma = push + gamma / room * toward
-        step = _longest_step(
+        pairs = (
             (margin, d_xi + Z @ d_theta), (xi, d_xi), (room, -toward),
             (alpha, d_alpha), (beta, -d_alpha), (gamma, d_gamma),
         )  # fmt: skip
-        theta, xi = theta + step * d_theta, xi + step * d_xi
-        alpha, gamma = alpha + step * d_alpha, gamma + step * d_gamma
-    return theta
+        step = _longest_step(*pairs)
+        theta = theta + step * d_theta
+        margin, xi, room, alpha, beta, gamma = (value + step * change for value, change in pairs)
+    return np.clip(theta, -box, box)
 
 
 def _bounds(
