@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ __all__ = ["parsed", "read_toml"]
 LARGEST_TEXT = 64 * 2**20
 # So many of a folder's settings files are named.
 NAMED = 3
+# Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
+MOST_PARTS = 40
+_PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(rf"(?<!\.)(?:{_PART}[ \t]*\.[ \t]*){{{MOST_PARTS}}}", re.ASCII)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -60,8 +65,13 @@ def parsed(text: str) -> dict[str, Any]:
 
     Raises:
       ValueError: It is not TOML, or a whole number has more digits than Python writes down.
-      RecursionError: It is nested too deeply.
+      RecursionError: It is nested too deeply, or may be: a key has more parts than any setting.
+
+    >>> parsed("privacy.epsilon = 1")
+    {'privacy': {'epsilon': 1}}
     """
+    if _LONG_KEY.search(text):
+        raise RecursionError
     table = tomllib.loads(text)
     # Such a number is read without complaint if its digits are of another base.
     repr(table)

@@ -1,9 +1,12 @@
 """A folder in the place of a settings file is answered with the file to give."""
 
+import contextlib
+import time
+
 import pytest
 
 from common.errors import InputError
-from common.toml_files import read_toml
+from common.toml_files import parsed, read_toml
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,31 @@ def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     with pytest.raises(InputError) as refused:
         read_toml(path)
     assert str(refused.value) == f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
+
+
+@pytest.mark.parametrize("part", ["a", '"a"', "'a b'", "a "])
+@pytest.mark.parametrize("text", ["{} = 1", "[{}]", "[[{}]]", "x = [\n{{ {} = 1 }}]"])
+def test_a_key_of_very_many_parts_is_refused_before_it_is_read(tmp_path, monkeypatch, part, text):
+    """Python's reader takes 20 GB for a key of 200 kB."""
+    monkeypatch.setattr("tomllib.loads", lambda text: pytest.fail("it was read"))
+    path = tmp_path / "study.toml"
+    path.write_text("seed = 1\n" + text.format(".".join([part] * 100)))
+    with pytest.raises(InputError, match=r"nested too deeply; write fewer levels$"):
+        read_toml(path)
+
+
+def test_long_names_with_points_in_a_text_are_none(tmp_path):
+    """Such as an identifier of a picture in a hospital, which has 32 parts at most."""
+    path = tmp_path / "study.toml"
+    identifier = ".".join("12" * 16)
+    path.write_text(f'where = {{ "{identifier}" = "{identifier}" }}')
+    assert read_toml(path) == {"where": {identifier: identifier}}
+
+
+def test_no_text_takes_the_search_for_such_keys_long():
+    texts = ["a" * 10**6, '"' * 10**6, "a" + " " * 10**6, ("a." * 39 + "\n") * 10**4]
+    begun = time.monotonic()
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            parsed(f"# {text}\n=")
+    assert time.monotonic() - begun < 10
