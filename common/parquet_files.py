@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.batches import BATCH_ROWS, Keep, is_typed_by_gaps, names_wanted, rows_of_arrow
+from common.errors import InputError
 from common.pushdown import ColumnExtent, kind_of
 
 __all__ = ["PARQUET_ENDINGS", "ParquetFile"]
@@ -39,7 +40,9 @@ class ParquetFile:
             stored = file.schema_arrow.names
             index = {name for name in saved.get("index_columns", ()) if isinstance(name, str)}
             names = [name for name in stored if name not in index]
-            return names, [name for name in stored if name in index], file.metadata.num_rows
+            rows = file.metadata.num_rows
+            self._check_rows(rows, sum(_sizes(file)))
+            return names, [name for name in stored if name in index], rows
 
     @property
     def names(self) -> list[str]:
@@ -69,7 +72,7 @@ class ParquetFile:
         """The rows that count, with some columns."""
         try:
             return self._read(columns, keep, mend=False)
-        except (OSError, MemoryError):
+        except (InputError, OSError, MemoryError):
             raise
         except Exception:
             # As plain texts: of a column of repeated texts Arrow refuses all for one that is no
@@ -84,8 +87,27 @@ class ParquetFile:
         with pq.ParquetFile(self._path, pre_buffer=False, **options) as file:
             groups = _Groups(file, columns, keep)
             # Without a column there would be no rows to count.
-            batches = groups.batches(needed or self.names[:1])
+            batches = groups.batches(needed or self.names[:1], self._check_rows)
             return rows_of_arrow(batches, columns, keep, mend=mend, with_gaps=groups.with_gaps)
+
+    def _check_rows(self, said: int, there: int) -> None:
+        """Refuse a file whose rows are not as many as it says: a place would mean other rows.
+
+        Who counts from the end, or passes over some, would take rows that are somebody else's.
+
+        Raises:
+          InputError: It is such a file.
+        """
+        if said != there:
+            raise InputError(
+                f"{self._path}: says that it has {said:,} rows where {there:,} are; it is damaged, "
+                "write it anew"
+            )
+
+
+def _sizes(file: pq.ParquetFile) -> list[int]:
+    """How many rows each group of a file says that it has."""
+    return [int(file.metadata.row_group(i).num_rows) for i in range(file.num_row_groups)]
 
 
 class _Groups:
@@ -110,22 +132,33 @@ class _Groups:
         # Of others, gaps change nothing.
         typed = [name for name in columns if is_typed_by_gaps(self._types[name])]
         self.with_gaps: set[str] = set()
-        self._sizes = [self._group(i).num_rows for i in range(file.num_row_groups)]
+        self._sizes = _sizes(file)
         starts = [sum(self._sizes[:i]) for i in range(len(self._sizes))]
         self._passed_over = [
             flat and self._may_pass(i, start, typed) for i, start in enumerate(starts)
         ]
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.Table | int]:
-        """The rows with some columns, an empty batch first; a number for rows passed over."""
+    def batches(
+        self, names: Sequence[str], check_rows: Callable[[int, int], None]
+    ) -> Iterator[pa.Table | int]:
+        """The rows with some columns, an empty batch first; a number for rows passed over.
+
+        Args:
+          names: The columns.
+          check_rows: Compares how many rows some groups say that they have with how many there are.
+        """
         yield self._file.schema_arrow.empty_table()
         numbered = range(len(self._sizes))
         for passed_over, some in groupby(numbered, key=self._passed_over.__getitem__):
+            groups = [*some]
+            said, there = sum(self._sizes[i] for i in groups), 0
             if passed_over:
-                yield sum(self._sizes[i] for i in some)
+                yield said
                 continue
-            rows = self._file.iter_batches(BATCH_ROWS, row_groups=[*some], columns=[*names])
-            yield from (pa.Table.from_batches([batch]) for batch in rows)
+            for batch in self._file.iter_batches(BATCH_ROWS, row_groups=groups, columns=[*names]):
+                there += len(batch)
+                yield pa.Table.from_batches([batch])
+            check_rows(said, there)
 
     def _may_pass(self, group: int, start: int, typed: Sequence[str]) -> bool:
         """Whether a group need not be read; what gaps it has is noted then."""

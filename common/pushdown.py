@@ -6,7 +6,8 @@ wider than the condition. A cell that satisfies it lies within, one within may n
 columns whose type has an order that is ours are looked at: numbers, days, texts by their bytes.
 
 A reader believes what a table says of itself. A Parquet file whose statistics are wrong loses rows,
-those of its own owner, who wrote it and could have left them out as well.
+those of its own owner, who wrote it and could have left them out as well. How many rows are read is
+compared with what it says, since places of rows follow from that.
 """
 
 from __future__ import annotations

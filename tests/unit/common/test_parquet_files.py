@@ -1,0 +1,66 @@
+"""A Parquet file whose footer lies of its rows is refused: a place would mean other rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from common.errors import InputError
+from common.tables import TableSource, read_table
+
+ROWS, GROUPS = 1000, 10
+
+
+def footer_number(value: int) -> bytes:
+    """A whole number of 64 bits as a footer has it: its type, and then seven bits in a byte."""
+    value, written = 2 * value, b"\x16"
+    while value > 127:
+        written, value = written + bytes([value & 127 | 128]), value >> 7
+    return written + bytes([value])
+
+
+@pytest.fixture
+def lying(tmp_path):
+    """Makes a file that says another number of rows of itself, or of each group of them."""
+
+    def make(*, rows: int = ROWS, rows_of_group: int = ROWS // GROUPS) -> Path:
+        path = tmp_path / "lies.parquet"
+        numbers = pa.table({"x": [float(k) for k in range(ROWS)]})
+        pq.write_table(numbers, path, row_group_size=ROWS // GROUPS, use_dictionary=False)
+        content = path.read_bytes()
+        start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+        footer = content[start:-8].replace(footer_number(ROWS), footer_number(rows), 1)
+        groups = footer_number(ROWS // GROUPS), footer_number(rows_of_group)
+        footer = footer.replace(*groups)
+        path.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("rows", [":-50", "-50:", "250:", None])
+@pytest.mark.parametrize("said", [10, 999, 1001, 2**40])
+def test_a_file_that_counts_its_rows_wrongly_is_refused(lying, said, rows):
+    """Before, the last 50 rows, which were to be public, could be all that there were."""
+    path = lying(rows=said)
+    with pytest.raises(InputError) as refused:
+        read_table(TableSource(path=path, rows=rows), base=Path())
+    words = f"{path}: says that it has {said:,} rows where 1,000 are; it is damaged, write it anew"
+    assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("where", [{}, {"x": {"min": 500}}])
+def test_a_group_that_counts_its_rows_wrongly_is_refused(lying, where: dict[str, Any]):
+    """As many as are read are compared, since the places of those behind them follow from it."""
+    path = lying(rows=1010, rows_of_group=101)
+    source = TableSource.model_validate({"path": path, "where": where})
+    with pytest.raises(InputError, match=r"it is damaged, write it anew$"):
+        read_table(source, base=Path())
+
+
+def test_a_file_that_counts_its_rows_rightly_is_read(lying):
+    assert len(read_table(TableSource(path=lying(), rows="-50:"), base=Path())) == 50
