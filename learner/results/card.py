@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from learner.results.verdict_words import as_number, strength
 __all__ = ["write_card"]
 
 NAMED_COLUMNS = 30
+# What makes an address of a text, to be written as a sign of no meaning.
+_ADDRESS = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
 
 
 def write_card(folder: Path, summary: Summary) -> Path:
@@ -200,4 +203,6 @@ def _listed(lines: Iterable[str]) -> str:
 def _plain(text: str, longest: int = 200) -> str:
     """A text in one line, without what Markdown or HTML would take for its own."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:longest]
-    return "".join(f"\\{c}" if c in "\\`*_[]<>|#" else c for c in line)
+    # Some readers make a link of an address that stands there as it is.
+    line = "".join(f"\\{c}" if c in "\\`*_[]<>|#@" else c for c in line)
+    return _ADDRESS.sub(r"\\\g<0>", line)

@@ -73,6 +73,14 @@ def test_an_owners_reason_cannot_write_the_card(make_model, summary):
         assert markup not in text.replace("\\" + markup[0], "")
 
 
+def test_an_address_in_an_owners_reason_is_no_link(make_model, summary):
+    """Some readers of Markdown make a link of it though nothing says that it is one."""
+    reason = "go to http://x.example, HTTPS://x.example, www.x.example or a@x.example"
+    made = summary().model_copy(update={"validation_missing": {"north": reason}})
+    text = card_text(made, make_model())
+    assert r"http:\//x.example, HTTPS:\//x.example, www\.x.example or a\@x.example" in text
+
+
 def test_the_card_tells_whom_epsilon_protects_less_and_where_the_model_is_worth_nothing(
     make_model, summary
 ):
