@@ -23,7 +23,14 @@ from common.releases import release_of
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
 from common.texts import printable
 
-__all__ = ["MOST_RECORDS", "Promise", "check_description", "check_enrollment", "check_response"]
+__all__ = [
+    "MOST_RECORDS",
+    "Promise",
+    "check_description",
+    "check_enrollment",
+    "check_response",
+    "largest_answer",
+]
 
 # More records cannot be served: their noise would not fit an integer of 64 bits.
 MOST_RECORDS = 2**39
@@ -131,8 +138,29 @@ def check_enrollment(
             f"{agreed.num_records} records ask for {scale:.6g}; use the same version on both "
             "sides, or ask its operator"
         )
-    largest = release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
-    return Promise(dimension=plan.dimension, largest=largest)
+    return Promise(dimension=plan.dimension, largest=_largest(terms, domain, scale))
+
+
+def largest_answer(terms: StudyTerms, *, num_records: int) -> float:
+    """The largest absolute value of a coordinate of an answer; 0 where nobody can answer.
+
+    Args:
+      terms: What the owner was asked to agree to.
+      num_records: Its n_i.
+    """
+    if terms.responses == 0:
+        return 0.0
+    domain = _domain(terms.feature_map)
+    try:
+        plan = plan_noise(terms, domain, num_records=num_records)
+    except ValueError:
+        return 0.0
+    return _largest(terms, domain, plan.noise_scale)
+
+
+def _largest(terms: StudyTerms, domain: Domain, scale: float) -> float:
+    """What records can make, and the longest noise."""
+    return release_of(terms).change(terms, domain) + LONGEST_DRAW_SCALES * scale
 
 
 def check_response(agreed: Response, query: Query, promise: Promise, *, name: str) -> None:

@@ -166,19 +166,19 @@ class Journal:
         with self._sound(key):
             return meaning(text)
 
-    def check(self, *, owners: int, length: int) -> None:
+    def check(self, *, largest: Sequence[float], length: int) -> None:
         """Refuse ticks that a run cannot have left.
 
         Args:
-          owners: The number of owners.
+          largest: Of each owner the largest absolute value of a coordinate of its responses.
           length: The length of a response.
 
         Raises:
-          InputError: One is damaged or missing, or of an owner or length that the run has not.
+          InputError: One is damaged or missing, or of an owner or size that the run has not.
         """
         with self._sound("ticks"):
-            check_ticks(self.past, missed_before=self.missed_before, owners=owners, length=length)
-            if any(owner >= owners for owner in self.unanswered()):
+            check_ticks(self.past, missed_before=self.missed_before, largest=largest, length=length)
+            if any(owner >= len(largest) for owner in self.unanswered()):
                 raise ValueError("of nobody")
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,18 +86,18 @@ def entries_of(ticks: Iterable[Row], answers: Iterable[Row]) -> Iterator[TickEnt
 
 
 def check_ticks(
-    entries: Iterable[TickEntry], *, missed_before: int, owners: int, length: int
+    entries: Iterable[TickEntry], *, missed_before: int, largest: Sequence[float], length: int
 ) -> None:
     """Refuse ticks that a run cannot have left.
 
     Args:
       entries: All ticks, in order.
       missed_before: The position after the last tick that nobody answered.
-      owners: The number of owners.
+      largest: Of each owner the largest absolute value of a coordinate of its responses.
       length: The length of a response.
 
     Raises:
-      ValueError: One is missing, or of an owner or length that the run has not.
+      ValueError: One is missing, of an owner or length that the run has not, or was never taken.
     """
     following = missed_before
     for entry in entries:
@@ -106,8 +106,11 @@ def check_ticks(
             raise ValueError("ticks or responses are missing")
         following = max(following, entry.position + 1)
         for owner, gradient in entry.gradients.items():
-            if owner >= owners or gradient.size != length:
+            if owner >= len(largest) or gradient.size != length:
                 raise ValueError("a response of nobody, or of another length")
+            # Whatever is not finite is not within the bound either.
+            if not np.abs(gradient).max() <= largest[owner]:
+                raise ValueError("a response that no owner can have given")
 
 
 def whole_number(text: str) -> int:

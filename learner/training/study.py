@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
 from learner.training.agreement import refuse_misfits
-from learner.training.claims import check_description
+from learner.training.claims import check_description, largest_answer
 from learner.training.closing import end_study
 from learner.training.enrolment import all_present, enrollments_of
 from learner.training.initiative import Requests, live_ticks
@@ -346,7 +347,14 @@ def _lines(
     """One line to each owner, at the place where the journal ends."""
     all_terms = plan.terms(feature_map, study_id=study_id)
     length = release_of(all_terms[0]).dimension(all_terms[0], plan.num_features)
-    journal.check(owners=len(owners), length=length)
+    largest = [
+        # What is computed in this process is finite.
+        sys.float_info.max
+        if isinstance(owner, LocalShard)
+        else largest_answer(terms, num_records=count)
+        for owner, terms, count in zip(owners, all_terms, plan.decision.num_records, strict=True)
+    ]
+    journal.check(largest=largest, length=length)
     answered = [0] * len(owners)
     for entry in journal.past:
         for owner, (sequence, _) in entry.responses.items():

@@ -128,7 +128,7 @@ def kept(path: Path) -> None:
 def everything(journal: Journal) -> None:
     """Whatever a resumed run reads."""
     journal.read("seed", whole_number)
-    journal.check(owners=2, length=2)
+    journal.check(largest=[1e6, 1e6], length=2)
 
 
 VALUES = ("x", b"\0", -1, 2**62, 1e308)
@@ -164,6 +164,19 @@ def test_a_damaged_value_is_one_sentence(tmp_path, place, value):
             return
         with pytest.raises(InputError, match=r"journal\.sqlite: it is damaged \(.*\); start a new"):
             everything(journal)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.7e308, -2e6])
+def test_a_response_that_was_never_taken_is_one_sentence(tmp_path, value):
+    """Before, a resumed run computed with it: it ended in a traceback, or in a wrong model."""
+    path = tmp_path / "journal.sqlite"
+    kept(path)
+    with closing(sqlite3.connect(path)) as db:
+        gradient = np.array([0.0, value]).tobytes()
+        db.execute("UPDATE responses SET gradient = ? WHERE position = 1", (gradient,))
+        db.commit()
+    with closing(Journal(path)) as journal, pytest.raises(InputError, match=r"damaged \(ticks\)"):
+        everything(journal)
 
 
 @pytest.mark.parametrize(
