@@ -48,11 +48,15 @@ def end_study(
 
     Returns:
       The owners that were away; their unused epsilon stays reserved until they are closed too.
+      One that an earlier start closed holds nothing, so it is not asked again.
     """
+    closed = _closed(journal)
 
     def is_closed(pair: tuple[Owner, Enrollment]) -> bool:
         owner, enrollment = pair
         try:
+            if owner.name in closed:
+                return True
             if enrollment.responses:
                 owner.close(study_id)
             if validates:

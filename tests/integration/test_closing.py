@@ -85,6 +85,22 @@ def test_an_owner_that_was_away_at_the_end_gets_its_unused_epsilon_back_later(
     assert (again.returncode, "no owner holds epsilon" in again.stdout) == (0, True)
 
 
+def test_owners_that_closed_before_a_kill_are_not_told_to_hold_epsilon(
+    owner_folder, serve_owner, typed, monkeypatch, tmp_path
+):
+    running = {name: serve_owner(owner_folder(name, seed=i)) for i, name in enumerate(NAMES)}
+    study, run = write_study(tmp_path, running), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.commands.study._write_results", _stops)
+        assert typed("copriv", "train", study, "--out", run).returncode == 2
+    for owner in running.values():
+        owner.drain(grace=0)
+    resumed = typed("copriv", "train", "--resume", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "away at the end" not in resumed.stdout
+    assert "no owner holds epsilon" in typed("copriv", "close", run).stdout
+
+
 def test_an_unfinished_run_is_closed_only_when_that_is_typed(
     owner_folder, serve_owner, typed, monkeypatch, tmp_path
 ):
