@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import resource
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from common.config import load_settings
 from common.errors import InputError
 from common.features import FeatureMap, load_feature_map
 from common.losses import LOSSES
+from common.open_files import allow_open_files
 from common.tls import Identity, load_identity, refuse_plain_text
 from common.wire import QUIET_OPTIONS, SERVER_OPTIONS, size_options
 from owner.access import Access
@@ -246,7 +246,8 @@ def _serve(
     with ExitStack() as stack:
         stack.callback(owner.stop)
         on_opened()
-        _allow_connections()
+        # Connections that say nothing must not use up the number.
+        allow_open_files()
         counted = OwnerMetrics(owner)
         health = Probes()
         service = OwnerService(owner, counted, on_ledger=health.ledger_works)
@@ -294,12 +295,6 @@ def _largest_request(settings: OwnerSettings, base: Path) -> int:
     policy = settings.policy
     features = (base / settings.features).stat().st_size if settings.features else 0
     return 2**20 + 2 * max(policy.max_map_bytes, features) + 16 * policy.max_features
-
-
-def _allow_connections() -> None:
-    """Take as many connections as the system lets us: silent ones must not use up the number."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def pinned_map(settings: OwnerSettings, base: Path) -> FeatureMap | None:

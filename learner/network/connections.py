@@ -12,6 +12,7 @@ from pathlib import Path
 from common.errors import InputError
 from common.features import FeatureMap
 from common.files import read_secret
+from common.open_files import allow_open_files
 from common.terms import Records
 from common.tls import Identity, Side, is_loopback, load_identity, refuse_plain_text
 from common.wire import TOKEN_START
@@ -71,6 +72,7 @@ def remote_owners(
     Raises:
       InputError: An address is missing or cannot be used, or the learner's own table cannot.
     """
+    allow_open_files()
     if settings.algorithm.initiative == "owner":
         address = settings.network.listen
         if address is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -17,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from common.command import ESCAPED
+from common.open_files import allow_open_files
 
 __all__ = ["StartedOwner", "WarmParent", "warm_parent"]
 
@@ -121,7 +121,7 @@ class WarmParent:
 @contextmanager
 def warm_parent() -> Iterator[WarmParent]:
     """A warm parent; it imports while this process does something else."""
-    _allow_files()
+    allow_open_files()
     parent = WarmParent()
     try:
         yield parent
@@ -137,9 +137,3 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _allow_files() -> None:
-    """Open as many files as the system lets us: every owner takes a few."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
