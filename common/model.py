@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,6 +55,7 @@ class Model:
       unprotected: The owner whose raw records it was made from, without noise; None for a model
         that noise protects.
       personal: Whether that owner bent it to its own records.
+      insecure_noise: Whether its noise came from a seed, which protects nobody.
     """
 
     feature_map: FeatureMap
@@ -64,6 +65,7 @@ class Model:
     coefficient_noise: Vector | None = None
     unprotected: str | None = None
     personal: bool = False
+    insecure_noise: bool = False
 
     @property
     def has_classes(self) -> bool:
@@ -94,8 +96,12 @@ class Model:
             raise InputError(
                 f"{where}: no model of public records stands beside this one; take the common one"
             )
-        theta = self.public_theta
-        return replace(self, theta=theta, coefficient_noise=None, unprotected=None, personal=False)
+        return Model(
+            feature_map=self.feature_map,
+            loss=self.loss,
+            theta=self.public_theta,
+            public_theta=self.public_theta,
+        )
 
     def margins(self, features: Matrix, theta: Vector | None = None) -> Vector:
         """The margins z of mapped records, of this model or of another ``theta``, shape (n,)."""
@@ -144,12 +150,13 @@ class Model:
         optional: dict[str, Any] = {
             "unprotected": self.unprotected,
             "personal": self.personal or None,
+            "insecure_noise": self.insecure_noise or None,
             "public_theta": None if self.public_theta is None else self.public_theta.tolist(),
             "coefficient_noise": None
             if self.coefficient_noise is None
             else self.coefficient_noise.tolist(),
         }
-        first = {"unprotected", "personal"}
+        first = {"unprotected", "personal", "insecure_noise"}
         table = (
             {key: value for key, value in optional.items() if key in first}
             | {
@@ -180,6 +187,7 @@ class _File(BaseModel):
     coefficient_noise: _Numbers | None = None
     unprotected: Name | None = None
     personal: bool = False
+    insecure_noise: bool = False
     public_values: Annotated[tuple[str, ...], Field(max_length=MOST_PUBLIC_VALUES)] = ()
     feature_map: FeatureMap
 
@@ -258,5 +266,6 @@ def _checked(file: _File) -> Model:
         theta=theta,
         unprotected=file.unprotected,
         personal=file.personal,
+        insecure_noise=file.insecure_noise,
         **vectors,
     )

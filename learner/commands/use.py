@@ -135,11 +135,17 @@ def _chosen(run: Path, *, public: bool) -> Model:
     """The common model of a run, or that of its public records.
 
     Warns:
-      DoubtWarning: The common one is worse.
+      DoubtWarning: The common one is worse, or its noise protected nobody.
     """
     model = _model_of(run)
     if public:
         return model.of_public_records(where=str(run))
+    if model.insecure_noise:
+        warnings.warn(
+            f"{run}: INSECURE: the noise of this model came from a seed and protected nobody",
+            DoubtWarning,
+            stacklevel=3,
+        )
     # A model's file says nothing of it, nor does what is damaged.
     with contextlib.suppress(InputError):
         warn_if_worse(read_summary(run), cure="--public takes that one")

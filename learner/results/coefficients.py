@@ -142,4 +142,5 @@ def model_of(outcome: Outcome, public: PublicSide) -> Model:
         public_theta=public_theta(plan, public),
         coefficient_noise=coefficient_noise(plan, public),
         unprotected=plan.settings.learner.own,
+        insecure_noise=any(enrolled.insecure_noise for enrolled in outcome.enrollments),
     )

@@ -41,6 +41,7 @@ def json_text(model: Model) -> str:
         "format": "copriv-pipeline/1",
         "steps": [*STEPS, OUTPUTS[kind]],
         **({} if model.unprotected is None else {"unprotected": model.unprotected}),
+        **({"insecure_noise": True} if model.insecure_noise else {}),
         **model.loss.as_terms(),
         "theta": model.theta.tolist(),
         "coefficients": [asdict(one) for one in coefficients(model)],

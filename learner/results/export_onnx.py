@@ -53,6 +53,8 @@ def onnx_bytes(model: Model) -> bytes:
         notes["positive"] = str(feature_map.target.positive)
     if model.unprotected is not None:
         notes["unprotected"] = model.unprotected
+    if model.insecure_noise:
+        notes["insecure_noise"] = "true"
     made: bytes = graph.model(name="copriv", notes=notes).SerializeToString()
     return made
 

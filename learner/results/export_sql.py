@@ -88,6 +88,8 @@ def _heading(model: Model) -> str:
         lines.append(f"prediction is 1 where {target.name!r} is {target.positive!r}, else 0.")
     if model.unprotected is not None:
         lines.append(f"UNPROTECTED: made from raw records of {model.unprotected}; keep it there.")
+    if model.insecure_noise:
+        lines.append("INSECURE: the noise came from a seed and protected nobody.")
     for kind, needs in NEEDS.items():
         names = [repr(rule.name) for rule in model.feature_map.columns if rule.kind == kind]
         lines += [f"{needs}: {', '.join(names)}."] * bool(names)

@@ -237,6 +237,10 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(seeded_runs
     assert "IN MEMORY" in (run.folder / "report.html").read_text()
     assert not (run.folder / "owners").exists()
     assert "in_memory" not in seeded_runs[1].told()
+    assert json.loads((run.folder / "model.json").read_text())["insecure_noise"] is True
+    exported = copriv("export", run.folder, "--to", "sql", "--out", tmp_path / "model.sql")
+    assert "INSECURE: the noise of this model" in exported.stderr
+    assert "INSECURE" in (tmp_path / "model.sql").read_text()
 
 
 def test_numbers_that_no_option_can_have_are_refused(study, tmp_path):

@@ -18,11 +18,14 @@ def test_what_is_written_is_read_the_same(make_model, tmp_path):
     for loss in ("squared", "logistic", "huber"):
         model = make_model(loss)
         noise = np.ones(len(model.feature_map.columns) + 1)
-        for one in (model, replace(model, coefficient_noise=noise, unprotected="a", personal=True)):
+        marked = replace(model, unprotected="a", personal=True, insecure_noise=True)
+        assert not marked.of_public_records(where="a").insecure_noise
+        for one in (model, replace(marked, coefficient_noise=noise)):
             (tmp_path / "model.json").write_text(one.to_json())
             again = read_model(tmp_path)
             assert again.to_json() == one.to_json()
             assert again.loss == one.loss
+            assert again.insecure_noise is one.insecure_noise
             np.testing.assert_array_equal(again.theta, one.theta)
 
 

@@ -261,3 +261,14 @@ def test_what_is_unprotected_says_so_in_every_form(make_model):
     assert "UNPROTECTED" in sql_query(model)
     made = onnx.load_model_from_string(onnx_bytes(model))
     assert ("unprotected", "north") in [(p.key, p.value) for p in made.metadata_props]
+
+
+def test_noise_that_protects_nobody_is_named_in_every_form(make_model):
+    from dataclasses import replace  # noqa: PLC0415
+
+    sound, model = make_model(), replace(make_model(), insecure_noise=True)
+    assert json.loads(json_text(model))["insecure_noise"] is True
+    assert "INSECURE" in sql_query(model)
+    made = onnx.load_model_from_string(onnx_bytes(model))
+    assert ("insecure_noise", "true") in [(p.key, p.value) for p in made.metadata_props]
+    assert "insecure" not in (json_text(sound) + sql_query(sound)).lower()
