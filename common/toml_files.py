@@ -18,7 +18,7 @@ LARGEST_TEXT = 64 * 2**20
 NAMED = 3
 # Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
 MOST_PARTS = 40
-_PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_PART = r"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<!\.)(?:{_PART}[ \t]*\.[ \t]*){{{MOST_PARTS}}}", re.ASCII)
 
 

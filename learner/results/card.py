@@ -20,7 +20,7 @@ __all__ = ["write_card"]
 
 NAMED_COLUMNS = 30
 # What makes an address of a text, to be written as a sign of no meaning.
-_ADDRESS = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE | re.ASCII)
 
 
 def write_card(folder: Path, summary: Summary) -> Path:

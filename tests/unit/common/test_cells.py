@@ -43,7 +43,11 @@ def compiled() -> dict[str, re.Pattern[str]]:
 
 PATTERNS = compiled()
 # The others must match the whole of a text.
-SEARCHED = ("common.features._NUMBERS_ON_LINES.0", "common.config._LONG_EXPONENT.0")
+SEARCHED = (
+    "common.features._NUMBERS_ON_LINES.0",
+    "common.config._LONG_EXPONENT.0",
+    "learner.results.card._ADDRESS.0",
+)
 # A text of 16 times the length takes about 16 times as long; with two neighbouring repetitions,
 # about 256 times. Other work on the machine does not make one look like the other.
 SIZES, MOST_GROWTH = (60, 960), 64
