@@ -94,6 +94,7 @@ class _Session:
 
     def __init__(self, uri: str) -> None:
         self._is_left = False
+        # Kept, so that it is not freed under a call that was left.
         self._cursor: Any = None
         self._connection = self._run(library("adbc_driver_postgresql.dbapi").connect, uri)
 

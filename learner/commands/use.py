@@ -57,7 +57,7 @@ def predict_table(
 
     Warns:
       DoubtWarning: Numbers or columns of the table may mean something else than is read, or the
-        common model is worse than that of the public records.
+        common model is worse than that of the public records, or its noise protected nobody.
     """
     write = _writer(out)
     source, data = _placed(place)
@@ -253,7 +253,8 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
         cannot be written.
 
     Warns:
-      DoubtWarning: The common model is worse than that of the public records.
+      DoubtWarning: The common model is worse than that of the public records, or its noise
+        protected nobody.
     """
     refuse_to_replace(out, mark=MARKS[form], what=f"model exported to {form}")
     model = _chosen(run, public=public)
