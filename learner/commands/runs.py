@@ -20,7 +20,7 @@ from common.errors import InputError
 from common.files import open_regular
 from common.judging import Judged
 from common.model import Model, read_model
-from learner.commands.use import judge_table
+from learner.commands.use import judge_table, warn_if_insecure
 from learner.planning.grid import grid_of
 from learner.planning.settings import load_study
 from learner.results.coefficients import coefficients
@@ -102,12 +102,14 @@ class Run:
 
         Warns:
           DoubtWarning: A column does not fit the feature map, such as numbers in another form; or
-            the common model is worse than that of the public records.
+            the common model is worse than that of the public records; or its noise protected
+            nobody.
         """
         _check_frame(table)
         model = self.model.of_public_records(where="public=True") if public else self.model
         predicted = model.predictions(table, where="table")
         if not public:
+            warn_if_insecure(model, where=str(self.folder))
             warn_if_worse(self.summary, cure="predict(table, public=True) takes that one")
         warn_of_inputs(table, self.model.feature_map, where="table")
         return pd.DataFrame(predicted, index=table.index)
@@ -123,6 +125,7 @@ class Run:
           DoubtWarning: As for :meth:`predict`, and of the target.
         """
         _check_frame(table)
+        warn_if_insecure(self.model, where=str(self.folder))
         return judge_table(self.model, table, where="table")
 
     def plot(self) -> Figure:

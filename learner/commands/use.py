@@ -25,7 +25,7 @@ from learner.results.run_folder import JOURNAL, parquet_bytes, why_unfinished
 from learner.results.summary import read_summary
 from learner.results.validation_words import warn_if_worse
 
-__all__ = ["evaluate_model", "export_model", "judge_table", "predict_table"]
+__all__ = ["evaluate_model", "export_model", "judge_table", "predict_table", "warn_if_insecure"]
 
 READ_BY_ALL = 0o004
 ENTERED_BY_ALL = 0o001
@@ -140,16 +140,29 @@ def _chosen(run: Path, *, public: bool) -> Model:
     model = _model_of(run)
     if public:
         return model.of_public_records(where=str(run))
-    if model.insecure_noise:
-        warnings.warn(
-            f"{run}: INSECURE: the noise of this model came from a seed and protected nobody",
-            DoubtWarning,
-            stacklevel=3,
-        )
+    warn_if_insecure(model, where=str(run))
     # A model's file says nothing of it, nor does what is damaged.
     with contextlib.suppress(InputError):
         warn_if_worse(read_summary(run), cure="--public takes that one")
     return model
+
+
+def warn_if_insecure(model: Model, *, where: str) -> None:
+    """Say that nothing protects whose records a model was made from.
+
+    Args:
+      model: The model.
+      where: What the sentence calls it.
+
+    Warns:
+      DoubtWarning: Its noise came from a seed.
+    """
+    if model.insecure_noise:
+        warnings.warn(
+            f"{where}: INSECURE: the noise of this model came from a seed and protected nobody",
+            DoubtWarning,
+            stacklevel=3,
+        )
 
 
 def _placed(place: Mapping[str, str]) -> tuple[TableSource, Path]:
@@ -193,10 +206,12 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
       InputError: The model or the table cannot be used, or the table has a row of totals.
 
     Warns:
-      DoubtWarning: It is no run's model, but one that an owner bent to its own records; or numbers
-        or columns of the table may mean something else than is read.
+      DoubtWarning: It is no run's model, but one that an owner bent to its own records; or its
+        noise protected nobody; or numbers or columns of the table may mean something else than is
+        read.
     """
     model = _model_of(run)
+    warn_if_insecure(model, where=str(run))
     if model.personal:
         warnings.warn(
             f"{run}: what is called the common model here is the one that {model.unprotected} bent "

@@ -241,6 +241,9 @@ def test_owners_in_memory_answer_as_processes_do_and_the_run_says_so(seeded_runs
     exported = copriv("export", run.folder, "--to", "sql", "--out", tmp_path / "model.sql")
     assert "INSECURE: the noise of this model" in exported.stderr
     assert "INSECURE" in (tmp_path / "model.sql").read_text()
+    records = run.folder.parent / "records.csv"
+    judged = copriv("evaluate", run.folder, "--data", records)
+    assert "INSECURE: the noise of this model" in judged.stderr
 
 
 def test_numbers_that_no_option_can_have_are_refused(study, tmp_path):
