@@ -26,6 +26,7 @@ from owner.access import Access
 from owner.answering import DataOwner
 from owner.ledger import Ledger
 from owner.mechanism import BLOCK_DRAWS, DrawnAhead, SecureNoise, secure_noise
+from owner.open_study import StudyMaker
 from owner.policy import Policy
 from owner.shard import PrivateTable
 from owner.sums import usable_threads
@@ -76,13 +77,15 @@ def latencies(features: int, *, ahead: bool, answers: int, pause: float) -> np.n
     with tempfile.TemporaryDirectory() as folder:
         owner = DataOwner(
             name="benchmark",
-            table=PrivateTable(table, where="benchmark", columns=table.columns),
             ledger=Ledger(Path(folder) / "l.sqlite", owner="benchmark", fingerprint=""),
-            policy=policy,
+            maker=StudyMaker(
+                table=PrivateTable(table, where="benchmark", columns=table.columns),
+                policy=policy,
+                noise=secure_noise if ahead else DrawnWhenAsked,
+                insecure_noise=False,
+                pinned_map=feature_map,
+            ),
             access=Access(policy, base=Path(folder)),
-            pinned_map=feature_map,
-            noise=secure_noise if ahead else DrawnWhenAsked,
-            insecure_noise=False,
         )
         # A clip, so that the time is not that of the second moments at the first answer.
         terms = StudyTerms(

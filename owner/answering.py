@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from common.errors import BusyError
-from common.features import FeatureMap
 from common.names import learner_words
 from common.privacy import in_short, rounded_down
 from common.terms import Enrollment, OwnerDescription, Query, Response, StudyTerms
@@ -25,11 +24,9 @@ from owner.core import check_theta, exact_answer, release
 from owner.ledger import Ledger
 from owner.ledger_rows import StudyEntry
 from owner.lifetime import Lifetime
-from owner.mechanism import NoiseFactory
 from owner.offers import Offers, OfferSettings
 from owner.open_study import StudyMaker
-from owner.policy import Policy, check_terms
-from owner.shard import PrivateTable
+from owner.policy import check_terms
 from owner.studies import Studies, stop_all
 
 __all__ = ["DataOwner"]
@@ -54,53 +51,38 @@ class DataOwner:
         self,
         *,
         name: str,
-        table: PrivateTable,
         ledger: Ledger,
-        policy: Policy,
+        maker: StudyMaker,
         access: Access,
-        pinned_map: FeatureMap | None,
-        noise: NoiseFactory,
-        insecure_noise: bool,
-        allow_private_bounds: bool = False,
         offers: OfferSettings | None = None,
         checked: Callable[[], str] = str,
     ) -> None:
-        self._name, self._table = name, table
-        self._ledger = ledger
-        self._policy = policy
+        self._name, self._ledger, self._maker = name, ledger, maker
         # Who may ask.
         self.access = access
-        self._pinned_map, self._checked = pinned_map, checked
-        self._insecure_noise = insecure_noise
-        self._maker = StudyMaker(
-            table,
-            policy,
-            pinned_map=pinned_map,
-            noise=noise,
-            insecure_noise=insecure_noise,
-            allow_private_bounds=allow_private_bounds,
-        )
-        self._studies = Studies(ledger, self._maker)
+        self._checked = checked
+        self._studies = Studies(ledger, maker)
         self._offers = Offers(offers or OfferSettings(), pause=time.sleep)
-        self._lifetime = Lifetime(ledger, policy)
+        self._lifetime = Lifetime(ledger, maker.policy)
 
     def describe(self, *, learner: str) -> OwnerDescription:
         """What the owner is and what it would agree to."""
         self.access.admit_query(learner)
         with self._studies.lock:
             left = self._lifetime.left()
+        table, policy, pinned = self._maker.table, self._maker.policy, self._maker.pinned_map
         return OwnerDescription(
             name=self._name,
-            num_records=self._table.num_records,
-            columns=self._table.columns,
-            feature_map_digest=self._pinned_map.digest if self._pinned_map else "",
-            epsilon_per_study=self._policy.epsilon_per_study,
+            num_records=table.num_records,
+            columns=table.columns,
+            feature_map_digest=pinned.digest if pinned else "",
+            epsilon_per_study=policy.epsilon_per_study,
             epsilon_left=rounded_down(left),
-            losses=self._policy.losses,
+            losses=policy.losses,
             version=PROGRAM_VERSION,
             clock_ms=time.time_ns() // 10**6,
             checked_map_digest=self._checked(),
-            validation=self._policy.validation or "",
+            validation=policy.validation or "",
         )
 
     def enroll(self, terms: StudyTerms, *, learner: str) -> Enrollment:
@@ -118,12 +100,12 @@ class DataOwner:
             self._agree(terms, learner)
         with self._studies.taken(terms.study_id, learner) as (study, entry, account):
             return Enrollment(
-                num_records=self._table.num_records,
+                num_records=self._maker.table.num_records,
                 responses=account.promised,
                 answered=account.answered,
                 noise_scale=study.plan.noise_scale,
                 epsilon=entry.epsilon,
-                insecure_noise=self._insecure_noise,
+                insecure_noise=self._maker.insecure_noise,
                 repeats=repeats(study.plan.response_bytes),
             )
 
@@ -230,7 +212,7 @@ class DataOwner:
                         terms,
                         learner=learner,
                         noise_scale=study.plan.noise_scale,
-                        insecure_noise=self._insecure_noise,
+                        insecure_noise=self._maker.insecure_noise,
                         lifetime=self._lifetime.epsilon,
                     )
                     dropped = self._studies.hold(terms.study_id, study)

@@ -34,6 +34,7 @@ from owner.audit_cases import CASES, THETA_MAX, AuditCase, Neighbour
 from owner.core import Shard, exact_answer
 from owner.ledger import Ledger
 from owner.mechanism import DrawnAhead, NoiseFactory, secure_noise
+from owner.open_study import StudyMaker
 from owner.policy import Policy
 from owner.shard import PrivateTable
 
@@ -202,13 +203,14 @@ def _serve(
 
     owner = DataOwner(
         name="audited",
-        table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
         ledger=Ledger(folder / "ledger.sqlite", owner="audited", fingerprint="audit"),
-        policy=policy,
+        maker=StudyMaker(
+            table=PrivateTable(shard.table, where="audit", columns=shard.table.columns),
+            policy=policy,
+            noise=watched,
+            insecure_noise=False,
+        ),
         access=Access(policy, base=folder),
-        pinned_map=None,
-        noise=watched,
-        insecure_noise=False,
     )
     thetas = np.zeros((trials, 2))
     thetas[:, 0] = shard.case.along

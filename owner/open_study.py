@@ -7,6 +7,7 @@ Nothing here touches the ledger, so other studies are answered meanwhile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from common.errors import InputError, MalformedError, OrderError
 from common.features import FeatureMap
@@ -74,35 +75,30 @@ class OpenStudy:
         self.noise.stop()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StudyMaker:
     """Makes studies ready, by the settings of today.
 
     Args:
       table: The owner's records.
       policy: What the owner agrees to.
-      pinned_map: The only feature map it accepts, or None.
       noise: Where noise comes from.
       insecure_noise: Whether that is a seed.
+      pinned_map: The only feature map it accepts, or None.
       allow_private_bounds: Whether maps fitted on private records are accepted.
     """
 
-    def __init__(
-        self,
-        table: PrivateTable,
-        policy: Policy,
-        *,
-        pinned_map: FeatureMap | None,
-        noise: NoiseFactory,
-        insecure_noise: bool,
-        allow_private_bounds: bool,
-    ) -> None:
-        self._table = table
-        self._policy = policy
-        self._pinned_map = pinned_map
-        self._pinned_text = None if pinned_map is None else pinned_map.to_json()
-        self._noise = noise
-        self._insecure_noise = insecure_noise
-        self._allow_private_bounds = allow_private_bounds
+    table: PrivateTable
+    policy: Policy
+    noise: NoiseFactory
+    insecure_noise: bool
+    pinned_map: FeatureMap | None = None
+    allow_private_bounds: bool = False
+
+    @cached_property
+    def _pinned_text(self) -> str | None:
+        """The text of the pinned map."""
+        return None if self.pinned_map is None else self.pinned_map.to_json()
 
     def check_size(self, terms: StudyTerms) -> None:
         """Refuse a map that takes long to read; the owner's own may be of any size.
@@ -111,7 +107,7 @@ class StudyMaker:
           PolicyError: It is too large.
         """
         if self._pinned_text is None:
-            check_map_text(self._policy, terms.feature_map)
+            check_map_text(self.policy, terms.feature_map)
 
     def check(self, terms: StudyTerms, learner: str) -> None:
         """Refuse a study that this owner's settings do not agree to.
@@ -121,10 +117,10 @@ class StudyMaker:
         """
         self.check_size(terms)
         check_policy(
-            self._policy,
+            self.policy,
             terms,
             learner=learner,
-            num_records=self._table.num_records,
+            num_records=self.table.num_records,
             pinned_map=self._pinned_text,
         )
 
@@ -138,7 +134,7 @@ class StudyMaker:
         agreement = self._agreement(terms)
         # What answers have in common is computed now, while nobody waits; nothing is released.
         shard = self._shard(agreement)
-        noise = self._noise(agreement.plan)
+        noise = self.noise(agreement.plan)
         try:
             promise = noise.epsilon(responses=terms.responses)
             # The noise library's own map has the last word, never a formula of ours alone.
@@ -168,7 +164,7 @@ class StudyMaker:
             raise LedgerError(f"the ledger is damaged: {faults[0]}; restore it from a copy")
         # The settings may have changed since: more shards per record, fewer losses, another map.
         self.check(terms, entry.learner)
-        if entry.insecure_noise != self._insecure_noise:
+        if entry.insecure_noise != self.insecure_noise:
             raise OrderError(
                 "the study was enrolled under noise of another kind (secure or insecure); "
                 "enrol for a new study"
@@ -185,7 +181,7 @@ class StudyMaker:
     def _shard(self, agreement: Agreement) -> AnyShard:
         """What the study's answers are computed from; the terms alone decide what that is."""
         terms = agreement.terms
-        make = self._table.moments if by_moments(terms) else self._table.shard
+        make = self.table.moments if by_moments(terms) else self.table.shard
         shard: AnyShard = make(agreement.feature_map)
         if isinstance(shard, Shard):
             warm(shard, terms, kept_in=compiled_code_folder)
@@ -194,18 +190,18 @@ class StudyMaker:
     def _agreement(self, terms: StudyTerms) -> Agreement:
         """The terms, read once."""
         feature_map = self._feature_map(terms.feature_map)
-        check_map(self._policy, feature_map, allow_private_bounds=self._allow_private_bounds)
+        check_map(self.policy, feature_map, allow_private_bounds=self.allow_private_bounds)
         _check_targets(feature_map, terms)
         try:
-            plan = plan_noise(terms, feature_map.domain, num_records=self._table.num_records)
+            plan = plan_noise(terms, feature_map.domain, num_records=self.table.num_records)
         except ValueError as error:
             raise MalformedError(str(error)) from None
         return Agreement(terms, feature_map, plan)
 
     def _feature_map(self, text: str) -> FeatureMap:
         """The map of a text; the owner's own was read at the start."""
-        if self._pinned_map is not None and text == self._pinned_text:
-            return self._pinned_map
+        if self.pinned_map is not None and text == self._pinned_text:
+            return self.pinned_map
         try:
             return FeatureMap.from_json(text)
         except InputError as error:

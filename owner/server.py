@@ -32,6 +32,7 @@ from owner.ledger import Ledger
 from owner.loading import load_to_serve
 from owner.mechanism import secure_noise, seeded_noise_factory
 from owner.metrics import OwnerMetrics, serve_metrics
+from owner.open_study import StudyMaker
 from owner.policy import OwnerSettings, Policy
 from owner.ports import Port, on_loop
 from owner.probes import Probes
@@ -121,16 +122,18 @@ def open_owner(
     )
     return DataOwner(
         name=settings.name,
-        table=loaded.table,
         ledger=ledger,
-        policy=settings.policy,
+        maker=StudyMaker(
+            table=loaded.table,
+            policy=settings.policy,
+            noise=partial(secure_noise, threads=settings.num_threads)
+            if insecure_noise_seed is None
+            else seeded_noise_factory(insecure_noise_seed),
+            insecure_noise=insecure_noise_seed is not None,
+            pinned_map=pinned,
+            allow_private_bounds=allow_private_bounds,
+        ),
         access=access,
-        pinned_map=pinned,
-        noise=partial(secure_noise, threads=settings.num_threads)
-        if insecure_noise_seed is None
-        else seeded_noise_factory(insecure_noise_seed),
-        insecure_noise=insecure_noise_seed is not None,
-        allow_private_bounds=allow_private_bounds,
         offers=settings.listening,
         checked=checked,
     )

@@ -18,7 +18,8 @@ from common.files import make_folder
 from common.texts import counted
 from learner.commands.going_on import Simulating, stoppable_run
 from learner.commands.measuring import evaluate_with
-from learner.commands.study import read_shards, train_into
+from learner.commands.run_start import RunStart, train_into
+from learner.commands.study import read_shards
 from learner.network.connections import Connections
 from learner.network.grpc_owner import GrpcOwner
 from learner.network.processes import owner_processes
@@ -92,18 +93,11 @@ def run_each_learns(
                 connections = Connections(_with_local(settings, processes, local, index))
                 run = folder / local.name
                 make_folder(run)
-                summaries.append(
-                    train_into(
-                        run,
-                        study,
-                        public,
-                        connections,
-                        base=base,
-                        console=console,
-                        evaluate=evaluate_with(study, public, shards, noiseless=noiseless),
-                        going_on=going_on,
-                    )
+                start = RunStart(
+                    folder=run, settings=study, public=public, base=base, going_on=going_on
                 )
+                compared = evaluate_with(study, public, shards, noiseless=noiseless)
+                summaries.append(train_into(start, connections, console=console, evaluate=compared))
     result = table_of_results(summaries)
     _print_table(settings.name, result, console)
     write_json(folder / "each-learns.json", result)

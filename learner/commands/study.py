@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
-from common.arrays import Vector
 from common.column_faults import warn_of_misfits
-from common.command import stoppable
-from common.errors import InputError, UnreachableError
+from common.errors import InputError
 from common.features import FeatureMap
-from common.files import make_folder, refuse_to_replace, refused, write_or_refuse
+from common.files import make_folder, refuse_to_replace
 from common.terms import Records
 from common.texts import counted
-from learner.commands.display import Display, listening
+from learner.commands.display import listening
 from learner.commands.going_on import Simulating, Training, stoppable_run
-from learner.commands.measuring import Evaluate, evaluate_with
+from learner.commands.measuring import evaluate_with
+from learner.commands.run_start import RunStart, print_summary, train_into
 from learner.network.connections import Connections, remote_owners, simulated_owners
 from learner.network.processes import owner_tables
 from learner.network.warm_parent import WarmParent
 from learner.planning.public_side import PublicSide, prepare_public_side
 from learner.planning.settings import StudySettings
-from learner.results.arrivals import Arrivals
-from learner.results.card import write_card
-from learner.results.coefficients import model_of
 from learner.results.compare import ONE_DRAW, comparison_table, verdict, write_comparison
-from learner.results.metrics import LearnerMetrics
 from learner.results.progress import Stages
-from learner.results.report import print_owners, sentences
 from learner.results.report_page import write_report
 from learner.results.run_folder import (
     JOURNAL,
     OWNERS,
-    Trace,
     new_run_folder,
     run_of,
     write_features,
-    write_json,
-    write_settings,
-    write_table,
 )
-from learner.results.run_quality import Union
-from learner.results.run_validation import with_quality
-from learner.results.summary import Summary, read_summary, summarise
+from learner.results.summary import read_summary
 from learner.training.closing import is_given_up
 from learner.training.journal import Journal
-from learner.training.memory_owner import LocalShard
-from learner.training.study import train
 
 __all__ = [
     "compare_runs",
@@ -58,7 +44,6 @@ __all__ = [
     "report_run",
     "run_simulation",
     "run_training",
-    "train_into",
 ]
 
 
@@ -106,17 +91,15 @@ def run_training(
     ):
         make_folder(folder)
         write_features(folder / "features.json", public.feature_map)
-        train_into(
-            folder,
-            settings,
-            public,
-            connections,
+        start = RunStart(
+            folder=folder,
+            settings=settings,
+            public=public,
             base=base,
-            console=console,
-            evaluate=None,
-            stages=stages,
             going_on=going_on,
+            stages=stages,
         )
+        train_into(start, connections, console=console)
     return folder
 
 
@@ -151,16 +134,10 @@ def _continue(going_on: Training, settings: StudySettings, *, console: Console) 
     agreed = settings.features.model_copy(update={"map": (folder / "features.json").absolute()})
     public = prepare_public_side(settings.model_copy(update={"features": agreed}), base=folder)
     with _remote(settings, public, base=folder, insecure=insecure, console=console) as connections:
-        train_into(
-            folder,
-            settings,
-            public,
-            connections,
-            base=folder,
-            console=console,
-            evaluate=None,
-            going_on=going_on,
+        start = RunStart(
+            folder=folder, settings=settings, public=public, base=folder, going_on=going_on
         )
+        train_into(start, connections, console=console)
     return folder
 
 
@@ -193,9 +170,7 @@ def run_simulation(
     stages = Stages(console)
     public = prepare_public_side(settings, base=base, on_done=stages)
     feature_map = public.feature_map
-    tables = owner_tables(settings, settings.owners, feature_map, base=base)
-    shards = _mapped(settings, feature_map, tables)
-    warn_of_misfits(_by_owner(settings, tables), feature_map)
+    tables, shards = _read(settings, feature_map, base=base)
     records = sum(map(len, shards))
     stages(f"read {counted(records, 'record')} of {counted(len(shards), 'owner')}")
     going_on = Simulating(out)
@@ -210,145 +185,41 @@ def run_simulation(
             insecure_noise_seed=insecure_noise_seed,
             allow_private_bounds=allow_private_bounds,
         ) as connections:
-            train_into(
-                folder,
-                settings,
-                public,
-                connections,
+            start = RunStart(
+                folder=folder,
+                settings=settings,
+                public=public,
                 base=base,
+                going_on=going_on,
+                stages=stages,
+            )
+            train_into(
+                start,
+                connections,
                 console=console,
                 evaluate=evaluate_with(settings, public, shards, noiseless=noiseless),
                 raw=(shards, [feature_map.target.raw(t[feature_map.target_name]) for t in tables]),
-                stages=stages,
-                going_on=going_on,
             )
     return folder
 
 
 def read_shards(settings: StudySettings, public: PublicSide, *, base: Path) -> list[Records]:
     """All owners' records on this machine, after the feature map; warns of what does not fit."""
-    tables = owner_tables(settings, settings.owners, public.feature_map, base=base)
-    warn_of_misfits(_by_owner(settings, tables), public.feature_map)
-    return _mapped(settings, public.feature_map, tables)
+    return _read(settings, public.feature_map, base=base)[1]
 
 
-def _by_owner(settings: StudySettings, tables: Sequence[pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The owners' tables by what a sentence about one begins with."""
-    named = zip(settings.owners, tables, strict=True)
-    return {f"owner {entry.name}": table for entry, table in named}
-
-
-def _mapped(
-    settings: StudySettings, feature_map: FeatureMap, tables: Sequence[pd.DataFrame]
-) -> list[Records]:
-    """The owners' records of their tables."""
-    named = zip(tables, settings.owners, strict=True)
-    return [feature_map.apply(table, where=entry.name) for table, entry in named]
-
-
-def _keep_at_home(folder: Path, settings: StudySettings) -> None:
-    """Where records of the learner's own are asked exactly, what the run leaves is its user's."""
-    if settings.learner.own is not None:
-        with refused(folder):
-            folder.chmod(0o700)
-
-
-def train_into(
-    folder: Path,
-    settings: StudySettings,
-    public: PublicSide,
-    connections: Connections,
-    *,
-    base: Path,
-    console: Console,
-    evaluate: Evaluate | None,
-    raw: tuple[Sequence[Records], Sequence[Vector]] | None = None,
-    stages: Stages | None = None,
-    going_on: Training | Simulating,
-) -> Summary:
-    """Train, and write everything the run leaves; returns its summary.
-
-    A simulation has ``evaluate``, and ``raw`` records and targets. ``going_on`` is for Ctrl-C.
-
-    Raises:
-      CoprivError: Ctrl-C, the study's guard, or an owner that refuses or is away, stopped it.
-    """
-    trace, metrics = Trace([owner.name for owner in connections.owners]), LearnerMetrics()
-    _keep_at_home(folder, settings)
-    with ExitStack() as stack:
-        journal = Journal(folder / JOURNAL)
-        stack.callback(journal.close)
-        # Once these settings are there, so is all that a resumed run needs.
-        write_settings(folder / "study.toml", settings, base=base)
-        stack.enter_context(metrics.served(settings.network.metrics))
-        display = stack.enter_context(Display(console, trace, metrics, stages, public))
-        arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
-        try:
-            with stoppable(lambda: display.stopped(going_on.again())):
-                outcome = train(
-                    settings,
-                    public,
-                    metrics.timed(connections.owners, arrivals=arrivals),
-                    journal=journal,
-                    requests=connections.requests,
-                    foreseen=connections.foreseen,
-                    on_applied=display.applied,
-                    on_started=display.started,
-                    on_missed=metrics.missed.inc,
-                    on_enrolled=display.enrolled,
-                )
-        except UnreachableError as error:
-            raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
-        study_id = journal.noted("study_id") or ""
-    evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
-    in_memory, edge = connections.in_memory, display.edge
-    summary = summarise(
-        outcome, study_id=study_id, evaluated=evaluated, in_memory=in_memory, edge=edge
-    )
-    model = model_of(outcome, public)
-    write_or_refuse(folder / "model.json", model.to_json())
-    whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
-    summary = with_quality(summary, outcome, model, public, whole=whole)
-    _write_results(folder, summary, trace, psi)
-    _print_summary(summary, console, has_shown_start=True)
-    _print_unclosed(outcome.unclosed, going_on, console)
-    return summary
-
-
-def _print_unclosed(
-    names: Sequence[str], going_on: Training | Simulating, console: Console
-) -> None:
-    """Who still holds what it did not spend."""
-    if names and going_on.close is not None:
-        console.print(
-            f"{', '.join(names)}: away at the end, so what was not spent stays reserved there; "
-            f"when back: {going_on.close}",
-            highlight=False,
-        )
-
-
-def _arrivals(
-    settings: StudySettings,
-    connections: Connections,
-    display: Display,
-    going_on: Training | Simulating,
-) -> Arrivals:
-    """Who is not there yet: owners elsewhere, since those that are started here come in time."""
-    remote = connections.owners if isinstance(going_on, Training) else ()
-    return Arrivals(
-        [owner.name for owner in remote if not isinstance(owner, LocalShard)],
-        patience=settings.network.patience,
-        on_all=display.arrived,
-    )
-
-
-def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
-    """The trace, the pages and, last, the summary."""
-    write_table(folder / "trace.parquet", trace.table(psi))
-    write_card(folder, summary)
-    write_report(folder, summary)
-    # Last: a folder with a summary is a finished run.
-    write_json(folder / "summary.json", summary.as_json())
+def _read(
+    settings: StudySettings, feature_map: FeatureMap, *, base: Path
+) -> tuple[list[pd.DataFrame], list[Records]]:
+    """The owners' tables, and their records; warns of what does not fit."""
+    tables = owner_tables(settings, settings.owners, feature_map, base=base)
+    names = [entry.name for entry in settings.owners]
+    shards = [
+        feature_map.apply(table, where=name) for table, name in zip(tables, names, strict=True)
+    ]
+    by_owner = zip((f"owner {name}" for name in names), tables, strict=True)
+    warn_of_misfits(dict(by_owner), feature_map)
+    return tables, shards
 
 
 def report_run(folder: Path, *, console: Console) -> Path:
@@ -358,7 +229,7 @@ def report_run(folder: Path, *, console: Console) -> Path:
       InputError: The folder holds no finished run, or its summary is damaged.
     """
     summary = read_summary(folder)
-    _print_summary(summary, console)
+    print_summary(summary, console)
     return write_report(folder, summary)
 
 
@@ -382,9 +253,3 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
     console.print(comparison_table(runs))
     console.print(f"{verdict(runs)} {ONE_DRAW}", highlight=False)
     return write_comparison(runs, out)
-
-
-def _print_summary(summary: Summary, console: Console, *, has_shown_start: bool = False) -> None:
-    print_owners(summary, console)
-    for sentence in sentences(summary, has_shown_start=has_shown_start):
-        console.print(sentence, highlight=False)

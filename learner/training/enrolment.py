@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,16 +13,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from common.errors import CoprivError, InputError, UnreachableError, UntrustedError
+from common.features import FeatureMap
 from common.privacy import noted_amount
-from common.terms import Enrollment
+from common.releases import release_of
+from common.terms import Enrollment, Query
 from learner.planning.plan import Plan
+from learner.training.claims import largest_answer
 from learner.training.journal import Journal
-from learner.training.line import OwnerLine
+from learner.training.line import LocalLine, OwnerLine
+from learner.training.memory_owner import LocalShard
+from learner.training.owners import Owner
 
 __all__ = [
     "all_present",
     "at_once",
     "enrollments_of",
+    "lines_to",
     "note_over",
     "noted_enrollments",
     "present",
@@ -128,6 +135,67 @@ def _refuses(reply: object) -> bool:
     """Whether it is an error that waiting does not help."""
     is_away = isinstance(reply, UnreachableError) and not isinstance(reply, UntrustedError)
     return isinstance(reply, CoprivError) and not is_away
+
+
+def lines_to(
+    plan: Plan,
+    feature_map: FeatureMap,
+    owners: Sequence[Owner],
+    *,
+    journal: Journal,
+    study_id: str,
+) -> list[OwnerLine]:
+    """One line to each owner, at the place where the journal ends.
+
+    Args:
+      plan: What each is asked.
+      feature_map: What its records are read by.
+      owners: The owners, in the order of the settings.
+      journal: The run's durable trace.
+      study_id: The study's id.
+
+    Raises:
+      InputError: A tick of the journal is damaged, missing, or of an owner or size unknown to it.
+    """
+    all_terms = plan.terms(feature_map, study_id=study_id)
+    length = release_of(all_terms[0]).dimension(all_terms[0], plan.num_features)
+    largest = [
+        # What is computed in this process is finite.
+        sys.float_info.max
+        if isinstance(owner, LocalShard)
+        else largest_answer(terms, num_records=count)
+        for owner, terms, count in zip(owners, all_terms, plan.decision.num_records, strict=True)
+    ]
+    journal.check(largest=largest, length=length)
+    answered = [0] * len(owners)
+    for entry in journal.past:
+        for owner, (sequence, _) in entry.responses.items():
+            answered[owner] = sequence
+    unanswered = {
+        owner: Query(study_id=study_id, sequence=sequence, theta=theta)
+        for owner, (sequence, theta) in journal.unanswered().items()
+        if sequence > answered[owner]
+    }
+
+    def keep(owner: int) -> Callable[[Query], None]:
+        return lambda query: journal.keep_unanswered(
+            owner, sequence=query.sequence, theta=query.theta
+        )
+
+    return [
+        (LocalLine if isinstance(owner, LocalShard) else OwnerLine)(
+            owner,
+            terms,
+            # Numbers before an unanswered one are spent, whoever has their answers.
+            answered=max(answered[index], unanswered[index].sequence - 1)
+            if index in unanswered
+            else answered[index],
+            unanswered=unanswered.get(index),
+            keep=keep(index),
+            retries=plan.settings.network.retries,
+        )
+        for index, (owner, terms) in enumerate(zip(owners, all_terms, strict=True))
+    ]
 
 
 def enrollments_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,7 @@ from typing import TypeVar
 
 from common.arrays import Vector
 from common.errors import InputError
-from common.features import FeatureMap
-from common.releases import release_of
-from common.terms import Enrollment, OwnerDescription, Query
+from common.terms import Enrollment, OwnerDescription
 from learner.planning.deciding import decide
 from learner.planning.decision import Decision
 from learner.planning.guard import UndecidedError, check_guard
@@ -27,20 +24,19 @@ from learner.planning.public_side import PublicSide
 from learner.planning.settings import StudySettings
 from learner.planning.ways import resolved
 from learner.training.agreement import refuse_misfits
-from learner.training.claims import check_description, largest_answer
+from learner.training.claims import check_description
 from learner.training.closing import end_study
-from learner.training.enrolment import all_present, enrollments_of
+from learner.training.enrolment import all_present, enrollments_of, lines_to
 from learner.training.initiative import Requests, live_ticks
 from learner.training.journal import Journal
 from learner.training.journal_values import whole_number
-from learner.training.line import LocalLine, OwnerLine
-from learner.training.memory_owner import LocalShard
+from learner.training.line import OwnerLine
 from learner.training.noted_decision import noted_decision
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
 from learner.training.validation import AGREES, Validated, validate
 
-__all__ = ["Facts", "Outcome", "train"]
+__all__ = ["Facts", "Outcome", "Watch", "train"]
 
 T = TypeVar("T")
 
@@ -87,6 +83,30 @@ class Outcome:
     validated: Validated | None = None
 
 
+def _nobody(*_: object) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Who is told how a training goes.
+
+    Args:
+      started: Called with the plan and the lines to the owners before anybody is enrolled.
+      enrolled: Called when all have agreed.
+      applied: Called after each communication.
+      missed: Called after each tick that nobody answered.
+    """
+
+    started: Callable[[Plan, Sequence[OwnerLine]], None] = _nobody
+    enrolled: Callable[[], None] = _nobody
+    applied: Callable[[Applied], None] = _nobody
+    missed: Callable[[], None] = _nobody
+
+
+NOBODY = Watch()
+
+
 def train(
     settings: StudySettings,
     public: PublicSide,
@@ -95,10 +115,7 @@ def train(
     journal: Journal,
     requests: Requests | None = None,
     foreseen: Facts | None = None,
-    on_started: Callable[[Plan, Sequence[OwnerLine]], None] = lambda plan, lines: None,
-    on_applied: Callable[[Applied], None] = lambda applied: None,
-    on_missed: Callable[[], None] = lambda: None,
-    on_enrolled: Callable[[], None] = lambda: None,
+    watch: Watch = NOBODY,
 ) -> Outcome:
     """Enrol the owners, train, ask how good the model is, and close; or go on from the journal.
 
@@ -109,10 +126,7 @@ def train(
       journal: The run's durable trace.
       requests: Where owners' requests arrive; needed when they have the initiative.
       foreseen: What owners are known to say: decided on while they start, and again if it differs.
-      on_started: Called with the plan and the lines to the owners before anybody is enrolled.
-      on_applied: Called after each communication.
-      on_missed: Called after each tick that nobody answered.
-      on_enrolled: Called when all have agreed.
+      watch: Who is told how it goes.
 
     Raises:
       CoprivError: The guard stops it, or an owner is not there, refuses, or stays away.
@@ -120,14 +134,14 @@ def train(
     with _disconnected_on_failure(owners):
         study_id = _kept(journal, "study_id", lambda: f"{settings.name}-{uuid.uuid4()}", str)
         plan = _plan(settings, public, owners, journal=journal, foreseen=foreseen)
-        lines = _lines(plan, public.feature_map, owners, journal=journal, study_id=study_id)
-        on_started(plan, lines)
+        lines = lines_to(plan, public.feature_map, owners, journal=journal, study_id=study_id)
+        watch.started(plan, lines)
         if journal.noted("enrollments") is None:
             check_guard(plan.settings, plan.decision)
-        last = _Last(on_applied)
+        last = _Last(watch.applied)
         with _stopped(lines):
-            enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=on_enrolled)
-            theta = _run(plan, lines, last, on_missed, journal=journal, requests=requests)
+            enrollments = enrollments_of(journal, lines, plan=plan, on_enrolled=watch.enrolled)
+            theta = _run(plan, lines, last, watch.missed, journal=journal, requests=requests)
         validated, unclosed = _end(
             plan, public, lines, theta, enrollments=enrollments, journal=journal
         )
@@ -334,53 +348,3 @@ def _decided(settings: StudySettings, public: PublicSide, facts: Facts, *, seed:
         raise UndecidedError(str(error)) from None
     wanted = facts.validation if settings.privacy.validation else ()
     return replace(found, validated_by=wanted)
-
-
-def _lines(
-    plan: Plan,
-    feature_map: FeatureMap,
-    owners: Sequence[Owner],
-    *,
-    journal: Journal,
-    study_id: str,
-) -> list[OwnerLine]:
-    """One line to each owner, at the place where the journal ends."""
-    all_terms = plan.terms(feature_map, study_id=study_id)
-    length = release_of(all_terms[0]).dimension(all_terms[0], plan.num_features)
-    largest = [
-        # What is computed in this process is finite.
-        sys.float_info.max
-        if isinstance(owner, LocalShard)
-        else largest_answer(terms, num_records=count)
-        for owner, terms, count in zip(owners, all_terms, plan.decision.num_records, strict=True)
-    ]
-    journal.check(largest=largest, length=length)
-    answered = [0] * len(owners)
-    for entry in journal.past:
-        for owner, (sequence, _) in entry.responses.items():
-            answered[owner] = sequence
-    unanswered = {
-        owner: Query(study_id=study_id, sequence=sequence, theta=theta)
-        for owner, (sequence, theta) in journal.unanswered().items()
-        if sequence > answered[owner]
-    }
-
-    def keep(owner: int) -> Callable[[Query], None]:
-        return lambda query: journal.keep_unanswered(
-            owner, sequence=query.sequence, theta=query.theta
-        )
-
-    return [
-        (LocalLine if isinstance(owner, LocalShard) else OwnerLine)(
-            owner,
-            terms,
-            # Numbers before an unanswered one are spent, whoever has their answers.
-            answered=max(answered[index], unanswered[index].sequence - 1)
-            if index in unanswered
-            else answered[index],
-            unanswered=unanswered.get(index),
-            keep=keep(index),
-            retries=plan.settings.network.retries,
-        )
-        for index, (owner, terms) in enumerate(zip(owners, all_terms, strict=True))
-    ]

@@ -25,7 +25,7 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied
-from learner.training.study import Outcome, train
+from learner.training.study import Outcome, Watch, train
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
 
@@ -120,7 +120,7 @@ class World:
             self.public,
             owners,
             journal=journal,
-            on_applied=lambda now: models.append(now.central_model),
+            watch=Watch(applied=lambda now: models.append(now.central_model)),
         )
         journal.close()
         return outcome, np.array(models).tobytes()
@@ -290,7 +290,7 @@ def test_a_study_that_stopped_goes_on_with_what_it_decided_first(world, algorith
 
     journal = Journal(path)
     with pytest.raises(KeyboardInterrupt):
-        train(settings, here.public, here.remote(), journal=journal, on_applied=stop)
+        train(settings, here.public, here.remote(), journal=journal, watch=Watch(applied=stop))
     journal.close()
     # Other public records would choose otherwise; the decision is the first start's.
     records = here.public.records

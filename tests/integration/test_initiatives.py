@@ -33,7 +33,7 @@ from learner.training.line import OwnerLine
 from learner.training.memory_owner import LocalShard, MemoryOwner
 from learner.training.owners import Owner
 from learner.training.runner import Applied, Pace, run
-from learner.training.study import Outcome, train
+from learner.training.study import Outcome, Watch, train
 from owner.attaching import Attachment, open_attachment
 from owner.ledger_reading import read_studies
 from owner.server import RunningOwner
@@ -157,7 +157,7 @@ def go(
     kept = Journal(journal)
     try:
         outcome = train(
-            settings, public, owners, journal=kept, requests=requests, on_applied=applied
+            settings, public, owners, journal=kept, requests=requests, watch=Watch(applied=applied)
         )
     except CrashError:
         return rows, None
@@ -315,7 +315,7 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
         restarted: list[Attached] = []
         stack.callback(lambda: [one.stop() for one in restarted])
 
-        def on_applied(row: Applied) -> None:
+        def applied(row: Applied) -> None:
             if row.k == 50:
                 leaves.stop()
             if row.k == 150:
@@ -333,7 +333,7 @@ def test_an_owner_that_restarts_is_waited_for_by_nobody_and_comes_back(
             learner.owners,
             journal=journal,
             requests=learner,
-            on_applied=on_applied,
+            watch=Watch(applied=applied),
         )
         journal.close()
     who = spoke(rows)

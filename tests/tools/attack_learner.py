@@ -41,7 +41,7 @@ from learner.training.journal import Journal
 from learner.training.line import OwnerLine
 from learner.training.line_state import LineState
 from learner.training.memory_owner import MemoryOwner
-from learner.training.study import train
+from learner.training.study import Watch, train
 
 HORIZON, THETA_MAX = 12, 2.0
 DEADLINE, PATIENCE = 2.0, 4.0
@@ -473,7 +473,7 @@ def trained_with(
             PublicSide(feature_map=world.feature_map, records=None),
             owners,
             journal=journal,
-            on_started=lambda _, lines: watched.extend(lines),
+            watch=Watch(started=lambda _, lines: watched.extend(lines)),
         )
     except CoprivError as error:
         outcome.ended, outcome.status, outcome.sentence = "error", error.exit_status, str(error)

@@ -16,6 +16,7 @@ from owner.access import Access
 from owner.answering import DataOwner
 from owner.ledger import Ledger
 from owner.mechanism import seeded_noise_factory
+from owner.open_study import StudyMaker
 from owner.policy import Policy
 from owner.shard import PrivateTable, fingerprint
 
@@ -54,22 +55,24 @@ def open_owner(
         agreed = Policy.model_validate(
             {"epsilon_per_study": "10", "epsilon_lifetime": "10"} | policy
         )
-        values: dict[str, Any] = {
-            "name": "owner-a",
+        made: dict[str, Any] = {
             "table": PrivateTable(records, where="test", columns=records.columns),
-            "ledger": Ledger(
+            "policy": agreed,
+            "pinned_map": pinned,
+            "noise": seeded_noise_factory(1),
+            "insecure_noise": True,
+        }
+        owner = DataOwner(
+            name="owner-a",
+            ledger=Ledger(
                 fast_folder / ledger,
                 owner="owner-a",
                 fingerprint=fingerprint(records),
                 block=block,
             ),
-            "policy": agreed,
-            "access": Access(agreed, base=fast_folder),
-            "pinned_map": pinned,
-            "noise": seeded_noise_factory(1),
-            "insecure_noise": True,
-        }
-        owner = DataOwner(**(values | (options or {})))
+            maker=StudyMaker(**(made | (options or {}))),
+            access=Access(agreed, base=fast_folder),
+        )
         opened.append(owner)
         return owner
 

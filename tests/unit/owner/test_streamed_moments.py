@@ -77,12 +77,10 @@ def maker(served: Served) -> StudyMaker:
             """Nothing is drawn."""
 
     return StudyMaker(
-        served.table,
-        Policy.model_validate(POLICY),
-        pinned_map=None,
+        table=served.table,
+        policy=Policy.model_validate(POLICY),
         noise=NoNoise,  # type: ignore[arg-type]
         insecure_noise=True,
-        allow_private_bounds=False,
     )
 
 

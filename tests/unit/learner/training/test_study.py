@@ -22,7 +22,7 @@ from learner.training import study
 from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.runner import Applied
-from learner.training.study import Facts, train
+from learner.training.study import Facts, Watch, train
 
 NAMES = ("north", "south")
 HORIZON = 8
@@ -70,11 +70,11 @@ def settings() -> StudySettings:
 
 
 def dies_at(k: int) -> Callable[[Applied], None]:
-    def on_applied(now: Applied) -> None:
+    def applied(now: Applied) -> None:
         if now.k == k:
             raise CrashError
 
-    return on_applied
+    return applied
 
 
 @pytest.mark.parametrize("when", ["planning", "training"])
@@ -90,7 +90,13 @@ def test_a_training_that_fails_disconnects_every_owner_and_says_no_goodbye(
         closing(Journal(tmp_path / "journal.sqlite")) as journal,
         pytest.raises(RefusedError if when == "planning" else CrashError),
     ):
-        train(settings, public, owners, journal=journal, on_started=fails, on_applied=dies_at(3))
+        train(
+            settings,
+            public,
+            owners,
+            journal=journal,
+            watch=Watch(started=fails, applied=dies_at(3)),
+        )
     assert [owner.let_go for owner in owners] == [[False], [False]]
 
 
@@ -118,7 +124,7 @@ def test_a_resume_reads_its_journal_once(owners, settings, feature_map, tmp_path
     public = PublicSide(feature_map=feature_map, records=None)
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, pytest.raises(CrashError):
-        train(settings, public, owners, journal=journal, on_applied=dies_at(5))
+        train(settings, public, owners, journal=journal, watch=Watch(applied=dies_at(5)))
     statements: list[str] = []
     with closing(Journal(path)) as journal:
         journal._db.set_trace_callback(statements.append)
@@ -203,7 +209,7 @@ def test_ticks_that_are_not_those_of_the_run_are_one_sentence(
     public = PublicSide(feature_map=feature_map, records=None)
     path = tmp_path / "journal.sqlite"
     with closing(Journal(path)) as journal, pytest.raises(CrashError):
-        train(settings, public, owners, journal=journal, on_applied=dies_at(5))
+        train(settings, public, owners, journal=journal, watch=Watch(applied=dies_at(5)))
     with closing(Journal(path)) as journal:
         if key == "seed":
             journal.note("seed", "8")

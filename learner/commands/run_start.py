@@ -1,0 +1,191 @@
+"""One training, from a run's start to all that its folder is left with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from common.arrays import Vector
+from common.command import stoppable
+from common.errors import UnreachableError
+from common.files import refused, write_or_refuse
+from common.terms import Records
+from learner.commands.display import Display
+from learner.commands.going_on import Simulating, Training
+from learner.commands.measuring import Evaluate
+from learner.network.connections import Connections
+from learner.planning.public_side import PublicSide
+from learner.planning.settings import StudySettings
+from learner.results.arrivals import Arrivals
+from learner.results.card import write_card
+from learner.results.coefficients import model_of
+from learner.results.metrics import LearnerMetrics
+from learner.results.progress import Stages
+from learner.results.report import print_owners, sentences
+from learner.results.report_page import write_report
+from learner.results.run_folder import JOURNAL, Trace, write_json, write_settings, write_table
+from learner.results.run_quality import Union
+from learner.results.run_validation import with_quality
+from learner.results.summary import Summary, summarise
+from learner.training.journal import Journal
+from learner.training.memory_owner import LocalShard
+from learner.training.study import Outcome, Watch, train
+
+__all__ = ["RunStart", "print_summary", "train_into"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunStart:
+    """A run that begins, or goes on.
+
+    Args:
+      folder: The run folder.
+      settings: The study.
+      public: The feature map and the public records.
+      base: The folder that paths of the settings are in.
+      going_on: What to type after Ctrl-C.
+      stages: What was done before, where it is shown.
+    """
+
+    folder: Path
+    settings: StudySettings
+    public: PublicSide
+    base: Path
+    going_on: Training | Simulating
+    stages: Stages | None = None
+
+
+def train_into(
+    start: RunStart,
+    connections: Connections,
+    *,
+    console: Console,
+    evaluate: Evaluate | None = None,
+    raw: tuple[Sequence[Records], Sequence[Vector]] | None = None,
+) -> Summary:
+    """Train, and write everything the run leaves; returns its summary.
+
+    Args:
+      start: What is trained, and where it is written.
+      connections: The owners.
+      console: Where to print.
+      evaluate: What a simulation's run is compared with.
+      raw: A simulation's records and raw targets.
+
+    Raises:
+      CoprivError: Ctrl-C, the study's guard, or an owner that refuses or is away, stopped it.
+    """
+    trace = Trace([owner.name for owner in connections.owners])
+    _keep_at_home(start.folder, start.settings)
+    outcome, study_id, edge = _trained(start, connections, trace, console)
+    evaluated, psi = evaluate(trace, outcome) if evaluate else (None, None)
+    summary = summarise(
+        outcome,
+        study_id=study_id,
+        evaluated=evaluated,
+        in_memory=connections.in_memory,
+        edge=edge,
+    )
+    model = model_of(outcome, start.public)
+    write_or_refuse(start.folder / "model.json", model.to_json())
+    whole = None if raw is None or evaluated is None else Union(*raw, evaluated.models_alone)
+    summary = with_quality(summary, outcome, model, start.public, whole=whole)
+    _write_results(start.folder, summary, trace, psi)
+    print_summary(summary, console, has_shown_start=True)
+    _print_unclosed(outcome.unclosed, start.going_on, console)
+    return summary
+
+
+def _trained(
+    start: RunStart, connections: Connections, trace: Trace, console: Console
+) -> tuple[Outcome, str, str | None]:
+    """Train, shown as it goes; (what came of it, the study's id, what is said of an edge)."""
+    folder, settings, going_on = start.folder, start.settings, start.going_on
+    metrics = LearnerMetrics()
+    with ExitStack() as stack:
+        journal = Journal(folder / JOURNAL)
+        stack.callback(journal.close)
+        # Once these settings are there, so is all that a resumed run needs.
+        write_settings(folder / "study.toml", settings, base=start.base)
+        stack.enter_context(metrics.served(settings.network.metrics))
+        display = stack.enter_context(Display(console, trace, metrics, start.stages, start.public))
+        arrivals = stack.enter_context(closing(_arrivals(settings, connections, display, going_on)))
+        try:
+            with stoppable(lambda: display.stopped(going_on.again())):
+                outcome = train(
+                    settings,
+                    start.public,
+                    metrics.timed(connections.owners, arrivals=arrivals),
+                    journal=journal,
+                    requests=connections.requests,
+                    foreseen=connections.foreseen,
+                    watch=Watch(
+                        started=display.started,
+                        enrolled=display.enrolled,
+                        applied=display.applied,
+                        missed=metrics.missed.inc,
+                    ),
+                )
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; {going_on.after_absence()}") from None
+        return outcome, journal.noted("study_id") or "", display.edge
+
+
+def _print_unclosed(
+    names: Sequence[str], going_on: Training | Simulating, console: Console
+) -> None:
+    """Who still holds what it did not spend."""
+    if names and going_on.close is not None:
+        console.print(
+            f"{', '.join(names)}: away at the end, so what was not spent stays reserved there; "
+            f"when back: {going_on.close}",
+            highlight=False,
+        )
+
+
+def _arrivals(
+    settings: StudySettings,
+    connections: Connections,
+    display: Display,
+    going_on: Training | Simulating,
+) -> Arrivals:
+    """Who is not there yet: owners elsewhere, since those that are started here come in time."""
+    remote = connections.owners if isinstance(going_on, Training) else ()
+    return Arrivals(
+        [owner.name for owner in remote if not isinstance(owner, LocalShard)],
+        patience=settings.network.patience,
+        on_all=display.arrived,
+    )
+
+
+def _write_results(folder: Path, summary: Summary, trace: Trace, psi: Vector | None) -> None:
+    """The trace, the pages and, last, the summary."""
+    write_table(folder / "trace.parquet", trace.table(psi))
+    write_card(folder, summary)
+    write_report(folder, summary)
+    # Last: a folder with a summary is a finished run.
+    write_json(folder / "summary.json", summary.as_json())
+
+
+def _keep_at_home(folder: Path, settings: StudySettings) -> None:
+    """Where records of the learner's own are asked exactly, what the run leaves is its user's."""
+    if settings.learner.own is not None:
+        with refused(folder):
+            folder.chmod(0o700)
+
+
+def print_summary(summary: Summary, console: Console, *, has_shown_start: bool = False) -> None:
+    """Print a run's table and what is to be said of it.
+
+    Args:
+      summary: What the run left.
+      console: Where to print.
+      has_shown_start: Whether what was decided at the start stands above already.
+    """
+    print_owners(summary, console)
+    for sentence in sentences(summary, has_shown_start=has_shown_start):
+        console.print(sentence, highlight=False)
