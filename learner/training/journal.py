@@ -67,6 +67,8 @@ T = TypeVar("T")
 
 # A tick is on the disk after so long, whether or not somebody needs it there.
 LAG_SECONDS = 0.1
+# Of the tables below; a journal that says 0 has them, too.
+VERSION = 1
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -116,7 +118,7 @@ class Journal:
             self._db.execute("PRAGMA synchronous = FULL")
             # A log that is written over from its start syncs twice as fast as one that grows.
             self._db.execute("PRAGMA wal_autocheckpoint = 64")
-            _make_tables(self._db, self.damaged)
+            _make_tables(self._db, path, self.damaged)
             self._is_whole = self._take_end()
             undone.pop_all()
         self._tail = _Tail(self._write)
@@ -370,14 +372,16 @@ class _Tail:
                 self._changed.notify_all()
 
 
-def _make_tables(db: sqlite3.Connection, damaged: Callable[[str], InputError]) -> None:
+def _make_tables(db: sqlite3.Connection, path: Path, damaged: Callable[[str], InputError]) -> None:
     """Make what is missing; a name of ours that stands for a query, which may have no end, is none.
 
-    Args:
-      db: The journal.
-      damaged: Makes the error.
+    Raises:
+      InputError: The journal is damaged, or of a later version.
     """
-    db.executescript(_SCHEMA)
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise InputError(f"{path}: a later version of copriv wrote it; use that version to go on")
+    db.executescript(_SCHEMA if version else f"{_SCHEMA}PRAGMA user_version = {VERSION};")
     found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master")}
     if found != set(_SCHEMA.replace("IF NOT EXISTS ", "").strip("\n;").split(";\n")):
         raise damaged("tables")

@@ -37,6 +37,19 @@ def entry(position: int, owner: int = 0) -> TickEntry:
     return TickEntry(position=position, time=float(position), wall_seconds=0.0, responses=responses)
 
 
+def test_a_journal_of_a_later_version_is_left_to_that_version(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    Journal(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        db.execute("PRAGMA user_version = 2")
+        db.execute("ALTER TABLE ticks ADD COLUMN more")
+    kept = path.read_bytes()
+    with pytest.raises(InputError, match="a later version of copriv wrote it; use that version"):
+        Journal(path)
+    assert path.read_bytes() == kept
+
+
 @pytest.mark.parametrize("repeats", [1, 4, 16])
 def test_an_owner_is_asked_again_only_while_it_repeats_all_that_a_crash_could_lose(
     tmp_path, repeats
