@@ -46,6 +46,11 @@ MAKER = {
     "certificate": "copriv invite, or for an owner copriv admit, makes it",
     "key": "copriv invite, or at an owner copriv-owner join, makes it",
 }
+# OpenSSL's words for what it does not take any more.
+TOO_WEAK = ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK")
+# The curves of keys that gRPC's TLS shows, and those of which a CA may sign for it.
+SHOWN_CURVES = ("secp256r1", "secp384r1")
+SIGNING_CURVES = ("secp224r1", *SHOWN_CURVES, "secp521r1")
 RENEWED_BY = {"owner": "copriv admit of its request", "learner": "copriv invite"}
 
 
@@ -208,6 +213,7 @@ def load_identity(settings: TlsSettings, *, base: Path, side: Side) -> Identity:
         certificate=_read("certificate", paths.certificate),
         key=_read("key", paths.key),
     )
+    _check_kinds(identity)
     _check(paths, side)
     warn_of_readers(paths.key)
     return identity
@@ -221,6 +227,39 @@ def _read(key: str, path: Path) -> bytes:
         made = f"{MAKER[key]} (copriv certs, where one makes all files)"
         cure = "give it to the user who types this" if is_there else made
         raise InputError(f"tls.{key}: {path}: cannot be read ({error.strerror}); {cure}") from None
+
+
+def _check_kinds(identity: Identity) -> None:
+    """Refuse keys that gRPC's TLS does not know: its handshakes fail, and nobody learns why.
+
+    What is no certificate at all is left to :func:`_check`.
+    """
+    from cryptography import x509  # noqa: PLC0415 (plain text needs none of it)
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+
+    for name, curves in (("certificate", SHOWN_CURVES), ("ca", SIGNING_CURVES)):
+        try:
+            read = x509.load_pem_x509_certificates(getattr(identity, name))
+            # Behind a certificate of our own stand those that lead to its CA.
+            keys = [one.public_key() for one in (read[:1] if name == "certificate" else read)]
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            continue
+        if not any(_is_known(key, curves, signs=name == "ca") for key in keys):
+            raise InputError(
+                f"tls.{name}: {getattr(identity.paths, name)} has a key of a kind that gRPC's TLS "
+                "does not know; give one whose key is on the curve P-256 or P-384, or of RSA"
+            )
+
+
+def _is_known(key: object, curves: Iterable[str], *, signs: bool) -> bool:
+    """Whether gRPC's TLS knows a public key's kind."""
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415
+
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return key.curve.name in curves
+    return isinstance(key, rsa.RSAPublicKey) or (
+        signs and isinstance(key, ed25519.Ed25519PublicKey)
+    )
 
 
 def _check(paths: TlsSettings, side: Side) -> None:
@@ -244,6 +283,17 @@ def _check(paths: TlsSettings, side: Side) -> None:
     except ssl.SSLCertVerificationError as error:
         fault = _certificate_fault(error, side)
         raise InputError(f"tls.certificate: {paths.certificate} {fault}") from None
+    except ssl.SSLError as error:
+        raise _too_weak(paths, error) from None
+
+
+def _too_weak(paths: TlsSettings, error: ssl.SSLError) -> InputError:
+    """For keys and signatures that TLS does not take any more."""
+    reason = (error.reason or "no reason given").replace("_", " ").lower()
+    return InputError(
+        f"tls: {paths.certificate} and {paths.ca} cannot be used ({reason}); give files as copriv "
+        "makes them"
+    )
 
 
 def _load_chain(context: ssl.SSLContext, paths: TlsSettings) -> None:
@@ -255,6 +305,8 @@ def _load_chain(context: ssl.SSLContext, paths: TlsSettings) -> None:
                 f"tls.key: {paths.key} is not the key of {paths.certificate}; give the "
                 "certificate that was made for this key"
             ) from None
+        if isinstance(error, ssl.SSLError) and error.reason in TOO_WEAK:
+            raise _too_weak(paths, error) from None
         raise InputError(
             f"tls: {paths.certificate} and {paths.key} are not a PEM certificate and its key "
             "without a password; give files as copriv makes them"

@@ -13,6 +13,8 @@ import grpc
 import pytest
 import tomli_w
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 from forked import Ended, run
 from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecked
@@ -310,6 +312,75 @@ def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     key.write_bytes(new_key)
     renewed = x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
     assert serial() == renewed != before
+
+
+def rekeyed(folder: Path, key: Any, *, who: str = "owner-a") -> Path:
+    """A party's certificate for another key, and that key."""
+    path = folder / who / "certificate.pem"
+    good = x509.load_pem_x509_certificate(path.read_bytes())
+    ca = serialization.load_pem_private_key((folder / "ca" / "key.pem").read_bytes(), None)
+    assert isinstance(ca, ec.EllipticCurvePrivateKey)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(good.subject)
+        .issuer_name(good.issuer)
+        .public_key(key.public_key())
+        .serial_number(good.serial_number)
+        .not_valid_before(good.not_valid_before_utc)
+        .not_valid_after(good.not_valid_after_utc)
+    )
+    for extension in good.extensions:
+        if extension.oid != ExtensionOID.SUBJECT_KEY_IDENTIFIER:
+            builder = builder.add_extension(extension.value, extension.critical)
+    pem = serialization.Encoding.PEM
+    path.write_bytes(builder.sign(ca, hashes.SHA256()).public_bytes(pem))
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / who / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+    return folder / who
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (ec.generate_private_key(ec.SECP384R1()), None),
+        (rsa.generate_private_key(65537, 2048), None),
+        (ec.generate_private_key(ec.SECP521R1()), "a kind that gRPC's TLS does not know"),
+        (ec.generate_private_key(ec.SECP224R1()), "a kind that gRPC's TLS does not know"),
+        (ec.generate_private_key(ec.SECP256K1()), "a kind that gRPC's TLS does not know"),
+        (ed25519.Ed25519PrivateKey.generate(), "a kind that gRPC's TLS does not know"),
+        (dsa.generate_private_key(2048), "a kind that gRPC's TLS does not know"),
+        (rsa.generate_private_key(65537, 1024), "ee key too small"),  # noqa: S505
+    ],
+    ids=["P-384", "RSA", "P-521", "P-224", "secp256k1", "Ed25519", "DSA", "small RSA"],
+)
+def test_a_key_of_another_tool_works_or_is_refused_at_once(serve_tls, tmp_path, key, sentence):
+    """Python's TLS knows more keys than gRPC's, whose handshakes fail without a word."""
+    folder = certs(tmp_path / "certs")
+    theirs = rekeyed(folder, key)
+    if sentence is not None:
+        with pytest.raises(InputError, match=sentence):
+            serve_tls(theirs)
+        return
+    remote = reach(serve_tls(theirs), identity(folder / "learner"))
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
+@pytest.mark.parametrize("curve", [ec.SECP256K1(), ec.SECP521R1()], ids=lambda curve: curve.name)
+def test_a_ca_of_another_tool_works_or_is_refused_at_once(serve_tls, tmp_path, monkeypatch, curve):
+    generate = ec.generate_private_key
+    with monkeypatch.context() as patch:
+        patch.setattr(ec, "generate_private_key", lambda _: generate(curve))
+        (tmp_path / "certs").mkdir()
+        learner.network.certificates._authority(tmp_path / "certs" / "ca", study="t", days=9)
+    folder = certs(tmp_path / "certs")
+    if curve.name == "secp256k1":
+        with pytest.raises(InputError, match=r"tls\.ca: .* does not know; give one whose key"):
+            serve_tls(folder / "owner-a")
+        return
+    remote = reach(serve_tls(folder / "owner-a"), identity(folder / "learner"))
+    assert remote.describe().num_records == 200
+    remote.disconnect()
 
 
 def test_off_loopback_plain_text_must_be_typed(owner_folder, serve_owner):
