@@ -7,7 +7,7 @@ widens this.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from common.errors import InputError
 from common.tls import (
     Identity,
     Peer,
+    Side,
     TlsSettings,
     canonical,
     is_loopback,
@@ -24,7 +25,7 @@ from common.tls import (
 )
 from common.wire import Options
 
-__all__ = ["bind", "open_channel", "peer_of"]
+__all__ = ["Renewals", "bind", "open_channel", "peer_of"]
 
 log = logging.getLogger("copriv.tls")
 
@@ -91,9 +92,15 @@ def _server_credentials(identity: Identity) -> grpc.ServerCredentials:
     Renewed files are taken over at the next handshake; if they do not belong together,
     the old ones stay and a line is logged.
     """
+    renewals = Renewals(identity, side="server")
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        renewed = renewals.fetch()
+        return None if renewed is None else _configuration(renewed)
+
     return grpc.dynamic_ssl_server_credentials(
         _configuration(identity),
-        _renewals(identity),  # type: ignore[arg-type] # None means that nothing has changed
+        fetch,  # type: ignore[arg-type] # None means that nothing has changed
         require_client_authentication=True,
     )
 
@@ -104,31 +111,36 @@ def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
     )
 
 
-def _renewals(
-    identity: Identity,
-) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """What gRPC asks at each handshake: new files, or None."""
-    seen = _stamp(identity.paths)
-    logged = ""
+class Renewals:
+    """Looks whether our files have been renewed since they were read.
 
-    def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen, logged
+    Args:
+      identity: What was read.
+      side: Who the certificate is shown by.
+    """
+
+    def __init__(self, identity: Identity, *, side: Side) -> None:
+        self._paths = identity.paths
+        self._side = side
+        self._seen = _stamp(self._paths)
+        self._logged = ""
+
+    def fetch(self) -> Identity | None:
+        """New files that belong together, or None where the ones in use stay."""
         try:
-            now = _stamp(identity.paths)
-            if now == seen:
+            now = _stamp(self._paths)
+            if now == self._seen:
                 return None
-            renewed = load_identity(identity.paths, base=Path("/"), side="server")
+            renewed = load_identity(self._paths, base=Path("/"), side=self._side)
         except (InputError, OSError) as error:
-            # Whoever connects asks: said once, not at each handshake.
-            if str(error) != logged:
-                logged = str(error)
+            # Asked at each handshake: said once.
+            if str(error) != self._logged:
+                self._logged = str(error)
                 log.warning("the renewed certificate is not used: %s", error)
             return None
-        seen, logged = now, ""
+        self._seen, self._logged = now, ""
         log.info("a renewed certificate is in use")
-        return _configuration(renewed)
-
-    return fetch
+        return renewed
 
 
 def _stamp(paths: TlsSettings) -> tuple[tuple[int, int], ...]:

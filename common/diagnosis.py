@@ -64,6 +64,10 @@ Cause.NOBODY = Cause("nothing listens there; start it, or check its address")
 Cause.SILENT = Cause("did not answer in time; start it, or check its address")
 
 
+class _OwnFilesError(Exception):
+    """Our certificate and key, as their files are now, cannot be shown."""
+
+
 def why_unreachable(address: str, identity: Identity | None, *, far: Role, timeout: float) -> Cause:
     """The cause as far as a connection of our own finds it.
 
@@ -105,8 +109,8 @@ def _found(address: str, identity: Identity | None, far: Role, timeout: float) -
     host, port = host_and_port(address)
     try:
         return _greeted(host, port, identity, far, timeout)
-    except ProxyRefusedError as error:
-        return Cause(str(error))
+    except (ProxyRefusedError, _OwnFilesError) as error:
+        return Cause(str(error), certificates=isinstance(error, _OwnFilesError))
     except socket.gaierror:
         return Cause(f"the name {host!r} is not known here; check its address")
     except ConnectionRefusedError:
@@ -185,7 +189,11 @@ def _with_certificate(
 def _context(identity: Identity) -> ssl.SSLContext:
     """Our side of a handshake, as gRPC would have it."""
     context = ssl.create_default_context(cadata=identity.ca.decode("ascii", "replace"))
-    context.load_cert_chain(identity.paths.certificate, identity.paths.key)
+    try:
+        context.load_cert_chain(identity.paths.certificate, identity.paths.key, password=str)
+    except (OSError, ValueError):
+        # They were replaced since they were read. Without a password nobody is asked for one.
+        raise _OwnFilesError(_own_files_fault(identity)) from None
     context.set_alpn_protocols(["h2"])
     return context
 
@@ -205,6 +213,15 @@ def _peer(certificate: Mapping[str, Any], far: Role) -> Peer | Cause:
         )
     expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
     return Peer(name=name, role=role, expires=expires)
+
+
+def _own_files_fault(identity: Identity) -> str:
+    """Our files cannot be shown: what would we say of them at a start?"""
+    try:
+        load_identity(identity.paths, base=identity.paths.ca.parent, side="client")
+    except InputError as error:
+        return f"our own files do not fit any more: {error}"
+    return "our own files were just replaced; try again"
 
 
 def _our_fault(identity: Identity) -> str:

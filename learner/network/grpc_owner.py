@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from common import codec
-from common.channels import open_channel
+from common.channels import Renewals, open_channel
 from common.diagnosis import Cause, identify, why_unreachable
 from common.errors import CoprivError, InputError, MalformedError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
@@ -75,7 +75,8 @@ class GrpcOwner:
         self._metadata = token_metadata(token)
         self._identity = identity
         options = [*CLIENT_OPTIONS, *RECONNECT_OPTIONS]
-        self._channels = Channels(lambda: open_channel(address, identity, options))
+        self._renewals = None if identity is None else Renewals(identity, side="client")
+        self._channels = Channels(lambda: open_channel(address, self._identity, options))
         self._queries = _Queries(self._opened)
         self._ending = threading.Event()
 
@@ -150,6 +151,7 @@ class GrpcOwner:
         """
         if self._identity is None:
             return
+        self._take_over_renewed()
         peer = identify(
             self._address,
             self._identity,
@@ -163,6 +165,13 @@ class GrpcOwner:
                 "give each owner its own address in the study, and each machine the files that "
                 "were made for its owner"
             )
+
+    def _take_over_renewed(self) -> None:
+        """Show our certificate as it is now: it may be renewed while the owner is away."""
+        renewed = None if self._renewals is None else self._renewals.fetch()
+        if renewed is not None:
+            self._identity = renewed
+            self._channels.renew()
 
     def _reply(self, method: str, request: Message) -> Any:
         """The owner's message in reply to one request."""

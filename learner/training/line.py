@@ -30,6 +30,7 @@ from common.errors import (
     OwnerFailedError,
     RefusedError,
     UnreachableError,
+    UntrustedError,
 )
 from common.terms import Enrollment, Query, Response, StudyTerms
 from learner.training.claims import Promise, check_enrollment, check_response
@@ -344,13 +345,17 @@ class _Search:
 
     def _look(self) -> None:
         """Enrol again until the owner replies; waits grow, with jitter."""
-        wait = SHORTEST_WAIT_SECONDS
+        wait, told = SHORTEST_WAIT_SECONDS, False
         while not self.stopping.wait(wait * _jitter()):
             try:
                 reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
             except RefusedError as error:
                 reply = error
-            except CoprivError:
+            except CoprivError as error:
+                # Waiting alone does not help: somebody must act, and hears of it once.
+                if isinstance(error, UntrustedError | InputError) and not told:
+                    told = True
+                    log.warning("%s; the run looks for it again until that is mended", error)
                 wait = min(2 * wait, LONGEST_WAIT_SECONDS)
                 continue
             self._on_reply(reply)

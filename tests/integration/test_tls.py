@@ -314,6 +314,31 @@ def test_a_renewed_certificate_is_used_without_a_restart(serve_tls, tmp_path):
     assert serial() == renewed != before
 
 
+def test_a_learner_shows_its_renewed_certificate_without_a_restart(
+    serve_tls, tmp_path, monkeypatch
+):
+    """A run may outlive its certificate; an owner that comes back then is shown the new one."""
+    folder = certs(tmp_path / "certs")
+    running = serve_tls(folder / "owner-a")
+    owner_files = {path: path.read_bytes() for path in (folder / "owner-a").iterdir()}
+    expired(folder, monkeypatch)
+    for path, content in owner_files.items():
+        path.write_bytes(content)
+    remote = reach(running, identity(folder / "learner", check=False))
+    with pytest.raises(UntrustedError, match=r"certificate\.pem has expired"):
+        remote.describe()
+    certs(folder, renew=True)
+    assert remote.describe().num_records == 200
+    # Half of a renewal is named, and is no matter of the owner's address.
+    key = folder / "learner" / "key.pem"
+    key.write_bytes((folder / "owner-a" / "key.pem").read_bytes())
+    with pytest.raises(UntrustedError, match=r"our own files do not fit.*is not the key of"):
+        remote.describe()
+    certs(folder, renew=True)
+    assert remote.describe().num_records == 200
+    remote.disconnect()
+
+
 def rekeyed(folder: Path, key: Any, *, who: str = "owner-a") -> Path:
     """A party's certificate for another key, and that key."""
     path = folder / who / "certificate.pem"

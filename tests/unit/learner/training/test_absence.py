@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.errors import OrderError, RefusedError, UnreachableError
+from common.errors import OrderError, RefusedError, UnreachableError, UntrustedError
 from common.losses import Regulariser
 from common.terms import Query
 from learner.algorithms.clocks import Tick
@@ -82,6 +82,25 @@ def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
         r"waiting for north away since \d\d:\d\d:\d\d; gives up after 20 s", waits[0]
     )
     assert said.index(waits[0]) < said.index(backs[0])
+
+
+def test_a_certificate_that_keeps_an_owner_away_is_told_once(few_records, make_terms, caplog):
+    """Nobody knows otherwise that somebody has to renew it while the run goes on."""
+
+    class Expired(ComesBack):
+        enrolled = 0
+
+        def enroll(self, terms):
+            self.enrolled += 1
+            if 1 < self.enrolled < 5:
+                raise UntrustedError("owner north: its certificate expired on 2026-01-01")
+            return super().enroll(terms)
+
+    line = OwnerLine(Expired("north", few_records, seed=1), make_terms(responses=6, horizon=6))
+    line.enroll()
+    positions([line], [0] * 6, Pace(time_scale=0.0, patience=20.0))
+    said = [record.getMessage() for record in caplog.records]
+    assert len([text for text in said if "its certificate expired on 2026-01-01" in text]) == 1
 
 
 @pytest.mark.parametrize("error", [RefusedError, UnreachableError])
