@@ -164,7 +164,7 @@ def read_invitation(path: Path) -> Invited:
     Raises:
       InputError: It is not one, or its CA is no CA or has expired.
     """
-    table, digest = _read_table(path, LARGEST_INVITATION, INVITATION)
+    table, digest, _ = _read_table(path, LARGEST_INVITATION, INVITATION)
     if _is(Request, table):
         raise InputError(
             f"{path}: this is the request that copriv-owner join made, for copriv admit; give the "
@@ -184,19 +184,22 @@ def read_request(path: Path) -> Request:
       InputError: It is not one.
     """
     # An invitation may be larger than a request, and shall be known for what it is.
-    table, _ = _read_table(path, LARGEST_INVITATION, REQUEST)
+    table, _, size = _read_table(path, LARGEST_INVITATION, REQUEST)
     if _is(Invitation, table):
         raise InputError(
             f"{path}: this is an invitation, for copriv-owner join at the owner; give the .request "
             "that comes back"
         )
-    if path.stat().st_size > LARGEST_REQUEST:
+    if size > LARGEST_REQUEST:
         raise _no_file_of(path, REQUEST)
     return _checked(Request, table, path)
 
 
-def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], str]:
-    """The JSON object of a file that somebody else wrote, and its digest."""
+def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], str, int]:
+    """The JSON object of a file that somebody else wrote, its digest, and how many bytes it has.
+
+    The file may be replaced or gone by the time it is read, so it is opened once.
+    """
     try:
         with open_regular(path) as file:
             content = file.read(largest + 1)
@@ -205,7 +208,7 @@ def _read_table(path: Path, largest: int, what: str) -> tuple[dict[str, Any], st
     try:
         table = json.loads(content.decode("utf-8")) if len(content) <= largest else None
         if isinstance(table, dict):
-            return table, _digest_of(table)
+            return table, _digest_of(table), len(content)
     except (ValueError, RecursionError):
         pass
     raise _no_file_of(path, what)

@@ -35,6 +35,7 @@ from free_ports import free_ports
 
 from common.config import load_settings
 from common.features import FeatureMap
+from common.files import open_regular
 from common.joining import fingerprint, read_invitation, read_request
 from common.map_text import file_text
 from owner.attaching import open_attachment
@@ -466,6 +467,19 @@ def test_the_fingerprint_is_of_invitation_and_key(study):
     digests = [read_invitation(p).digest for p in path.parent.glob("*.invitation")]
     keys = [read_request(p).public_key(where="") for p in path.parent.glob("*.request")]
     assert len({fingerprint(digest, key) for digest in digests for key in keys}) == 4
+
+
+def test_a_request_that_is_moved_while_it_is_read_is_read(study, monkeypatch):
+    """Several people write to the folder that it lies in."""
+    study.join()
+
+    def opened(path: Path) -> Any:
+        file = open_regular(path)
+        path.unlink()
+        return file
+
+    monkeypatch.setattr("common.joining.open_regular", opened)
+    assert read_request(study.folder / "exchange" / "owner-a.request").owner == "owner-a"
 
 
 def test_a_request_is_signed_only_when_the_fingerprint_was_compared(study, monkeypatch):
