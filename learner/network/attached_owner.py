@@ -64,6 +64,9 @@ class OwnerStream:
     def take(self, message: pb.OwnerMessage | codec.Unreadable) -> None:
         """Keep the owner's message for the thread that waits for it."""
         with self._changed:
+            if not self.open:
+                # What crosses with the end of a stream says nothing of the owner on its next one.
+                return
             if isinstance(message, codec.Unreadable):
                 self.blame("sent bytes that are no message of this protocol")
                 return
