@@ -215,6 +215,7 @@ class OwnerLine(_Contact):
             return None
         self.unanswered = None
         self._numbers.took(query.sequence)
+        self._search.answered()
         return response
 
     def question(self, theta: Vector) -> Query:
@@ -243,8 +244,7 @@ class OwnerLine(_Contact):
         """
         if self._numbers.in_doubt:
             self._accept(self.owner.enroll(self._terms))
-        more = self._numbers.pass_over(query.sequence)
-        if not more:
+        if not (more := self._numbers.pass_over(query.sequence)):
             return False
         self.unanswered = None
         log.warning(
@@ -327,10 +327,19 @@ class _Search:
         self._terms = terms
         self._on_reply = on_reply
         self.stopping = threading.Event()
+        self._wait = SHORTEST_WAIT_SECONDS
         self._thread: threading.Thread | None = None
 
+    def answered(self) -> None:
+        """The owner has answered: when it goes away next time, it is looked for at once."""
+        self._wait = SHORTEST_WAIT_SECONDS
+
     def begin(self) -> None:
-        """Look for the owner until it replies, or for as long as the run lasts."""
+        """Look for the owner until it replies, or for as long as the run lasts.
+
+        One that replies again and again, and answers nothing, is looked for as rarely as one that
+        does not reply: each time costs it an enrolment, and us two lines of the log.
+        """
         self._thread = threading.Thread(
             target=self._look, name=f"look-{self._owner.name}", daemon=True
         )
@@ -345,8 +354,9 @@ class _Search:
 
     def _look(self) -> None:
         """Enrol again until the owner replies; waits grow, with jitter."""
-        wait, told = SHORTEST_WAIT_SECONDS, False
-        while not self.stopping.wait(wait * _jitter()):
+        told = False
+        while not self.stopping.wait(self._wait * _jitter()):
+            self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
             try:
                 reply: Enrollment | RefusedError = self._owner.enroll(self._terms)
             except RefusedError as error:
@@ -356,7 +366,6 @@ class _Search:
                 if isinstance(error, UntrustedError | InputError) and not told:
                     told = True
                     log.warning("%s; the run looks for it again until that is mended", error)
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
                 continue
             self._on_reply(reply)
             return

@@ -9,7 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.errors import OrderError, RefusedError, UnreachableError, UntrustedError
+from common.errors import (
+    OrderError,
+    OwnerFailedError,
+    RefusedError,
+    UnreachableError,
+    UntrustedError,
+)
 from common.losses import Regulariser
 from common.terms import Query
 from learner.algorithms.clocks import Tick
@@ -82,6 +88,40 @@ def test_no_tick_of_a_schedule_is_used_up_and_the_wait_is_told_once(
         r"waiting for north away since \d\d:\d\d:\d\d; gives up after 20 s", waits[0]
     )
     assert said.index(waits[0]) < said.index(backs[0])
+
+
+def test_an_owner_that_comes_back_and_never_answers_fills_no_log(few_records, make_terms, caplog):
+    """Its disk may be full: it enrols as before, and every answer fails."""
+
+    class Failing(MemoryOwner):
+        full = True
+
+        def answer(self, query):
+            if self.full:
+                raise OwnerFailedError("the owner failed")
+            return super().answer(query)
+
+    owner = Failing("north", few_records, seed=1)
+    line = OwnerLine(owner, make_terms(responses=6, horizon=6), retries=0)
+    line.enroll()
+    until = time.monotonic() + 2.0
+    while time.monotonic() < until:
+        assert line.ask(np.full(4, 0.1)) is None
+        time.sleep(0.001)
+    absences = [record for record in caplog.records if "away since" in record.getMessage()]
+    # Waits of 0.05, 0.1, 0.2, ... seconds, each less up to a half: 30 and more if they were equal.
+    assert 3 <= len(absences) <= 8, [record.getMessage() for record in absences]
+    owner.full = False
+    while (response := line.ask(np.full(4, 0.1))) is None:
+        time.sleep(0.001)
+    assert response.sequence == 1
+    owner.full = True
+    assert line.ask(np.full(4, 0.2)) is None
+    owner.full, lost = False, time.monotonic()
+    while line.ask(np.full(4, 0.2)) is None:
+        time.sleep(0.001)
+    assert time.monotonic() - lost < 0.5
+    line.stop()
 
 
 def test_a_certificate_that_keeps_an_owner_away_is_told_once(few_records, make_terms, caplog):
