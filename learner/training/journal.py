@@ -396,5 +396,6 @@ def _hold(path: Path) -> int:
         raise InputError(f"{path}: another process is at this run; wait for it to end") from None
     except OSError as error:
         raise InputError(
-            f"{path}: the run folder cannot be written ({error.strerror}); give another --out"
+            f"{path}: the run folder cannot be written ({error.strerror}); make it writable, or "
+            "begin another run with --out"
         ) from None

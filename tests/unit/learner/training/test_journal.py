@@ -32,6 +32,13 @@ def test_a_journal_that_is_none_is_let_go_of(tmp_path):
         assert list(journal.entries()) == []
 
 
+def test_a_run_folder_that_cannot_be_written_is_no_reason_to_spend_twice(tmp_path):
+    """Whoever resumes a run on a disk that is read-only now is not sent to another folder."""
+    (tmp_path / "journal.sqlite.lock").mkdir()
+    with pytest.raises(InputError, match=r"make it writable, or begin another run with --out"):
+        Journal(tmp_path / "journal.sqlite")
+
+
 def entry(position: int, owner: int = 0) -> TickEntry:
     responses = {owner: (position + 1, np.full(2, float(position)))}
     return TickEntry(position=position, time=float(position), wall_seconds=0.0, responses=responses)
