@@ -231,8 +231,8 @@ def _our_fault(identity: Identity) -> str:
     except InputError as error:
         return f"it refuses our certificate: {error}"
     return (
-        "it refuses our certificate, which is not of its CA; both sides need files that were made "
-        "for this study"
+        "it refuses our certificate, which is not of its CA, or not valid by its clock; both sides "
+        "need files that were made for this study, and clocks that are right"
     )
 
 

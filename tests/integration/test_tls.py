@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -21,6 +23,7 @@ from identities import an_hour_too_late, resigned, self_signed, tls_of, unchecke
 
 import learner.network.certificates
 from common.config import read_toml
+from common.diagnosis import identify
 from common.errors import IdentityError, InputError, UnreachableError, UntrustedError
 from common.pb import copriv_pb2 as pb
 from common.pb import copriv_pb2_grpc as pb_grpc
@@ -172,6 +175,28 @@ def test_a_learner_of_another_ca_is_refused(serve_tls, tmp_path):
     sentence = told(serve_tls(ours / "owner-a"), identity(mixed, check=False))
     assert "it refuses our certificate" in sentence
     assert "the files that were made for this study" in sentence
+
+
+def test_a_refusal_that_our_files_do_not_explain_may_be_the_far_clock(tmp_path):
+    """A certificate that was just made is not valid yet where a clock is slow."""
+    ours, theirs = certs(tmp_path / "ours"), certs(tmp_path / "theirs")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*(ours / "owner-a" / name for name in ("certificate.pem", "key.pem")))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(theirs / "ca" / "certificate.pem")
+
+    def refuse() -> None:
+        near, _ = listening.accept()
+        with contextlib.suppress(OSError), near:
+            context.wrap_socket(near, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(UntrustedError, match=r"not of its CA, or not valid by its clock;"):
+            identify(address, identity(ours / "learner"), far="owner", timeout=5)
+        refusing.join()
 
 
 def test_an_owner_cannot_question_another_owner(serve_tls, tmp_path):
