@@ -229,7 +229,7 @@ def _map(description: OwnerDescription, feature_map: FeatureMap) -> Iterator[Fin
 def _loss(description: OwnerDescription, loss: str) -> Finding:
     if loss in description.losses:
         return passes("loss", loss)
-    known = printable(", ".join(description.losses), LONGEST_SHOWN)
+    known = printable(", ".join(description.losses), LONGEST_SHOWN) or "none"
     return fails("loss", f"it does not answer for {loss}, only for {known}; see its policy.losses")
 
 
