@@ -5,13 +5,13 @@ For the holder of the table: nothing of this may be shown to anybody else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from common.looking import FEWEST_RECORDS, IDENTIFYING, REPEATED, Column, Look
+from common.looking import FEWEST_RECORDS, IDENTIFYING, Column, Look
 from common.texts import counted
 
 __all__ = [
@@ -19,12 +19,15 @@ __all__ = [
     "empty_notes",
     "names_persons",
     "persons_column",
+    "rise_together",
     "same_partition",
     "whose_rows",
 ]
 
 # Where rows of few kinds are alike by chance, no number of copies has more than a third of them.
 MOSTLY_SO_OFTEN = 0.5
+# Names of fewer records each divide a table alike where its rows were appended to it once more.
+FEW_RECORDS = 3
 
 
 def empty_notes(look: Look) -> Iterator[str]:
@@ -137,10 +140,10 @@ def _best_of(group: Sequence[Column]) -> Column:
     measuring = sorted((c for c in group if c.measures), key=lambda column: column.is_whole)
     best = next(iter(measuring), first)
     is_named = first.kind != "number" or first.is_code or first.looks_coded
-    return best if is_named or not _rise_together(first, best) else first
+    return best if is_named or not rise_together(first, best) else first
 
 
-def _rise_together(one: Column, other: Column) -> bool:
+def rise_together(one: Column, other: Column) -> bool:
     """Whether one column of numbers rises, or falls, wherever another one does."""
     known = np.isfinite(one.numbers)
     order = np.argsort(one.numbers[known], kind="stable")
@@ -153,18 +156,52 @@ def same_partition(columns: Sequence[Column]) -> dict[str, str]:
 
     Of these one is not among them: the first with fractions, or that measures, or else the first.
     One that rises or falls with the first, such as its square or logarithm, is no better than it.
+    Amounts with fractions say the same only where they rise or fall together: a hospital's mean
+    age and its town's income are both known from its name, and neither says what the other does.
     """
+    same: dict[str, str] = {}
+    for group in _alike([c for c in columns if not c.names_few], _partition):
+        same |= _same_as_kept(group, _best_of(group))
+    seldom = [column for column in columns if column.names_few]
+    names = [c for c in seldom if not c.measures and c.distinct * FEW_RECORDS <= c.count]
+    amounts = [c for c in seldom if c.measures and c.kind == "number" and not c.is_identifier]
+    for group in (*_alike(names, _partition), *_alike(amounts, _order)):
+        same |= {column.name: group[0].name for column in group[1:]}
+    return same
+
+
+def _alike(columns: Sequence[Column], key: Callable[[Column], bytes]) -> Sequence[Sequence[Column]]:
+    """The columns by what a key says of them, each group in the order of the table."""
     alike: dict[bytes, list[Column]] = {}
     for column in columns:
-        # Values that hardly repeat divide any table alike.
-        if column.distinct * REPEATED > column.count:
-            continue
-        codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
-        alike.setdefault(codes.astype("<i8").tobytes(), []).append(column)
-    best = {id(group): _best_of(group) for group in alike.values()}
-    return {
-        column.name: best[id(group)].name
-        for group in alike.values()
-        for column in group
-        if column is not best[id(group)]
-    }
+        alike.setdefault(key(column), []).append(column)
+    return list(alike.values())
+
+
+def _partition(column: Column) -> bytes:
+    """Which rows have the same value."""
+    codes = pd.factorize(pd.Series(column.numbers), use_na_sentinel=True)[0]
+    return codes.astype("<i8").tobytes()
+
+
+def _order(column: Column) -> bytes:
+    """How its numbers stand above each other, whether they rise or fall."""
+    known = np.isfinite(column.numbers)
+    ranks = np.full(known.shape, -1, dtype="<i8")
+    ranks[known] = np.unique(column.numbers[known], return_inverse=True)[1]
+    rising = ranks.tobytes()
+    ranks[known] = ranks.max(initial=0) - ranks[known]
+    return min(rising, ranks.tobytes())
+
+
+def _same_as_kept(group: Sequence[Column], best: Column) -> dict[str, str]:
+    """Which columns of one partition say the same as one of it that stays."""
+    same, kept = {}, [best]
+    for column in (c for c in group if c is not best):
+        is_amount = column.measures and not column.is_whole
+        one = next((k for k in kept if not is_amount or rise_together(k, column)), None)
+        if one is None:
+            kept.append(column)
+        else:
+            same[column.name] = one.name
+    return same

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from common.copies import names_persons, same_partition
+from common.copies import names_persons, rise_together, same_partition
 from common.date_marks import how_to_write, reading_in_words
 from common.errors import InputError
 from common.leakage import (
@@ -17,7 +17,7 @@ from common.leakage import (
 )
 from common.looking import PLAINLY, Column, Look
 from common.suggestions import among_columns
-from common.texts import LONGEST_NAME, counted, first_few, named, printable, shortened
+from common.texts import counted, first_few, named, shortened
 from learner.planning.drafting import Target
 
 __all__ = [
@@ -41,6 +41,7 @@ NAMED = 3
 # This many columns of one sentence, and reasons of one, are named.
 NAMED_COLUMNS, REASONS = 12, 3
 KNOWN_BEFORE = "; add it to features.columns if it is known beforehand"
+IF_AMOUNTS = ", as a code does; add it to features.columns if its numbers are amounts"
 EMPTY = "if these say that there is none, leave their cells empty"
 
 
@@ -80,6 +81,7 @@ class _Found:
       owners: The owners' column where it names the owner, else empty.
       is_owners: Whether the owner says which value it has, as a region that holds several owners.
       same: The column that says the same and is better, else empty.
+      may_be_amount: What to do where the two are the same only as a code and what it stands for.
     """
 
     column: Column
@@ -87,6 +89,7 @@ class _Found:
     owners: str
     is_owners: bool
     same: str
+    may_be_amount: str
 
 
 def choose_inputs(
@@ -113,15 +116,19 @@ def choose_inputs(
     check_columns("--categorical", look, categorical)
     left = {*drop, target.name, *([] if owners is None else [owners])}
     chosen = [column for column in look.columns.values() if column.name not in left]
-    same = same_partition([column for column in chosen if not column.is_constant])
+    same = {
+        name: look.columns[other]
+        for name, other in same_partition([c for c in chosen if not c.is_constant]).items()
+    }
     owner = None if owners is None else look.columns[owners]
     stay, warnings, reasons = [], [], []
     for column in chosen:
-        found = _beside_others(column, target, owner, same)
+        found = _beside_others(column, target, owner, same.get(column.name))
         why = _why_not(found)
         if why:
             warnings.append(f"{column.shown}: left out: {why}")
-            reasons.append(f"{column.shown}: {why.removesuffix(KNOWN_BEFORE)}")
+            why = why.removesuffix(KNOWN_BEFORE).removesuffix(IF_AMOUNTS)
+            reasons.append(f"{column.shown}: {why}")
         else:
             stay.append(found)
             warnings += _oddities(found, is_named=column.name in categorical)
@@ -172,7 +179,7 @@ def check_drop(look: Look, target: str, drop: Sequence[str]) -> None:
 
 
 def _beside_others(
-    column: Column, target: Target, owner: Column | None, same: dict[str, str]
+    column: Column, target: Target, owner: Column | None, same: Column | None
 ) -> _Found:
     beside = None if column.is_constant else owner
     names_owner = beside is not None and identifies(column, beside) >= NAMING
@@ -181,8 +188,14 @@ def _beside_others(
         explained=explained_variance(column, target.values),
         owners=owner.shown if owner is not None and names_owner else "",
         is_owners=beside is not None and goodman_kruskal(beside, column) >= NAMING,
-        same=printable(same.get(column.name, ""), LONGEST_NAME),
+        same="" if same is None else same.shown,
+        may_be_amount=IF_AMOUNTS if same is not None and _may_be_amount(column, same) else "",
     )
+
+
+def _may_be_amount(column: Column, same: Column) -> bool:
+    """Whether a column's whole numbers go with those of another, and need not stand for them."""
+    return column.measures and same.measures and not rise_together(same, column)
 
 
 def _why_not(found: _Found) -> str:
@@ -229,7 +242,7 @@ def _why_not(found: _Found) -> str:
             found.owners and found.is_owners and not column.measures,
             f"it names the owner, as {found.owners} does",
         ),
-        (found.same, f"it says the same as {found.same}"),
+        (found.same, f"it says the same as {found.same}{found.may_be_amount}"),
         (
             found.explained >= LEAK,
             f"it explains {found.explained:.0%} of the target's variance: a leak, or the target "

@@ -436,6 +436,48 @@ def test_of_numbers_that_may_be_codes_and_amounts_with_fractions_these_stay():
     assert "state: left out: it says the same as mean" in told
 
 
+def test_amounts_that_go_with_a_place_are_not_the_same_as_each_other():
+    income, age = RNG.normal(size=(2, 40)).round(4)[:, PLACES]
+    beds = PLACES * 20 + 100
+    columns, told = inputs_of(
+        {"y": SCHOOLS["y"], "income": income, "age": age, "older": np.exp(age), "beds": beds}
+    )
+    assert columns == ("income", "age")
+    assert "older: left out: it says the same as age" in told
+    assert (
+        "beds: left out: it says the same as income, as a code does; add it to features.columns "
+        "if its numbers are amounts" in told
+    )
+
+
+def test_logarithms_of_amounts_that_hardly_repeat_are_left_out():
+    pay = RNG.gamma(2.0, 1000.0, 2000).round(2)
+    other = RNG.permutation(pay)
+    columns, told = inputs_of(
+        {"y": SCHOOLS["y"], "pay": pay, "log pay": np.log(pay), "less": -pay, "other": other}
+    )
+    assert columns == ("pay", "other")
+    assert "log pay: left out: it says the same as pay" in told
+    assert "less: left out: it says the same as pay" in told
+
+
+def test_a_code_of_few_records_and_its_text_are_learnt_from_once():
+    land = np.arange(2000) // 8
+    code = np.array([f"{chr(65 + i % 26)}{chr(65 + i // 26)}X" for i in range(250)])[land]
+    table = {"y": SCHOOLS["y"], "code": code, "land": [f"Land {i}" for i in land]}
+    columns, told = inputs_of(table)
+    assert columns == ("code",)
+    assert "land: left out: it says the same as code" in told
+
+
+def test_a_table_of_which_every_row_stands_twice_keeps_its_columns():
+    pay, age = RNG.gamma(2.0, 1000.0, (2, 1000)).round(2)
+    columns, _ = inputs_of(
+        {"y": SCHOOLS["y"], "pay": [*pay, *pay], "age": [*age, *age], "x": [*pay - age] * 2}
+    )
+    assert columns == ("pay", "age", "x")
+
+
 def test_every_column_that_names_the_owner_is_told():
     with_gaps = pd.Series(SCHOOLS["head"]).mask(RNG.random(2000) < 0.01)
     columns, told = inputs_of(SCHOOLS | {"head": with_gaps}, owners="school")
