@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -155,18 +155,29 @@ def _key(place: Sequence[Any], kind: type[BaseModel]) -> Key | None:
 def _between(place: Sequence[Any], kind: type[BaseModel]) -> str:
     """Between which numbers a key's value lies, as its class states it; nothing if it does not."""
     key = _key(place, kind)
-    stated = () if key is None else key.field.metadata
+    stated: Sequence[object] = () if key is None else key.field.metadata
+    number = "a whole number" if key is not None and key.field.annotation is int else "a number"
+    if key is None and (named := _key(place[:-1], kind)) is not None:
+        # A value by a name of somebody's own, such as that of an owner.
+        stated, number = _of_each(named.field.annotation)
     bounds = {
         name: getattr(one, name)
         for one in stated
         for name in ("gt", "ge", "le")
         if getattr(one, name, None) is not None
     }
-    if key is None or "le" not in bounds or not {"gt", "ge"} & bounds.keys():
+    if "le" not in bounds or not {"gt", "ge"} & bounds.keys():
         return ""
-    number = "a whole number" if key.field.annotation is int else "a number"
     low = f"above {bounds['gt']}" if "gt" in bounds else f"from {bounds['ge']}"
     return f"{number} {low} {'to' if 'ge' in bounds else 'and at most'} {bounds['le']}"
+
+
+def _of_each(annotation: object) -> tuple[Sequence[object], str]:
+    """What a table by names states of each of its numbers, and of which kind they are."""
+    its = next(iter(get_args(annotation)[1:]), None)
+    base, *stated = get_args(its) or [its]
+    fields = [field for one in stated for field in getattr(one, "metadata", [one])]
+    return fields, "a whole number" if base is int else "a number"
 
 
 def _repeats(place: Sequence[Any], kind: type[BaseModel]) -> bool:

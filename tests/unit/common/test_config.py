@@ -100,6 +100,8 @@ class Bounded(Settings):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     many: int = Field(default=1, ge=1, le=64)
     any: Annotated[float, Field(gt=0)] = 1.0
+    share_of: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    many_of: dict[str, Annotated[int, Field(ge=1, le=64)]] = Field(default_factory=dict)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,9 @@ class Bounded(Settings):
         ("many=few", "got 'few', expected a whole number from 1 to 64"),
         ("many=1.5", "got 1.5, expected a whole number without a point"),
         ("any=0", "got 0, expected a number greater than 0"),
+        ("share_of.usa=90%", "share_of.usa: got '90%', expected a number above 0 and at most 1"),
+        ("share_of.usa=90", "share_of.usa: got 90, expected a number above 0 and at most 1"),
+        ("many_of.usa=99", "many_of.usa: got 99, expected a whole number from 1 to 64"),
     ],
 )
 def test_a_number_out_of_its_bounds_is_told_both_of_them(typed, expected, tmp_path):
