@@ -9,7 +9,6 @@ study, no ledger is charged, nothing is protected (``charged_`` is False). With 
 from __future__ import annotations
 
 import io
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +17,7 @@ import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -30,8 +29,10 @@ from common.model import Model
 from learner.commands.in_memory import (
     dealt,
     given_away,
+    known_table,
     name_of_target,
     sections,
+    seed_of,
     train_in_memory,
 )
 from learner.commands.runs import Run, simulate, train
@@ -124,11 +125,12 @@ class _Federated(BaseEstimator):
         """Train over shards in memory."""
         table, targets = self._checked(X, y, reset=True)
         labels, names = dealt(owners, len(table))
-        seed, kept = _seed(self.random_state), np.ones(len(table), dtype=bool)
+        seed, kept = seed_of(self.random_state), np.ones(len(table), dtype=bool)
         if self.public is None:
             kept = ~given_away(
                 self.public_share,
                 labels=labels,
+                names=names,
                 targets=targets,
                 num_columns=table.shape[1],
                 seed=seed,
@@ -143,7 +145,7 @@ class _Federated(BaseEstimator):
             labels=labels[kept],
             names=names,
             settings=sections(
-                self.settings or {},
+                {} if self.settings is None else self.settings,
                 epsilon=self.epsilon,
                 loss=self._loss,
                 theta_max=self._theta_max,
@@ -216,13 +218,13 @@ class _Federated(BaseEstimator):
 
     def _table(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """Raw records as a data frame with the names that the map knows."""
+        X = known_table(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if len(X) == 0:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             # Columns without texts for names are known by their places, as those of an array.
             return X.set_axis(self._columns(), axis=1).reset_index(drop=True)
-        X = unmasked(X)
         values = check_array(X, dtype=None, ensure_all_finite="allow-nan", estimator=self)
         validate_data(self, X, reset=reset, skip_check_array=True)
         table = pd.DataFrame(values, columns=self._columns())
@@ -243,15 +245,6 @@ class _Federated(BaseEstimator):
         tags.input_tags.string = True
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-def _seed(random_state: Any) -> int:
-    """The seed that a ``random_state`` means."""
-    if random_state is None:
-        return secrets.randbits(32)
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
 
 
 class FederatedRegressor(RegressorMixin, _Federated):

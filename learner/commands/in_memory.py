@@ -7,15 +7,18 @@ ledger is charged: whoever runs this has the records.
 from __future__ import annotations
 
 import math
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import check_random_state
 
 from common.arrays import Flags, Labels, unmasked
 from common.column_faults import warn_of_misfits
@@ -42,8 +45,18 @@ from learner.training.journal import Journal
 from learner.training.memory_owner import MemoryOwner
 from learner.training.study import Outcome, train
 
-__all__ = ["dealt", "given_away", "name_of_target", "sections", "train_in_memory"]
+__all__ = [
+    "dealt",
+    "given_away",
+    "known_table",
+    "name_of_target",
+    "sections",
+    "seed_of",
+    "train_in_memory",
+]
 
+# Seeds of a study; a journal keeps one as a number of 64 bits.
+SEEDS = 2**63
 # More public records than this do not make a better map of a few columns.
 SPARE_PUBLIC_RECORDS = 2
 # Sections that are filled in, or mean nothing where nobody serves.
@@ -180,6 +193,11 @@ def sections(
     >>> sections({}, epsilon=1, loss="squared", theta_max=1, positive=None)["model"]
     {'loss': 'squared', 'theta_max': 1}
     """
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"settings: got a {type(given).__name__}, expected sections of STUDY.toml, such as "
+            '{"model": {"loss": "huber", "delta": "auto"}}'
+        )
     # Whoever fits has the records: ``score`` says more than a noisy answer would.
     own: dict[str, Any] = {
         "privacy": {"epsilon": epsilon, "validation": 0},
@@ -282,23 +300,32 @@ def dealt(owners: object, num_records: int) -> tuple[Labels, list[str]]:
     return codes.astype(np.intp), [str(name) for name in distinct]
 
 
-def given_away(share: float, *, labels: Labels, targets: Any, num_columns: int, seed: int) -> Flags:
+def given_away(
+    share: Any,
+    *,
+    labels: Labels,
+    names: Sequence[str],
+    targets: Any,
+    num_columns: int,
+    seed: int,
+) -> Flags:
     """Which records count as public where no public ones are given: the same share of each owner.
 
     Args:
       share: Which share of the records, between 0 and 1.
       labels: Whose each record is.
+      names: The owners' names.
       targets: The records' targets; of classes, some of each are public.
       num_columns: How many columns there are: enough records for a public model are needed.
       seed: Seed of the draw.
 
     Raises:
-      ValueError: The share is none, or too few records would be public or left.
+      ValueError: The share is none, or too few records would be public or left, to any owner.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"public_share: got {share}, expected a share between 0 and 1")
+    if not isinstance(share, Real) or not 0 < float(share) < 1:
+        raise ValueError(f"public_share: got {share!r}, expected a share between 0 and 1")
     n = len(labels)
-    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(share * n))
+    count = max(num_columns + 1 + SPARE_PUBLIC_RECORDS, math.ceil(float(share) * n))
     owners = len(np.unique(labels))
     if count + owners > n:
         raise ValueError(
@@ -309,4 +336,39 @@ def given_away(share: float, *, labels: Labels, targets: Any, num_columns: int, 
     order = np.lexsort((np.random.default_rng(seed).random(n), targets, labels))
     chosen = np.zeros(n, dtype=bool)
     chosen[order[np.arange(count) * n // count]] = True
+    left = np.bincount(labels[~chosen], minlength=owners)
+    if not left.all():
+        bare = int(np.argmin(left))
+        raise ValueError(
+            f"owners: {names[bare]} has {np.count_nonzero(labels == bare)} of the records, and all "
+            "of these would be public; give it more, or public=(X, y)"
+        )
     return chosen
+
+
+def known_table(X: Any) -> Any:
+    """Records as this library knows them: a data frame where they are a table of another one.
+
+    As an array such a table would lose what its columns are, such as dates.
+    """
+    if not isinstance(X, pd.DataFrame | pd.Series) and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    return unmasked(X)
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed that a ``random_state`` means.
+
+    Raises:
+      ValueError: It is none of NumPy's or scikit-learn's, or no seed of a study.
+    """
+    if random_state is None:
+        return secrets.randbits(32)
+    if isinstance(random_state, int | np.integer):
+        if not 0 <= random_state < SEEDS:
+            raise ValueError(
+                f"random_state: got {random_state}, expected None or a whole number from 0 to "
+                f"{SEEDS - 1}"
+            )
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Run:
         Raises:
           InputError: It holds no finished run, or a damaged one.
         """
+        _check_path("folder", folder, "the folder of a finished run")
         return cls(folder=Path(folder), summary=read_summary(Path(folder)))
 
     @cached_property
@@ -139,6 +141,27 @@ class Run:
         return run_figure(self.trace, self.summary)
 
 
+def _check_typed(study: object, data: object) -> None:
+    """Refuse what names no study's file, or no table's.
+
+    Raises:
+      InputError: One of them is no path.
+    """
+    _check_path("study", study, "the path of STUDY.toml")
+    if data is not None:
+        _check_path("data", data, "the path of a table; write it to a file first")
+
+
+def _check_path(name: str, given: object, expected: str) -> None:
+    """Refuse what is no path.
+
+    Raises:
+      InputError: It is none.
+    """
+    if not isinstance(given, str | PathLike):
+        raise InputError(f"{name}: got a {type(given).__name__}, expected {expected}")
+
+
 def _check_frame(table: object) -> None:
     """Refuse what is no table, such as a file's name.
 
@@ -154,7 +177,7 @@ def _check_frame(table: object) -> None:
         if hasattr(table, "to_pandas"):
             cure = "its to_pandas() makes one"
         elif isinstance(table, pd.Series):
-            cure = "its to_frame() makes one"
+            cure = "its to_frame() makes one of a column, to_frame().T of a row"
         raise InputError(f"table: got a {known}, expected a pandas data frame; {cure}")
 
 
@@ -180,6 +203,7 @@ def simulate(
     Raises:
       CoprivError: Bad input, the study's guard stops it, or an owner does not start.
     """
+    _check_typed(study, data)
     from learner.commands.study import run_simulation  # noqa: PLC0415 (import learner stays quick)
     from learner.network.warm_parent import warm_parent  # noqa: PLC0415
 
@@ -222,6 +246,8 @@ def train(
     """
     from learner.commands.study import run_training  # noqa: PLC0415 (import learner stays quick)
 
+    if study is not None:
+        _check_typed(study, data)
     settings = None if study is None else load_study(study, overrides=overrides, data=data)
     if settings is None and resume is None:
         raise InputError("train: give a study, or resume = the folder of a run")
@@ -264,6 +290,7 @@ def forecast(
     Raises:
       InputError: The settings or the public records do not allow a forecast.
     """
+    _check_typed(study, data)
     from learner.commands.forecast import run_forecast  # noqa: PLC0415 (as above)
 
     folder = run_forecast(
@@ -310,6 +337,7 @@ def sweep(
     Raises:
       InputError: The settings, the grid or the records cannot be used.
     """
+    _check_typed(study, data)
     from learner.commands.sweep import run_study_sweep  # noqa: PLC0415 (as above)
 
     folder = run_study_sweep(

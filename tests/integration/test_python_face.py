@@ -175,7 +175,16 @@ def test_a_rare_class_has_room_for_its_base_rate():
     ("changes", "owners", "words"),
     [
         ({"public_share": 2}, None, "public_share: got 2"),
+        (
+            {"public_share": "30%"},
+            None,
+            "public_share: got '30%', expected a share between 0 and 1",
+        ),
         ({"epsilon": -1}, None, "privacy.epsilon"),
+        ({"random_state": -1}, None, "random_state: got -1, expected None or a whole number"),
+        ({"random_state": 10**30}, None, "random_state: got 10+, expected None or a whole number"),
+        ({"settings": "privacy.epsilon=1"}, None, "settings: got a str, expected sections of"),
+        ({"settings": []}, None, "settings: got a list, expected sections of STUDY.toml"),
         ({"settings": {"guard": True}}, None, "'guard' cannot be set here"),
         ({"settings": {"owners": {}}}, None, "'owners' cannot be set here"),
         ({"settings": {"algorithm": {"horizont": 3}}}, None, "algorithm.horizont"),
@@ -187,6 +196,7 @@ def test_a_rare_class_has_room_for_its_base_rate():
         ({"settings": {"model": {"loss": "square"}}}, None, "did you mean 'squared'"),
         ({}, ["a"], "owners: got 1 labels for 300 records; give one for each"),
         ({}, "ward", "owners: got 1 labels for 300 records; give one for each"),
+        ({}, ["a"] + ["b"] * 299, "owners: a has 1 of the records, and all of these would be"),
         ({}, [None] * 300, "a record has no owner"),
         ({}, ["a", "b", float("nan")] * 100, "a record has no owner"),
         ({"public": records(50)[0]}, None, r"public: got a DataFrame, expected \(X, y\)"),
@@ -545,6 +555,29 @@ def test_what_a_masked_array_masks_is_a_gap_and_no_value():
         model.fit(x, np.ma.masked_array(y, mask=is_masked[:, 0]))
     with pytest.raises(ValueError, match="a record has no owner"):
         model.fit(x, y, owners=np.ma.masked_array(np.zeros(300, int), mask=is_masked[:, 0]))
+
+
+def test_a_table_of_another_library_keeps_its_dates():
+    table, days, owners = records(300)
+    table["day"] = pd.date_range("2020-01-01", periods=300)
+    models = [
+        FederatedRegressor(epsilon=1e3, settings=MOMENTS, random_state=1).fit(
+            X, days, owners=owners
+        )
+        for X in (table, pa.Table.from_pandas(table, preserve_index=False))
+    ]
+    assert list(models[1].feature_names_in_) == list(table.columns)
+    assert np.array_equal(models[0].coef_, models[1].coef_)
+    assert np.array_equal(models[0].predict(table), models[1].predict(pa.table(table)))
+
+
+@pytest.mark.parametrize("call", [simulate, learner.train, learner.forecast, Run.load])
+def test_what_is_no_path_is_told(call):
+    with pytest.raises(InputError, match=r"(study|folder): got a dict, expected the (path|folder)"):
+        call({"privacy": {"epsilon": 1}})
+    if call != Run.load:
+        with pytest.raises(InputError, match="data: got a DataFrame, expected the path of a table"):
+            call("study.toml", data=pd.DataFrame())
 
 
 def test_a_table_of_another_library_is_refused_with_the_way_to_a_data_frame(study, tmp_path):
