@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import tomllib
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     assert str(refused.value) == f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
 
 
-@pytest.mark.parametrize("part", ["a", '"a"', "'a b'", "a "])
+@pytest.mark.parametrize("part", ["a", '"a"', "'a b'", "a ", r'"\""', "'#'", '"\'"'])
 @pytest.mark.parametrize("text", ["{} = 1", "[{}]", "[[{}]]", "x = [\n{{ {} = 1 }}]"])
 def test_a_key_of_very_many_parts_is_refused_before_it_is_read(tmp_path, monkeypatch, part, text):
     """Python's reader takes 20 GB for a key of 200 kB."""
@@ -67,3 +68,55 @@ def test_no_text_takes_the_search_for_such_keys_long():
         with contextlib.suppress(ValueError):
             parsed(f"# {text}\n=")
     assert time.monotonic() - begun < 10
+
+
+WORDS = ".".join(["word"] * 60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'x = "{WORDS}"',
+        f"x = '{WORDS}'",
+        f'x = """\n{WORDS}\n"""',
+        f"x = '''it's {WORDS}''''",
+        f'x = "a" # {WORDS}',
+        f'x = ["a\\"b", "{WORDS}"]',
+        f'"{WORDS}" = 1',
+    ],
+)
+def test_many_points_in_a_text_are_no_parts_of_a_key(tmp_path, text):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    assert read_toml(path) == tomllib.loads(text)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'x = """a"""""',
+        "x = '''a'''''",
+        r'x = "\\"',
+        'x = """\\\n"""',
+        "x = '#'",
+        "# it's",
+        '# "',
+        'x = ["""a"""", "b"]',
+        "x = ''",
+        'x = ""',
+    ],
+)
+def test_no_text_hides_a_key_of_many_parts(before):
+    assert "a" not in tomllib.loads(before)
+    with pytest.raises(RecursionError):
+        parsed(f"{before}\n{'.'.join(['a'] * 100)} = 1\n")
+    with pytest.raises(RecursionError):
+        parsed(f"{before}\n{'.'.join(['a'] * 100)} = '\"'\n")
+
+
+@pytest.mark.parametrize("text", ['"""\\', '"\\', "'''\"", "''", '""', '#"', "'"])
+def test_quotes_without_end_take_no_longer_to_look_through(text):
+    begun = time.perf_counter()
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed(text * 200_000)
+    assert time.perf_counter() - begun < 5.0
