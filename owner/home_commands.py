@@ -9,6 +9,7 @@ import click
 from rich.progress import Progress
 
 from common.command import console, out_file, plain_console
+from common.errors import InputError
 from owner.site_commands import settings_argument
 
 if TYPE_CHECKING:
@@ -74,11 +75,19 @@ def personalise(settings: Path, run: Path, out: Path) -> None:
 
 
 def _found(settings: Path, run: Path) -> AtHome:
-    """The comparison, with a bar on a terminal."""
+    """The comparison, with a bar on a terminal.
+
+    Raises:
+      InputError: The two are the wrong way round, or one of them cannot be read.
+    """
     from common.config import load_settings  # noqa: PLC0415 (keeps --help quick)
     from owner.at_home import evaluate_at_home  # noqa: PLC0415 (keeps --help quick)
     from owner.policy import OwnerSettings  # noqa: PLC0415 (keeps --help quick)
 
+    if settings.is_dir() and run.suffix == ".toml":
+        raise InputError(
+            f"{settings}: is a folder; give OWNER.toml first and the run after it: {run} {settings}"
+        )
     loaded = load_settings(OwnerSettings, settings)
     stderr = plain_console(stderr=True)
     with Progress(console=stderr, disable=not stderr.is_terminal, transient=True) as bar:

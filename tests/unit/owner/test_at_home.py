@@ -127,6 +127,17 @@ def test_the_commands_cost_nothing_and_a_bent_model_says_that_it_stays_at_home(
     assert predicted.returncode == 0, predicted.stderr
 
 
+@pytest.mark.parametrize("command", [["evaluate"], ["personalise", "--out", "personal.json"]])
+def test_a_run_before_the_settings_is_told_their_order(tmp_path, typed, command):
+    settings = tmp_path / "owner.toml"
+    made = typed("copriv-owner", *command, tmp_path, settings)
+    assert made.returncode == 2
+    assert made.stderr == (
+        f"copriv-owner: {tmp_path}: is a folder; give OWNER.toml first and the run after it: "
+        f"{settings} {tmp_path}\n"
+    )
+
+
 def test_too_few_records_are_not_bent_to(tmp_path, owner_folder, make_model, make_raw_table, typed):
     model = make_model()
     settings = owner_folder(
