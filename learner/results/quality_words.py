@@ -97,10 +97,11 @@ def at_home_lines(quality: QualitySummary) -> list[str]:
             wins.append(f"{words} at {better:,} of {len(pairs):,}")
     if not wins:
         return []
-    # The table's verdict is on targets as they are learnt from.
+    # The table's verdict is on targets as they are learnt from, and on all records.
     uncut = ", where targets beyond the public bounds count as they are,"
     where = f"On an owner's own records{uncut if quality.measure == 'rmse' else ''}"
     return [
-        f"{where} the common model is better than {', and than '.join(wins)}; "
+        f"{where} the common model is better than {', and than '.join(wins)} (whether an owner "
+        "gains is judged by the loss on all records together, and may differ); "
         "copriv-owner evaluate judges the own one on records that it has not seen."
     ]
