@@ -14,6 +14,7 @@ from common.config import check_settings
 from common.errors import InputError
 from common.features import FeatureMap
 from common.tables import TableSource, read_table
+from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.forecasting.candidate import COMPARED, Candidate
 from learner.forecasting.questions import (
@@ -75,7 +76,8 @@ def run_forecast(
     groups = candidate.groups  # refuses too few records before anything is computed
     folder = _folder(out, name=f"{settings.name}-forecast")
     with kept_in(folder, out):
-        with console.status(f"deciding from {len(groups.records):,} public records"):
+        _say_what_takes_long(console, len(groups.records), len(settings.owners))
+        with console.status("deciding"):
             decision = decide_quietly(
                 candidate.settings,
                 candidate.public,
@@ -98,6 +100,11 @@ def run_forecast(
         _leave(found, folder)
     print_verdict(found, console)
     return folder
+
+
+def _say_what_takes_long(console: Console, records: int, owners: int) -> None:
+    public, sites = counted(records, "public record"), counted(owners, "owner")
+    console.print(f"deciding from {public} how {sites} would learn", highlight=False)
 
 
 def _found(candidate: Candidate, decision: Decision, sweep: Sweep) -> Verdict:

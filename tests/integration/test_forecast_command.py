@@ -241,6 +241,27 @@ def test_bad_input_is_one_clear_sentence(study, tmp_path, break_it, said):
     assert not (tmp_path / "out" / "forecast.json").exists()
 
 
+def test_what_takes_long_is_said_before_it_begins(study, tmp_path, monkeypatch):
+    monkeypatch.setattr("learner.commands.forecast.decide_quietly", lambda *_, **__: 1 / 0)
+    text = io.StringIO()
+    path = study()
+    with pytest.raises(ZeroDivisionError):
+        run_forecast(
+            load_settings(StudySettings, path),
+            base=path.parent,
+            public=None,
+            out=tmp_path / "out",
+            compare=(),
+            curves=False,
+            jobs=1,
+            cluster=None,
+            console=Console(file=text, width=200),
+        )
+    assert re.fullmatch(
+        r"deciding from [\d,]+ public records how 3 owners would learn\n", text.getvalue()
+    )
+
+
 def test_another_file_of_public_records_may_be_given(study, tmp_path):
     make_table(400, 5).to_csv(tmp_path / "other.csv", index=False)
     told = forecast_here(study(), tmp_path / "out", public=tmp_path / "other.csv")
