@@ -63,8 +63,11 @@ def squared(z: float, y: float, parameter: float) -> float:
 def logistic(z: float, y: float, parameter: float) -> float:
     r"""Slope of :class:`common.losses.Logistic`, :math:`-y/(1 + e^{yz})`.
 
-    With :math:`yz = k \ln 2 + r` and the series of :math:`e^r`, whose remainder is below 1e-16:
-    the library's own exponential branches on its argument, and takes as long as the whole record.
+    With :math:`yz = k \ln 2 + r` and the series of :math:`e^r`, whose remainder is below 1e-14 of
+    it: the library's own exponential branches on its argument, and takes as long as the whole
+    record. So one record's slope may pass its bound by 40 unit roundoffs, which a mean over the
+    fourteen or more records of any shard that is compiled for makes fewer than
+    :mod:`common.privacy` counts.
     """
     t = min(max(y * z, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)
     k = np.floor(t * 1.4426950408889634 + 0.5)
