@@ -38,6 +38,8 @@ GRID_BITS = 21
 # Beyond this an integer draw could leave 64 bits with a probability above exp(-128).
 LARGEST_SCALE_UNITS = 2.0**55
 LARGEST_VALUE_UNITS = 2.0**61
+# The noise library's own privacy map counts in as many.
+LARGEST_SENSITIVITY_UNITS = 2**63 - 1
 # Sums over records stay finite whatever the records are: an overflow would leak them.
 LARGEST_BOUND = 1e100
 SMALLEST_BOUND = 1e-100
@@ -252,6 +254,29 @@ class NoisePlan:
         return 8 * self.dimension
 
 
+def _in_units(change: Fraction, k: int, *, dimension: int, bound: float) -> int:
+    """The sensitivity on the grid 2^k, in grid units.
+
+    Args:
+      change: L1 sensitivity of a response before it is rounded to the grid.
+      k: The grid's exponent.
+      dimension: The number of its coordinates.
+      bound: What bounds one record's gradient, for the sentence.
+
+    Raises:
+      ValueError: The rounding of numbers that are so large drowns a record, whatever epsilon is.
+    """
+    # Each coordinate of the rounded difference is off by at most one unit.
+    units = math.ceil(change / Fraction(2) ** k) + dimension
+    if units > LARGEST_SENSITIVITY_UNITS:
+        raise ValueError(
+            "theta_max, clip and the feature map's bounds: rounding would move answers far more "
+            f"than one record, whose gradient is bounded by {bound:.3g}; ask with a smaller "
+            "theta_max, narrower bounds or a longer clip"
+        )
+    return units
+
+
 def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoisePlan:
     r"""The noise that makes an owner's m responses together epsilon-DP.
 
@@ -265,7 +290,8 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
       num_records: The owner's n_i.
 
     Raises:
-      ValueError: The terms ask for noise that 64-bit integers cannot hold.
+      ValueError: The terms ask for noise that 64-bit integers cannot hold, or for answers whose
+        rounding would drown one record.
 
     >>> import numpy as np
     >>> terms = StudyTerms(study_id="s", loss="squared", theta_max=0.5, feature_map="",
@@ -292,8 +318,7 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
     dimension = release.dimension(terms, domain.num_features)
     k = math.frexp(exact)[1] - 1 - GRID_BITS - (dimension + 1).bit_length()
     change = Fraction(exact) + 2 * Fraction(_rounding_error(terms, domain, num_records))
-    # Each coordinate of the rounded difference is off by at most one unit.
-    units = math.ceil(change / Fraction(2) ** k) + dimension
+    units = _in_units(change, k, dimension=dimension, bound=bound)
     # A few ulps up, so that the mechanism's own map, which rounds up, still confirms the share.
     scale_units = float(Fraction(units) / share) * (1 + 2.0**-50)
     if not scale_units <= LARGEST_SCALE_UNITS:

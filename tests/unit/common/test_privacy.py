@@ -78,7 +78,24 @@ def test_sensitivity_counts_the_rounding_of_residuals_that_are_cut_off_afterward
     assert counted >= 2 * 4 * 2.0**-53 * residual * 12.0
     # Where rounding would drown what is promised, the study is refused, not answered.
     with pytest.raises(ValueError, match="epsilon: too small"):
+        plan_noise(replace(terms, theta_max=1e16), DOMAIN, num_records=1)
+    with pytest.raises(ValueError, match="rounding would move answers far more than one record"):
         plan_noise(replace(terms, theta_max=1e90), DOMAIN, num_records=1)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1000), Fraction(10**17)])
+@pytest.mark.parametrize("theta_max", [1e3, 1e17, 1e25, 1e29, 1e35])
+def test_what_the_noise_library_cannot_count_is_refused_before_it(make_terms, theta_max, epsilon):
+    """However large epsilon is, with which the noise itself would be small enough to be drawn."""
+    terms = make_terms(
+        loss="huber", delta=1.0, theta_max=theta_max, epsilon=epsilon, responses=1, horizon=1
+    )
+    if theta_max > 1e22:
+        with pytest.raises(ValueError, match=r"^theta_max, .* smaller theta_max, .* longer clip$"):
+            plan_noise(terms, DOMAIN, num_records=100)
+        return
+    plan = plan_noise(terms, DOMAIN, num_records=100)
+    assert SecureNoise(plan).epsilon(responses=1) <= epsilon
 
 
 def test_kappa_divides_the_budget_of_each_response(make_terms):

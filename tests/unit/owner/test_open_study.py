@@ -18,6 +18,7 @@ from common.features import FeatureMap
 from common.terms import Query, StudyTerms
 from owner import studies as held
 from owner.answering import DataOwner
+from owner.mechanism import secure_noise
 from owner.open_study import StudyMaker
 
 OpenOwner = Callable[..., DataOwner]
@@ -198,3 +199,17 @@ def test_faults_of_a_hostile_map_are_not_collected(feature_map, key, value):
         FeatureMap.model_validate_json(json.dumps(hostile), strict=True)
     # Of one column at most its own few; the time of thousands grows with their square.
     assert refused.value.error_count() < 20
+
+
+def test_a_study_that_the_noise_library_cannot_count_is_refused_in_a_sentence(
+    open_owner, make_terms
+):
+    """Such a study needs an epsilon that hardly protects; it is no failure of the owner's."""
+    budget = {"epsilon_per_study": "100000", "epsilon_lifetime": "100000"}
+    options = {"noise": secure_noise, "insecure_noise": False}
+    owner = open_owner(options=options, **budget)
+    terms = make_terms(
+        loss="huber", delta=1e-6, theta_max=1e19, epsilon=Fraction(100_000), responses=1, horizon=1
+    )
+    with pytest.raises(RefusedError, match="rounding would move answers far more than one record"):
+        owner.enroll(terms, learner="ann")
