@@ -18,14 +18,18 @@ LARGEST_TEXT = 64 * 2**20
 NAMED = 3
 # Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
 MOST_PARTS = 40
-_PART = r"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
-# What is quoted, to its end or to where Python's reader gives up, and comments.
-_QUOTED = re.compile(
-    r"""\"{3}[^"\\]*+(?:(?:(?s:\\.)|"{1,2}(?!"))[^"\\]*+)*"{0,5}|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"?"""
+# To look through a quoted text takes memory for each of them, 70 MB in all.
+MOST_BACKSLASHES = 10**6
+_TEXT = r"""(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\n]*+')"""
+_PART = rf"(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|{_TEXT})"
+# A key of too many parts, or else what hides points that are none of a key's: what is quoted, to
+# its end or to where Python's reader gives up, and comments.
+_POINTS = re.compile(
+    rf"""(?P<key>(?<!\.)(?:{_PART}[ \t]*\.[ \t]*){{{MOST_PARTS}}})"""
+    r"""|\"{3}[^"\\]*+(?:(?:(?s:\\.)|"{1,2}(?!"))[^"\\]*+)*"{0,5}|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"?"""
     r"""|'{3}[^']*+(?:'{1,2}(?!')[^']*+)*'{0,5}|'[^'\n]*+'?|\#[^\n]*+""",
     re.ASCII,
 )
-_LONG_KEY = re.compile(rf"(?<!\.)(?:{_PART}[ \t]*\.[ \t]*){{{MOST_PARTS}}}", re.ASCII)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -76,18 +80,14 @@ def parsed(text: str) -> dict[str, Any]:
     >>> parsed("privacy.epsilon = 1")
     {'privacy': {'epsilon': 1}}
     """
-    # Points within quotes are no part of a key.
-    if _LONG_KEY.search(_QUOTED.sub(_emptied, text)):
+    if text.count("\\") > MOST_BACKSLASHES:
+        raise tomllib.TOMLDecodeError(f"more than {MOST_BACKSLASHES:,} backslashes")
+    if any(found["key"] for found in _POINTS.finditer(text)):
         raise RecursionError
     table = tomllib.loads(text)
     # Such a number is read without complaint if its digits are of another base.
     repr(table)
     return table
-
-
-def _emptied(found: re.Match[str]) -> str:
-    """What is quoted without what it says, and nothing in place of a comment."""
-    return "" if found[0].startswith("#") else '""'
 
 
 def _settings_in(folder: Path) -> str:

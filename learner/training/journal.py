@@ -67,8 +67,7 @@ T = TypeVar("T")
 
 # A tick is on the disk after so long, whether or not somebody needs it there.
 LAG_SECONDS = 0.1
-# Of the tables below; a journal that says 0 has them, too.
-VERSION = 1
+VERSION = 1  # of the tables below; a journal that says 0 has them, too
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

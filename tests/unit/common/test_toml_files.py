@@ -120,3 +120,10 @@ def test_quotes_without_end_take_no_longer_to_look_through(text):
     with contextlib.suppress(ValueError, RecursionError):
         parsed(text * 200_000)
     assert time.perf_counter() - begun < 5.0
+
+
+def test_a_text_of_millions_of_backslashes_is_refused_unread(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text('x = "' + r"\n" * 1_100_000 + '"')
+    with pytest.raises(InputError, match="not valid TOML: more than 1,000,000 backslashes; corr"):
+        read_toml(path)
