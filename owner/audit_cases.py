@@ -76,12 +76,16 @@ class AuditCase:
         return self.curvature_share is not None and self.curvature_share > 0.5
 
     @property
-    def first_bound(self) -> float:
-        """Bound of the first feature.
+    def bounds(self) -> tuple[float, float]:
+        """Bounds of the two features.
 
-        Of the moments, X'y alone may change its sign; small features make it nearly all.
+        Of the moments, X'y alone may change its sign; small features make it nearly all. Where
+        curvatures are attacked, each side has one feature, and neither has both.
         """
-        return 0.05 if self.release is MOMENTS else 1.0
+        if self.attacks_curvature:
+            return 1.0, 1.0
+        first = 0.05 if self.release is MOMENTS else 1.0
+        return first, SECOND_BOUND * first
 
     def trials(self, trials: int) -> int:
         """Responses of each shard: half as many where each costs a study of its own."""
@@ -110,8 +114,7 @@ class Neighbour:
     @property
     def feature_map(self) -> FeatureMap:
         """Two features and a target, all bounded by 1 or less."""
-        classes = self.case.loss.has_classes()
-        bounds = (self.case.first_bound, SECOND_BOUND * self.case.first_bound)
+        classes, bounds = self.case.loss.has_classes(), self.case.bounds
         columns = tuple(
             ColumnRule(name=f"x{j}", kind="number", fill=0.0, low=-b, high=b, center=0.0, scale=1.0)
             for j, b in enumerate(bounds)
@@ -124,6 +127,7 @@ class Neighbour:
             num_public_records=1,
             target=target,
             intercept=False,
+            l1_radius=1.0 if self.case.attacks_curvature else None,
             bounds=bounds,
             columns=columns,
         )
@@ -134,14 +138,17 @@ class Neighbour:
 
         Its gradient at theta = 0 is -y times its features: the other side's is the opposite in
         the first coordinate. The second feature changes sign too, so that what two questions'
-        answers differ by also distinguishes the sides. Where curvatures are attacked, the other
-        side's is nothing instead.
+        answers differ by also distinguishes the sides. Where curvatures are attacked, the one
+        side has the first feature alone, and the other the second: two products change by as much
+        as all may together.
         """
         sign = 1.0 - 2.0 * self.side
         x0 = np.zeros(NUM_RECORDS)
         x1 = np.zeros(NUM_RECORDS)
         y = np.zeros(NUM_RECORDS)
-        if self.side == 0 or not self.case.attacks_curvature:
+        if self.case.attacks_curvature:
+            (x0, x1)[self.side][0], y[0] = FAR_OUTSIDE, 1.0
+        else:
             x0[0], x1[0], y[0] = FAR_OUTSIDE, sign * FAR_OUTSIDE, sign
         if not self.case.loss.has_classes():
             y[0] *= FAR_OUTSIDE
