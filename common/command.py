@@ -23,6 +23,7 @@ from rich.table import Table
 
 from common.config import check_address
 from common.errors import CoprivError, DoubtWarning, InputError, PrivacyLeakWarning, StoppedError
+from common.extras import needing_extras
 from common.logs import FORMATS
 from common.memory_limit import limit_memory
 from common.places import check_typed
@@ -272,7 +273,8 @@ def run_command(command: click.Command, name: str) -> None:
     atexit.register(_leave_garbage)
     terminated = _terminations()
     try:
-        command(prog_name=name)
+        with needing_extras("this command"):
+            command(prog_name=name)
     except CoprivError as error:
         click.echo(f"{name}: {error}", err=True)
         was_told = terminated and isinstance(error, StoppedError)

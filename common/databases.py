@@ -30,7 +30,7 @@ from common.batches import (
     rows_of_frames,
     without_extensions,
 )
-from common.errors import InputError
+from common.extras import needing_extras
 from common.files import private_folder
 from common.pushdown import clause, sqlite_clause
 
@@ -324,13 +324,8 @@ def library(name: str) -> ModuleType:
     """
     from importlib import import_module  # noqa: PLC0415 (tables in files need none)
 
-    try:
+    with needing_extras("this database"):
         return import_module(name)
-    except ModuleNotFoundError:
-        raise InputError(
-            f"this database needs the package {name.partition('.')[0].replace('_', '-')}; "
-            "install copriv with it: pip install 'copriv[sql]'"
-        ) from None
 
 
 def tables_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

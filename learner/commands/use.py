@@ -14,6 +14,7 @@ import pandas as pd
 from common.column_faults import warn_of_inputs, warn_of_marks, warn_of_misfits
 from common.config import check_settings
 from common.errors import DoubtWarning, InputError
+from common.extras import needing_extras
 from common.files import refuse_to_replace, write_or_refuse
 from common.judging import Judged, judge, sample_of
 from common.looking import look_at
@@ -277,12 +278,8 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
         _check_names(model, run, own=OWN)
     if form == "sql":
         _check_backslashes(model, run)
-    try:
+    with needing_extras(f"--to {form}"):
         content = EXPORTS[form](model)
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"--to {form}: needs the package {error.name}; pip install 'copriv[export]'"
-        ) from None
     write_or_refuse(out, content, mode=_mode_of(model), cure=ELSEWHERE)
 
 

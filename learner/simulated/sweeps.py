@@ -23,6 +23,7 @@ import joblib
 
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
+from common.extras import needing_extras
 from common.files import make_folder, open_regular, write_or_refuse
 from common.texts import printable
 
@@ -186,12 +187,8 @@ def _guarded(work: Work, name: str, *arguments: Any) -> tuple[str, Result | Fail
 @contextmanager
 def _dask(address: str) -> Iterator[None]:
     """Joblib's Dask backend on the scheduler at an address."""
-    try:
+    with needing_extras("--cluster"):
         from distributed import Client  # noqa: PLC0415 (an extra of its own)
-    except ModuleNotFoundError:
-        raise InputError(
-            "--cluster needs Dask: install the extra, pip install 'copriv[cluster]'"
-        ) from None
     opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def open_client() -> None:

@@ -1,0 +1,76 @@
+"""copriv as it is installed without any extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.extras import EXTRAS
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDY = ROOT / "examples" / "hospitals.toml"
+# A module that stands as None is one that Python does not find.
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(","), None))
+from learner.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def copriv(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command, in a process that has no package of an extra."""
+    absent = ",".join([*EXTRAS, "numba"])
+
+    def typed(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", WITHOUT, absent, *map(str, words)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return typed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("forecast", STUDY, "--quick", "--jobs", 1, "--out", "out"), "forecast folder: out"),
+        (
+            ("sweep", STUDY, "--grid", "privacy.epsilon=1", "--seeds", 2, "--out", "out"),
+            "sweep folder: out",
+        ),
+        (("simulate", STUDY, "--in-memory", "--out", "out"), "run folder: out"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_no_study_needs_an_extra(copriv, words, said):
+    done = copriv(*words)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("reproduce", "A4", "--loans", "loans.csv"), "copriv: this command needs the package mat"),
+        (
+            ("sweep", STUDY, "--grid", "privacy.epsilon=1", "--cluster", "localhost:8786"),
+            "copriv: --cluster needs the package distributed; pip install 'copriv[cluster]'",
+        ),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_what_needs_an_extra_names_it_in_a_sentence(copriv, words, said):
+    done = copriv(*words)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
