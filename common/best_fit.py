@@ -3,8 +3,8 @@ r"""The best model of records that are here, near another model: used where noth
 .. math:: \arg\min_\theta\; \frac1n \sum \ell(\theta^\top x, y) + w\,\|\theta - \theta_0\|_2^2
 
 With :math:`\theta_0 = 0` and a small weight w it is an owner's own model; with the common model as
-:math:`\theta_0` it is that model, bent to the owner's records. No box and no noise: the result is
-as private as the records.
+:math:`\theta_0` it is that model, adapted to the owner's records. No box and no noise: the result
+is as private as the records.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Model:
         the owners' noise, shape (d + 1,); None where it is unknown.
       unprotected: The owner whose raw records it was made from, without noise; None for a model
         that noise protects.
-      personal: Whether that owner bent it to its own records.
+      personal: Whether that owner adapted it to its own records.
       insecure_noise: Whether its noise came from a seed, which protects nobody.
     """
 

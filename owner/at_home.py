@@ -38,12 +38,12 @@ SEED = 20210921
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AtHome:
-    """How models do on an owner's records, and the common one bent to them.
+    """How models do on an owner's records, and the common one adapted to them.
 
     Args:
       judged: The quality of "common", "public", "own" and "personal"; the last two by
         cross-validation, so that no model is judged on records that it was fitted to.
-      personal: The common model bent to all records; None where there are too few.
+      personal: The common model adapted to all records; None where there are too few.
       weight: How strongly that is held near the common model; None as above.
     """
 
@@ -59,7 +59,7 @@ def evaluate_at_home(
     run: Path,
     on_fit: Callable[[int, int], None] = lambda done, total: None,
 ) -> AtHome:
-    """Judge a run's model on an owner's records, and bend it to them.
+    """Judge a run's model on an owner's records, and adapt it to them.
 
     Args:
       settings: The owner's settings.
@@ -88,7 +88,7 @@ def evaluate_at_home(
 
 
 class _Bent:
-    """Margins of the owner's own model and of bent ones on records they were not fitted to.
+    """Margins of the owner's own model and of adapted ones on records they were not fitted to.
 
     Every weight's models are fitted on all folds but one. What "personal" means for a fold is the
     weight that is best on the other folds, so the choice does not see the records it is judged on.
@@ -153,7 +153,7 @@ def advice(judged: Judged) -> str:
         )
     best = min(others, key=lambda name: others[name].value or 0.0)
     means = {
-        "personal": "the common model bent to your records (copriv-owner personalise)",
+        "personal": "the common model adapted to your records (copriv-owner personalise)",
         "own": "the model of your records alone; it is as private as they are",
         "public": "the model of the public records; this study taught nothing about your records",
     }
@@ -166,15 +166,15 @@ def _is_beaten(gap: Estimate) -> bool:
 
 
 def check_personal(found: AtHome) -> Model:
-    """The bent model.
+    """The personal model.
 
     Raises:
-      InputError: There are too few records to bend a model to.
+      InputError: There are too few records to adapt a model to.
     """
     if found.personal is None:
         raise InputError(
             f"{counted(found.judged.records, 'record')} with a readable target "
-            f"{'is' if found.judged.records == 1 else 'are'} too few to bend a model to; give at "
+            f"{'is' if found.judged.records == 1 else 'are'} too few to adapt a model to; give at "
             f"least {FEWEST_RECORDS}"
         )
     return found.personal

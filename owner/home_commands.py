@@ -27,9 +27,10 @@ run_argument = click.argument("run", metavar="RUN_MODEL", type=click.Path(path_t
 def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
     """Say which model to use on the records of OWNER.toml.
 
-    RUN_MODEL is a run's folder or its model.json. Beside the common model stand the public
-    records' model, this owner's own, and the common one bent to its records. It is computed and
-    shown here alone: no query is answered, no epsilon is charged, the ledger is not opened.
+    RUN_MODEL is a run's folder or its model.json. Compares the common model with the public
+    records' model, one of this owner's records alone, and a personal one: the common model adapted
+    to these records. All of it stays here: no query is answered, no epsilon is charged, the ledger
+    is not opened.
 
     Example: copriv-owner evaluate mount-sinai.toml model.json
     """
@@ -50,11 +51,11 @@ def evaluate(settings: Path, run: Path, *, as_json: bool) -> None:
 @run_argument
 @out_file("The model's file; only its user may read it.", default=Path("personal.json"))
 def personalise(settings: Path, run: Path, out: Path) -> None:
-    """Bend the common model to the records of OWNER.toml.
+    """Adapt the common model to the records of OWNER.toml.
 
-    It is bent as far as cross-validation says. The result is made from raw records without noise,
-    so it stays at home, and says so in the file. It is free: nothing leaves, nothing is charged.
-    copriv predict and export take the file.
+    Cross-validation says how far. The result is made from raw records without noise, so it must
+    stay at home; its file says so. It is free: nothing leaves, nothing is charged. copriv predict
+    and export take the file.
 
     Example: copriv-owner personalise mount-sinai.toml model.json --out personal.json
     """

@@ -304,7 +304,7 @@ MISTAKES = (
     Mistake("a token for a name with a space", "copriv-owner token a/b"),
     Mistake("a token that is there", "copriv-owner token lab --out stays.csv"),
     Mistake("a model that is not there", "copriv-owner evaluate owner.toml gone.json"),
-    Mistake("a model bent to few records", "copriv-owner personalise few.toml model.json"),
+    Mistake("a model adapted to few records", "copriv-owner personalise few.toml model.json"),
     Mistake("the health of an owner that is not there", "copriv-owner health 127.0.0.1:1"),
 )
 

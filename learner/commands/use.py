@@ -207,7 +207,7 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
       InputError: The model or the table cannot be used, or the table has a row of totals.
 
     Warns:
-      DoubtWarning: It is no run's model, but one that an owner bent to its own records; or its
+      DoubtWarning: It is no run's model, but one that an owner adapted to its own records; or its
         noise protected nobody; or numbers or columns of the table may mean something else than is
         read.
     """
@@ -215,8 +215,8 @@ def evaluate_model(run: Path, place: Mapping[str, str]) -> Judged:
     warn_if_insecure(model, where=str(run))
     if model.personal:
         warnings.warn(
-            f"{run}: what is called the common model here is the one that {model.unprotected} bent "
-            "to its own records",
+            f"{run}: what is called the common model here is the one that {model.unprotected} "
+            "adapted to its own records",
             DoubtWarning,
             stacklevel=2,
         )

@@ -382,7 +382,7 @@ def test_evaluate_says_that_a_model_is_a_personal_one(tmp_path, make_model, make
         model.write_text(replace(make_model(), unprotected="north", personal=bent).to_json())
         said = typed("copriv", "evaluate", model, "--data", data, "--json")
         assert said.returncode == 0, said.stderr
-        assert ("the one that north bent to its own records" in said.stderr) == bent
+        assert ("the one that north adapted to its own records" in said.stderr) == bent
 
 
 @pytest.mark.parametrize("unprotected", [None, "north"])
