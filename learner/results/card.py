@@ -114,13 +114,13 @@ def _privacy(summary: Summary) -> list[str]:
     others = "" if summary.own is None else f" but {summary.own}"
     return [
         f"Each owner{others} added its own noise, and charged each answer to its own ledger before "
-        "the answer left. What that comes to:",
+        "the answer left. That means:",
         _listed(lines),
         "Each record is protected by this epsilon: a person with several records is protected "
         "less.",
-        "It holds for this study alone: what the same records spend in others adds up, and each "
-        "owner's ledger has the sum. How many records an owner has, and the names of its columns, "
-        "are public.",
+        "It holds for this study alone: what the same records spend in other studies adds up, and "
+        "each owner's ledger has the sum. How many records an owner has, and the names of its "
+        "columns, are public.",
     ]
 
 
@@ -168,9 +168,9 @@ def _without_markup(summary: Summary) -> Summary:
 
 def _limits(summary: Summary, model: Model) -> list[str]:
     lines = [
-        "It is linear: of what depends on two columns together it knows nothing.",
-        "Values beyond the public bounds count as if they were at the bounds; categories that the "
-        "public records do not have count as one.",
+        "It is linear: it knows nothing of effects that depend on two columns together.",
+        "Values beyond the public bounds count as if they were at the bounds; all categories that "
+        "the public records do not have count as one category.",
         "Its parameters carry noise; copriv export --to json gives each coefficient's share of it.",
         "An owner that answers falsely can spoil it: answers are bounded, not proved.",
     ]

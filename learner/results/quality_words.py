@@ -25,7 +25,7 @@ UNMEASURED = (
     "Nobody has measured it: the learner has no records. Each owner can measure it at home, with "
     "copriv-owner evaluate."
 )
-AT_HOME = {"public": "the public one", "alone": "its own, which has seen them,"}
+AT_HOME = {"public": "the public one", "alone": "the owner's own, which has seen them,"}
 
 
 def is_better(quality: QualitySummary, one: float, other: float) -> bool:
@@ -55,23 +55,25 @@ def no_better_than_guessing(quality: QualitySummary) -> list[str]:
 def quality_lines(quality: QualitySummary) -> list[str]:
     """What the quality says: the model, beside what needs no study."""
     measure = MEASURES[quality.measure]
-    whose = "the public records"
+    whose = f"the {quality.records:,} public records"
     if quality.on == "owners":
-        whose = "all owners' own, which only a simulation may look at"
+        whose = (
+            f"all {quality.records:,} records of the owners, which only a simulation may look at"
+        )
     lines = [
         f"The common model predicts {printable(quality.target)} with a {measure} of "
-        f"{interval_words(quality.common)} on {quality.records:,} records: {whose}."
+        f"{interval_words(quality.common)} on {whose}."
     ]
     if quality.on == "public":
         lines.append(
-            "Nobody looked at the owners' records: theirs may differ, and each owner can compare "
-            "at home with copriv-owner evaluate."
+            "Nobody looked at the owners' records, which may differ; each owner can compare at "
+            "home with copriv-owner evaluate."
         )
     beside = [f"always predicting the same: {number_words(quality.guess)}"]
     if quality.public is not None:
         seen = "" if quality.on == "owners" else ", which it has seen"
         beside.insert(0, f"the public records' own model{seen}: {interval_words(quality.public)}")
-    lines.append(f"Beside it: {'; '.join(beside)}.")
+    lines.append(f"For comparison: {'; '.join(beside)}.")
     return lines + at_home_lines(quality)
 
 
@@ -81,8 +83,8 @@ def at_home_lines(quality: QualitySummary) -> list[str]:
     >>> one = Interval(value=2.0)
     >>> at_home_lines(QualitySummary(measure="rmse", target="days", on="owners", records=9,
     ...     common=one, guess=3.0, intervals="none", at_home={"common": (2.0, 3.0, None),
-    ...     "public": (2.5, 3.5, None), "alone": (1.8, 3.5, None)}))[0][:81]
-    "On an owner's own records, where targets beyond the public bounds count as they a"
+    ...     "public": (2.5, 3.5, None), "alone": (1.8, 3.5, None)}))[0][:76]
+    "On each owner's own records, with targets as they are beyond the public boun"
     """
     common = quality.at_home.get("common", ())
     wins = []
@@ -98,10 +100,10 @@ def at_home_lines(quality: QualitySummary) -> list[str]:
     if not wins:
         return []
     # The table's verdict is on targets as they are learnt from, and on all records.
-    uncut = ", where targets beyond the public bounds count as they are,"
-    where = f"On an owner's own records{uncut if quality.measure == 'rmse' else ''}"
+    uncut = ", with targets as they are beyond the public bounds,"
+    where = f"On each owner's own records{uncut if quality.measure == 'rmse' else ''}"
     return [
         f"{where} the common model is better than {', and than '.join(wins)} (whether an owner "
         "gains is judged by the loss on all records together, and may differ); "
-        "copriv-owner evaluate judges the own one on records that it has not seen."
+        "copriv-owner evaluate judges an own model on records that it has not seen."
     ]

@@ -153,15 +153,14 @@ def is_drowned(measured: Measured, width: float) -> bool:
 def _how_good(found: ValidationSummary) -> str:
     own, says = ("its", "says") if found.owners == 1 else ("their", "say")
     owners = counted(found.owners, "owner")
-    whose = f"On {own} own {found.records:,} records {owners} {says}, with noise: "
+    whose = f"{owners} {says}, with noise, of {own} {found.records:,} records: "
     drowned = is_drowned(found.loss, found.loss_bound)
     if found.rmse is not None and found.largest_error is not None:
         beyond = number_words(found.largest_error)
         rmse = _unknown(found.rmse, found.largest_error) if drowned else words(found.rmse)
         return (
-            f"{whose}typical error (RMSE), with errors beyond {beyond} counted as "
-            f"{beyond}{_cut_off(found)}: {rmse}. Targets beyond the public bounds count as if at "
-            "the bounds."
+            f"{whose}typical error (RMSE) {rmse}; errors beyond {beyond} count as "
+            f"{beyond}{_cut_off(found)}, targets beyond the public bounds as if at the bounds."
         )
     bound = number_words(found.loss_bound)
     mean = _unknown(found.loss, found.loss_bound) if drowned else words(found.loss)
@@ -215,8 +214,8 @@ def _better(found: ValidationSummary) -> list[str]:
             "predict and copriv export take that one with --public"
         )
     return [
-        f"By their answers {verdict}. Its mean loss differs by {words(less)}; a record's "
-        f"difference counts as at most {number_words(bound)}, for which the interval allows."
+        f"By their answers {verdict}. Its mean loss differs by {words(less)}. Each record's "
+        f"difference counts as at most {number_words(bound)}; the interval allows for that."
     ]
 
 

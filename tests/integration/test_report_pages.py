@@ -333,7 +333,7 @@ def test_a_page_tells_as_the_terminal_who_gains_on_its_own_records(tmp_path, eva
     run = run.model_copy(update={"quality": run.quality.model_copy(update={"at_home": at_home})})
     why = "(whether an owner gains is judged by the loss on all records together, and may differ)"
     assert any(why in line for line in sentences(run))
-    told = "the common model is better than the public one at 1 of 3, and than its own,"
+    told = "the common model is better than the public one at 1 of 3, and than the owner"
     assert any(told in line for line in sentences(run))
     assert told in write_report(tmp_path, run).read_text()
 

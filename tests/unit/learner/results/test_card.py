@@ -137,7 +137,7 @@ def test_quality_is_told_on_the_union_in_raw_units_and_else_on_public_records(
     assert less.at_home["common"] == (found.at_home["common"][0], None)
     assert at_home_lines(less)[0].count(" of 1") == 2
     # Of numbers the table's verdict is on targets that are cut.
-    assert ("where targets beyond" in at_home_lines(less)[0]) == (loss == "squared")
+    assert ("beyond the public bounds" in at_home_lines(less)[0]) == (loss == "squared")
     assert quality_of_run(model, public, None) is None
     known = PublicSide(feature_map=model.feature_map, records=shards[0], raw_targets=raw[0])
     told = quality_of_run(model, known, None)

@@ -119,7 +119,7 @@ def test_the_verdict_is_what_the_whole_interval_says(
     found = summarised(difference, cut_below=cut_below)
     lines = validation_lines(summary().model_copy(update={"validation": found}))
     assert f"By their answers {said}." in lines[1]
-    assert "a record's difference counts as at most 0.5, for which the interval allows" in lines[1]
+    assert "difference counts as at most 0.5; the interval allows for that" in lines[1]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_however_little_better_the_verdict_has_a_number_or_none(summarised, summ
 
 def test_one_owner_says_and_several_say(summarised):
     one = summarised(0.02)
-    assert _how_good(one).startswith("On its own 10,000 records 1 owner says, with noise: ")
+    assert _how_good(one).startswith("1 owner says, with noise, of its 10,000 records: ")
     two = one.model_copy(update={"owners": 2})
-    assert _how_good(two).startswith("On their own 10,000 records 2 owners say, with noise: ")
+    assert _how_good(two).startswith("2 owners say, with noise, of their 10,000 records: ")
 
 
 @pytest.mark.parametrize("noise", [1e-9, 1e6])
