@@ -81,8 +81,8 @@ def simulate(
 ) -> None:
     """Start every owner of STUDY.toml here, train, and evaluate.
 
-    Owners are processes of their own behind real sockets. Because all records are here, the
-    result is compared with the best model of their union: for experiments, not for secrets.
+    Owners are processes of their own behind real sockets. Because all records are on this machine,
+    the result is compared with the best model of their union: for experiments, not for secrets.
 
     Example: copriv simulate examples/hospitals.toml --set privacy.epsilon=1
     """
@@ -196,7 +196,7 @@ def forecast(  # noqa: PLR0917 (one for each option)
     jobs: int,
     cluster: str | None,
 ) -> None:
-    """Say what STUDY.toml would come to, from public records.
+    """Forecast from public records how good STUDY.toml would be.
 
     Asks no owner and spends nothing. Leaves forecast.html, forecast.json, the points of the
     sweep and, where matplotlib is installed, forecast.png; the same --out continues a forecast
@@ -284,7 +284,7 @@ def certs(
     "--document",
     type=A_FILE,
     metavar="FILE",
-    help="Write what was found into the section between the markers figures of this document.",
+    help="Write the findings into this document, between its markers for figures.",
 )
 @cluster_option
 def reproduce(

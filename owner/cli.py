@@ -158,12 +158,12 @@ def attach(
     allow_private_bounds: bool,
     with_parent: bool,
 ) -> None:
-    """Go to a listening learner and answer it there.
+    """Connect to a listening learner and answer its queries.
 
     No port is opened on this side. The owner's own Poisson clock says when it asks for an update.
     A broken connection is reopened until the learner says that the study is over: then the
-    command ends with status 0, or waits for the next study with --stay. Off this machine both
-    sides show certificates of the study.
+    command ends with status 0, or waits for the next study with --stay. Beyond this
+    machine both sides show certificates of the study.
 
     Example: copriv-owner attach mount-sinai.toml --learner study.example:50060
     """
@@ -207,8 +207,8 @@ def audit(trials: int, confidence: float) -> None:
     """Attack the mechanism here, and bound epsilon from below.
 
     Serves neighbouring worst-case shards over real ledgers in a temporary folder, and prints
-    the Clopper-Pearson lower bound on epsilon beside the promise; 0 says only that so few
-    responses show nothing. Exit status 3: a bound is above its promise, so the mechanism must
+    the Clopper-Pearson lower bound on epsilon beside the promise; 0 only means that so
+    few responses show nothing. Exit status 3: a bound is above its promise, so the mechanism must
     not be used.
 
     Example: copriv-owner audit --trials 20000

@@ -48,7 +48,7 @@ ledger_argument = click.argument("path", metavar="LEDGER", type=A_FILE)
     "--settings",
     type=A_FILE,
     metavar="OWNER.toml",
-    help="Say too what is left of the policy's lifetime budget.",
+    help="Also say what is left of the policy's lifetime budget.",
 )
 def show(path: Path, settings: Path | None) -> None:
     """Show every study of a ledger as a table; the owner may be serving.

@@ -159,13 +159,13 @@ def check(
 @accept_option
 @private_bounds_option
 def doctor(settings: Path, *, accepted: tuple[str, ...], allow_private_bounds: bool) -> None:
-    """Look at this machine for OWNER.toml.
+    """Check that this machine is ready for OWNER.toml.
 
     No other site needs to be running, and nothing is written. A table of rules: versions,
     settings, certificate and its days, key and tokens, ports, clock, proxies, the ledger and its
-    disk, memory, feature map and records. Each passes, fails with a reason and says what to do,
-    or is not checked. Exit status 2: something fails. What a study would be promised is shown by
-    copriv-owner check.
+    disk, memory, feature map and records. Each passes, fails with a reason and what to do, or is
+    not checked. Exit status 2: something fails. copriv-owner check shows what a study would be
+    promised.
 
     Example: copriv-owner doctor mount-sinai.toml
     """
@@ -195,7 +195,7 @@ def _mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     required=True,
     type=click.Path(path_type=Path),
     metavar="TABLE",
-    help="The records: whatever data.path may name.",
+    help="The records: anything that data.path may name.",
 )
 @out_folder("Where settings, key and ledger go.", default=Path())
 @_mapping_options

@@ -101,9 +101,9 @@ def init(
     yes: bool,
     **typed: Any,
 ) -> None:
-    """Make a study of TABLE that runs.
+    """Make a study from TABLE.
 
-    Looks at the columns, asks what was not typed, and writes study.toml with a comment on every
+    Looks at the columns, asks for what was not typed, and writes study.toml with a comment on every
     key. It warns of identifiers, of columns that leak the target, of heavy tails, missing targets
     and dates. TABLE is a CSV or Parquet file, a folder of them, a database, or env:NAME of a
     PostgreSQL address with --query.

@@ -66,9 +66,9 @@ def predict(run: Path, data: Path, out: Path, *, public: bool, **typed: Any) -> 
 def evaluate(run: Path, data: Path, *, as_json: bool, **typed: Any) -> None:
     """Say how good the model of RUN is on TABLE.
 
-    TABLE has the target, and errors are in the target's own units. Beside it stands the model of
-    the public records alone, which needs nobody's answer, and what clamping to the public bounds
-    costs by itself. Intervals are of 95 %, by bootstrap.
+    TABLE has the target; errors are in the target's own units. Also shows the model of the public
+    records alone, which is free, and what clamping to the public bounds costs by itself. Intervals
+    are 95 %, by bootstrap.
 
     Example: copriv evaluate runs/spring --data stays.csv
     """

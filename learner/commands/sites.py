@@ -107,9 +107,9 @@ def admit(requests: tuple[Path, ...], *, certs: Path, days: int, yes: bool) -> N
 def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: bool) -> None:
     """Look at all sites of STUDY.toml before anything is spent.
 
-    A table of sites by rules: is the site reached, does its certificate fit and how many days
-    are left, is it who the study says, do versions, clocks, columns, feature map, loss and
-    budget agree. A dash was not checked. How the records fit the map is seen at each site only
+    Prints a table of sites by rules: is the site reached, does its certificate fit and how many
+    days are left, is it who the study says, do versions, clocks, columns, feature map, loss and
+    budget agree. A dash means not checked. How the records fit the map is seen at each site only
     (copriv-owner check). Exit status 2: something fails, and the sentences below say what to do.
 
     Example: copriv check study.toml
@@ -129,13 +129,12 @@ def check(study: Path, overrides: tuple[str, ...], *, every: bool, insecure: boo
 @study_argument
 @overrides_option
 def doctor(study: Path, overrides: tuple[str, ...]) -> None:
-    """Look at this machine for STUDY.toml.
+    """Check that this machine is ready for STUDY.toml.
 
     No other site needs to be running, and nothing is written. A table of rules: versions,
     settings, certificate and its days, key and tokens, ports, clock, proxies, disk, memory,
-    public records and feature map. Each passes, fails with a reason and says what to do, or is
-    not checked. Exit status 2: something fails. The sites themselves are looked at by copriv
-    check.
+    public records and feature map. Each passes, fails with a reason and what to do, or is not
+    checked. Exit status 2: something fails. copriv check looks at the sites themselves.
 
     Example: copriv doctor study.toml
     """

@@ -19,9 +19,9 @@ __all__ = ["sweep"]
     "--grid",
     multiple=True,
     metavar="KEY=V,V,...",
-    help="Values of one setting, such as privacy.epsilon=0.1,1,10; commas part them, and numbers "
-    "have a decimal point. May be repeated, every combination is a point. owners=3,10 has the "
-    "first 3, and 10, owners of the study take part.",
+    help="Values of one setting, such as privacy.epsilon=0.1,1,10; commas separate them, and "
+    "numbers have a decimal point. May be repeated; every combination is a point. owners=3,10 runs "
+    "the study with its first 3 owners and with its first 10.",
 )
 @click.option(
     "--seeds",
