@@ -52,7 +52,7 @@ class TablePlace(Settings):
     path: Place | None = Field(
         default=None,
         description="CSV, CSV.gz or Parquet; a folder of them or a pattern such as stays/*.csv; or "
-        "a DuckDB or SQLite file. Without it, the study's [data].",
+        "a DuckDB or SQLite file. In a study, tables without it are cut from that of [data].",
         examples=["stays.parquet"],
     )
     database: SecretPlace | None = Field(

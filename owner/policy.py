@@ -65,20 +65,23 @@ class Policy(Settings):
       losses: The losses it answers for.
       min_num_records: It answers only for a shard of at least this many records.
       kappa: In how many shards one of its records may be, or how many rows one of its persons has,
-        in all shards together; a study of fewer is refused, and it spends epsilon/kappa.
+        in all shards together; a study with a smaller kappa is refused, and it spends
+        epsilon/kappa.
       learners: The learners it serves, by the name in their certificate; without it, and without
         tokens, any.
       tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
-      queries_per_second: How many requests of one learner it takes; without it any number.
-      enrollments_per_hour: How many new studies of one learner it takes.
+      queries_per_second: How many requests of one learner it takes in a second; without it any
+        number.
+      enrollments_per_hour: How many new studies of one learner it takes in an hour.
       max_features: The largest model; a shard takes 8 bytes for each record and feature.
       max_map_bytes: The longest text of a learner's feature map; one of 300 columns, rotated and
         scaled, takes 1.3 MiB.
       max_map_entries: How many names and codes such a map may hold.
       calls_per_learner: How many calls and streams of one learner may be open at once.
       validation: Whether it says once how good a finished model is on its records, out of the
-        study's epsilon: "shown" if reports may show that by its name, "pooled" if only with the
-        other owners', false if not at all. The learner sees the noisy answer in any case.
+        study's epsilon: "shown" if reports may show the answer with its name, "pooled" if only
+        put together with other owners', false if not at all. The learner sees the noisy answer in
+        any case.
     """
 
     EXAMPLES = MappingProxyType(
@@ -205,12 +208,12 @@ class OwnerSettings(Settings):
       data: Its table.
       policy: What it agrees to.
       listening: Which offers of a broadcasting learner it accepts.
-      attach: The learner it goes to, instead of serving on a port.
+      attach: The learner that it connects to, instead of serving on a port.
       tls: Its certificate; required off loopback unless plain text is typed.
-      health: Address of a plain-text port that says only whether it serves, for probes.
+      health: Address of a plain-text port for probes, which says only whether it serves.
       metrics: Address of a plain HTTP port with Prometheus metrics.
-      reflection: Whether tools may ask which calls there are, with the token or certificate of a
-        learner, where one is wanted.
+      reflection: Whether tools may list the calls; they need the token or certificate of a learner,
+        where one is required.
       threads: How many threads add up the records for an answer, and draw long noise ahead of
         it, or auto for as many as this process may use; sums are the same to the last bit.
       idle_seconds: How long a call waits for its next message; then it ends, and the learner
