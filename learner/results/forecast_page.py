@@ -60,7 +60,7 @@ def _first(verdict: Verdict) -> str:
     words = (
         f"{who} expected to gain. The common model is expected to have "
         f"{percent_words(verdict.relative_fitness)} more loss than the best model of all records. "
-        "Nothing was asked or spent to say so."
+        "No owner was asked, and nothing was spent."
     )
     return (
         paragraphs([line for line in lines if line.startswith("warning: ")], "warning")

@@ -37,9 +37,9 @@ GLOSSARY = {
     "noise scale": "scale b of the Laplace noise on each coordinate of a response",
     "relative fitness": "how far a model is from the best one for all records together: 0 is the "
     "best, 0.1 has a tenth more loss",
-    "alone": "the model that an owner would learn from its own records, without noise",
+    "alone": "the model that an owner would train on its own records, without noise",
     "together": "the common model",
-    "public model": "the best model of the public records, which needs no study",
+    "public model": "the best model of the public records, which is free",
     "gains": "whether the common model is better than the owner's own and the public one, on all "
     "records",
     "clip": "the L1 norm that each record's gradient was scaled down to",

@@ -175,10 +175,10 @@ def _cost_of_privacy(summary: Summary) -> str:
     silent, reached = summary.relative_fitness_noiseless, summary.relative_fitness
     if silent is None or reached is None:
         return "."
-    noiseless = f"; the same ticks without noise come to {silent:.3g}"
+    noiseless = f"; the same ticks without noise reach {silent:.3g}"
     if reached > silent:
         return f"{noiseless}: the rest is the cost of privacy."
-    return f"{noiseless}: here noise, and what was done to bear it, did no harm."
+    return f"{noiseless}: here the noise did no harm."
 
 
 def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
@@ -207,8 +207,8 @@ def _fitness_curve(summary: Summary, trace: _Trace | None) -> str:
     if marks:
         drawn += paragraphs(
             [
-                "From the mark on, the curve shows the mean of the models since then: that is the "
-                "common model, and it is smoother than single ones."
+                "From the mark on, the curve shows the mean of the models since then. That mean is "
+                "the common model; it is smoother than single models."
             ]
         )
     return drawn + behind(table("fitness", "Values of the curve", ["k", "relative fitness"], rows))
@@ -256,12 +256,12 @@ def _communication(summary: Summary, trace: _Trace | None) -> str:
     if missed > 0:
         lines.append(
             f"{counted(missed, 'tick was', 'ticks were')} missed: nobody was there to answer. "
-            "Missed ticks are not made up for."
+            "Missed ticks are not repeated."
         )
     short = [owner for owner in summary.owners if owner.responses_left and not owner.is_left_out]
     if summary.split == "schedule" and short:
         left = [(owner.name, owner.responses_left) for owner in short]
-        lines.append(f"Away at ticks of their own, with answers left: {named_counts(left)}.")
+        lines.append(f"Away at some of their ticks, so answers are left: {named_counts(left)}.")
     lines += lost_sentences(summary)
     picture = ""
     if trace is not None and trace.k.size:

@@ -33,8 +33,8 @@ LOOKS = tuple(
 )
 WORDS = (
     "Each row is a point of the grid: the mean over seeds and its 95 % interval, by Student's t. "
-    "A seed fixes the clocks and the noise; records and what was chosen are the same at all of "
-    "them. Relative fitness is that on the records of the owners who take part."
+    "A seed fixes the clocks and the noise; records and choices are the same for all seeds. "
+    "Relative fitness is on the records of the owners that take part."
 )
 # Sections of a study whose keys change the best model, which relative fitness is relative to.
 OF_THE_BEST = ("data", "features", "model", "owners")
@@ -128,8 +128,8 @@ def incomparable(keys: Sequence[str]) -> list[str]:
     """
     changing = [key for key in keys if key.split(".")[0] in OF_THE_BEST]
     return [
-        f"each value of {key} has a best model of its own, which relative fitness is measured "
-        "against: compare a row with its own public model and alone, not with those of other values"
+        f"each value of {key} has its own best model, against which relative fitness is measured: "
+        "compare a row with its own public model and alone, not with rows of other values"
         for key in changing
     ]
 

@@ -373,16 +373,16 @@ def test_only_what_noise_made_worse_is_called_the_cost_of_privacy(
 ):
     run = evaluated(3).model_copy(update={"relative_fitness_noiseless": silent})
     text = write_report(run_folder(tmp_path / "run", run, make_model()), run).read_text()
-    assert f"the same ticks without noise come to {silent:.3g}" in text
+    assert f"the same ticks without noise reach {silent:.3g}" in text
     assert ("the rest is the cost of privacy" in text) == is_cost
-    assert ("noise, and what was done to bear it, did no harm" in text) != is_cost
+    assert ("here the noise did no harm" in text) != is_cost
 
 
 def test_what_a_run_missed_is_explained_where_it_shows(pages):
     text = pages["few"].read_text()
     assert "13 ticks were missed" in text
     assert "here the average begins" in text
-    assert "Away at ticks of their own, with answers left" in text
+    assert "Away at some of their ticks, so answers are left" in text
 
 
 def test_a_page_needs_nothing_but_the_summary(tmp_path, evaluated):

@@ -310,8 +310,8 @@ def test_a_key_that_changes_nothing_is_noted_and_warnings_come_once(study, tmp_p
     notes = [line for line in said.stdout.splitlines() if line.startswith("note:")]
     assert notes == [
         "note: each value of network.in_flight gives the same runs",
-        "note: each value of features.coverage has a best model of its own, which relative fitness "
-        "is measured against: compare a row with its own public model and alone, not with those of "
+        "note: each value of features.coverage has its own best model, against which relative "
+        "fitness is measured: compare a row with its own public model and alone, not with rows of "
         "other values",
     ]
     page = (out / "sweep.html").read_text()
