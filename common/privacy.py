@@ -341,9 +341,8 @@ def plan_noise(terms: StudyTerms, domain: Domain, *, num_records: int) -> NoiseP
 def epsilon_in_words(epsilon: Fraction | float) -> str:
     """What an epsilon promises, for people who sign.
 
-    >>> epsilon_in_words(Fraction(1))  # doctest: +NORMALIZE_WHITESPACE
-    'anyone who sees all answers can change the odds of a guess about one record by a factor of 2.7
-     at most'
+    >>> epsilon_in_words(Fraction(1))
+    'seeing all answers changes the odds of a guess about one record by a factor of at most 2.7'
     >>> epsilon_in_words(10.0)
     'hardly any protection: the odds of a guess about one record may change by a factor of 22,026'
     """
@@ -353,8 +352,8 @@ def epsilon_in_words(epsilon: Fraction | float) -> str:
     factor = number_words(times, 2) if times < MILLION else "more than a million"
     if times < THOUSAND:
         return (
-            "anyone who sees all answers can change the odds of a guess about one record by a "
-            f"factor of {factor} at most"
+            "seeing all answers changes the odds of a guess about one record by a factor of at "
+            f"most {factor}"
         )
     return (
         "hardly any protection: the odds of a guess about one record may change by a factor of "
