@@ -21,7 +21,7 @@ from common.model import Model, read_model
 from common.quality import Estimate
 from common.terms import Records
 from common.texts import counted
-from owner.loading import load_records
+from owner.loading import load_records, title_of
 from owner.policy import OwnerSettings
 
 __all__ = ["AtHome", "advice", "check_personal", "evaluate_at_home"]
@@ -72,7 +72,7 @@ def evaluate_at_home(
     """
     model = read_model(run)
     raw = load_records(settings, base=base, pinned=model.feature_map).raw
-    where = f"{settings.name}: {settings.data.path}"
+    where = title_of(settings)
     sample = sample_of(model, raw, where=where)
     warn_of_misfits({where: sample.table}, model.feature_map)
     margins = sample.margins()

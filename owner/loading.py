@@ -37,6 +37,7 @@ __all__ = [
     "load_to_serve",
     "named_columns",
     "stays_far",
+    "title_of",
 ]
 
 
@@ -70,6 +71,12 @@ class Served:
     fingerprint: str
 
 
+def title_of(settings: OwnerSettings) -> str:
+    """What the owner's records are called in an error."""
+    place = settings.data.path or f"the database of {settings.data.database}"
+    return f"{settings.name}: {place}"
+
+
 def stays_far(settings: PrivateSource, source: Source) -> bool:
     """Whether raw records are read where they are, and shards are kept on the disk."""
     if settings.cache != "auto":
@@ -88,7 +95,7 @@ def load_to_serve(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | N
         loaded = load_records(settings, base=base, pinned=pinned)
         return Served(HeldRows(loaded.raw), loaded.table, loaded.fingerprint)
     columns = named_columns(settings, pinned)
-    where = f"{settings.name}: {settings.data.path}"
+    where = title_of(settings)
     stamps = source.stamps()
     parts = _Parts(source, settings.data, named=())
     print_of_all = fingerprint_of_parts(parts)
@@ -155,7 +162,7 @@ def load_records(settings: OwnerSettings, *, base: Path, pinned: FeatureMap | No
         the settings or the map name is not there.
     """
     columns = named_columns(settings, pinned)
-    where = f"{settings.name}: {settings.data.path}"
+    where = title_of(settings)
     source = _opened(settings, base=base)
     stored_names = stored_names_of(settings.data, columns) if columns else ()
     parts = _Parts(source, settings.data, named=stored_names or source.names)

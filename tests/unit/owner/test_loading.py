@@ -80,6 +80,15 @@ def test_a_named_column_must_be_there(settings):
         opened(settings("age,y\n1,2\n", columns=["age", "z"]))
 
 
+def test_a_database_without_a_named_column_is_called_by_its_place(settings, postgres):
+    path = settings("age,y\n1,2\n")
+    table = tomllib.loads(path.read_text())
+    table["data"] = {"database": postgres, "query": "select 1 as age", "columns": ["age", "z"]}
+    path.write_text(tomli_w.dumps(table))
+    with pytest.raises(InputError, match=rf": the database of {postgres}: no column 'z'"):
+        opened(path)
+
+
 def test_describe_tells_only_columns_that_are_named(owner_folder, table_maker, settings):
     table = table_maker(50, seed=1).assign(secret=1.0)
     pinned = start_owner(owner_folder(table=table), listen=None, insecure_noise_seed=None)
