@@ -72,7 +72,8 @@ class Database(ABC):
     """
 
     def __init__(self, query: str) -> None:
-        self._query = query.strip().rstrip(";")
+        # A comment at its end ends with its line.
+        self._query = query.strip().rstrip(";") + "\n"
         self._held: Any = None
 
     @property

@@ -406,6 +406,8 @@ def test_a_query_selects_records_in_one_order(tmp_path, database, few_rows):
     assert everything["the term"].tolist() == [24, 36, 60]
     again = read(tmp_path, database, query="select * from loans order by 2 desc")
     assert fingerprint(again) == fingerprint(everything)
+    commented = read(tmp_path, database, query="select * from loans -- of all banks")
+    assert fingerprint(commented) == fingerprint(everything)
     some = read(
         tmp_path, database, query="select * from loans", rows="-2:", where={"rate": {"min": 1}}
     )
