@@ -50,6 +50,12 @@ BYTES_OF_A_CELL = 32
 LARGEST_EXACT = 2**53
 # Of SQLite's machine, between two looks for a signal: about a millisecond.
 INSTRUCTIONS = 100_000
+# Of a code of SQLite's, the part that says which kind of failure it is.
+PRIMARY = 0xFF
+_NO_PLACE_FOR_LOG = (
+    "{}: SQLite keeps a write-ahead log beside it, which needs a folder that can be written to; "
+    "give a copy in such a folder, or set its journal_mode to delete"
+)
 _DUCKDB_SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -249,8 +255,11 @@ class SqliteFile(DatabaseFile):
             try:
                 yield database
             except sqlite3.OperationalError as error:
+                code = error.sqlite_errorcode & PRIMARY
+                if code == sqlite3.SQLITE_CANTOPEN and _has_log(self._path):
+                    raise InputError(_NO_PLACE_FOR_LOG.format(self._path)) from None
                 # It says no more of the exception that the signal raised there.
-                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                if code != sqlite3.SQLITE_INTERRUPT:
                     raise
                 raise KeyboardInterrupt from None
 
@@ -286,6 +295,12 @@ def database_file(path: Path, query: str) -> DatabaseFile | None:
     if start.startswith(b"SQLite format 3\0"):
         return SqliteFile(path, query)
     return DuckDbFile(path, query) if start[8:12] == b"DUCK" else None
+
+
+def _has_log(path: Path) -> bool:
+    """Whether a SQLite file is one with a write-ahead log, by the file format it is read by."""
+    with path.open("rb") as file:
+        return file.read(20)[19:] == b"\2"
 
 
 def quoted(name: str) -> str:

@@ -433,6 +433,18 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     assert (tmp_path / database).read_bytes() == before
 
 
+def test_a_log_that_has_no_place_beside_a_database_is_told_of(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
+        opened.execute("pragma journal_mode = wal")
+        opened.execute("create table t (x)")
+        opened.execute("insert into t values (1)")
+        opened.commit()
+    # As in a folder that cannot be written to, which nobody is who runs tests as root.
+    (tmp_path / "t.db-wal").mkdir()
+    with pytest.raises(InputError, match=r"t\.db: SQLite keeps a write-ahead log .*journal_mode"):
+        read(tmp_path, "t.db", query="select * from t")
+
+
 def test_a_cell_of_another_type_touches_no_other(tmp_path):
     opened = sqlite3.connect(tmp_path / "t.db")
     opened.execute("create table t (x, y)")
