@@ -39,6 +39,7 @@ __all__ = [
     "Database",
     "DuckDbFile",
     "database_file",
+    "is_busy",
     "library",
     "quoted",
     "tables_of",
@@ -295,6 +296,15 @@ def database_file(path: Path, query: str) -> DatabaseFile | None:
     if start.startswith(b"SQLite format 3\0"):
         return SqliteFile(path, query)
     return DuckDbFile(path, query) if start[8:12] == b"DUCK" else None
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether a file cannot be read because another program writes to it."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY
+        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    # DuckDB has one class for all that its files may be, and no code.
+    return type(error).__module__.endswith("duckdb") and "Could not set lock" in str(error)
 
 
 def _has_log(path: Path) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from common.batches import Keep, rows_of_arrow
 from common.databases import Column, Database, library, quoted, tables_of
 
-__all__ = ["Postgres"]
+__all__ = ["Postgres", "is_away"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,27 @@ T = TypeVar("T")
 CONNECT_SECONDS = 30
 # Between two looks for a signal.
 LOOK_SECONDS = 0.5
+
+# What the client library says of a server that is not there, and the server itself where it takes
+# nobody at the moment or ends a connection: no code is told before there is one, nor of its rows.
+_AWAY = (
+    "Is the server running",
+    "Connection reset",
+    "Connection timed out",
+    "No route to host",
+    "Network is unreachable",
+    "could not translate host name",
+    "server closed the connection",
+    "timeout expired",
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+    "the database system is",
+    "terminating connection",
+)
+# States in which the same may go well later: of the connection, of a transaction that gave way to
+# another, of what the server is short of, of what is locked, and of an operator who ended it.
+_PASSING_STATES = ("08", "40", "53", "55P03", "57")
 
 # Types that have a collation. Others that ADBC reads as texts, such as enumerations, have none.
 TEXTS = {"text", "varchar", "bpchar", "name"}
@@ -156,6 +177,15 @@ class _Session:
     def _close(self, opened: Any) -> None:
         if not self._is_left:
             opened.close()
+
+
+def is_away(error: Exception) -> bool:
+    """Whether a server is not there, or answers nobody for now."""
+    said = str(error)
+    if "[libpq]" not in said:
+        return False
+    state = getattr(error, "sqlstate", None)
+    return state.startswith(_PASSING_STATES) if state else any(sign in said for sign in _AWAY)
 
 
 def _next_of(reader: Any) -> pa.RecordBatch | None:

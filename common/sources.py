@@ -16,12 +16,12 @@ import pandas as pd
 from common.arrays import Flags
 from common.batches import Keep, RawTable, names_wanted, stacked
 from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
-from common.databases import Database, database_file
-from common.errors import InputError
+from common.databases import Database, database_file, is_busy
+from common.errors import CoprivError, InputError, UnreachableError
 from common.files import read_secret
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
-from common.postgres import Postgres
+from common.postgres import Postgres, is_away
 from common.pushdown import Extent
 from common.suggestions import refuse_twice
 from common.texts import named, printable
@@ -331,10 +331,11 @@ def reading(read: Callable[[], T], title: str) -> T:
 
     Raises:
       InputError: It cannot be read.
+      UnreachableError: Its database is away or busy, so the same may go well later.
     """
     try:
         return read()
-    except (InputError, MemoryError):
+    except (CoprivError, MemoryError):
         raise
     except Exception as error:  # Libraries have many names for a file that is no table.
         reason = str(error).strip().splitlines()
@@ -342,6 +343,11 @@ def reading(read: Callable[[], T], title: str) -> T:
             reason = [os.strerror(error.errno)]
         # It may hold what a file or a server says.
         why = printable(reason[0].rstrip(".") if reason else repr(error))
+        if is_away(error) or is_busy(error):
+            raise UnreachableError(
+                f"{title}: cannot be read now: {why}; see that it is there and free, and type the "
+                "same command again"
+            ) from None
         raise InputError(
             f"{title}: cannot be read as a table: {why}; correct that, or give another table"
         ) from None

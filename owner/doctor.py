@@ -150,7 +150,7 @@ def _records(settings: OwnerSettings, base: Path, allowed: Allowed) -> Iterator[
         held = len(named_columns(settings, pinned)) or len(source.names)
         needed = source.num_bytes * held // max(1, len(source.names))
         memory = memory_finding(needed, settings.data)
-    except InputError as error:
+    except CoprivError as error:
         yield fails("records", str(error))
         return
     yield memory

@@ -14,7 +14,7 @@ from common.command import checked_option
 from common.config import check_settings, load_settings, parse_epsilon
 from common.copies import copy_notes, empty_notes, names_persons
 from common.date_marks import how_to_write
-from common.errors import InputError
+from common.errors import CoprivError, InputError
 from common.files import make_folder, write_or_refuse
 from common.frequencies import frequency_notes
 from common.headers import check_header
@@ -234,7 +234,7 @@ def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
     write_or_refuse(out, text, mode=PRIVATE, cure="give another --out")
     try:
         loaded = load_records(load_settings(OwnerSettings, out), base=out.parent, pinned=None)
-    except InputError:
+    except CoprivError:
         out.unlink()
         raise
     return loaded.table.num_records, loaded.table.columns

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from common.certificates import days_left, holder
-from common.errors import InputError
+from common.errors import CoprivError, InputError
 from common.findings import Finding, State, fails, found_by, passes, unchecked
 from common.machine import (
     folder_finding,
@@ -110,7 +110,7 @@ def _public_side(settings: StudySettings, base: Path) -> Iterator[Finding]:
             return
         try:
             memory = memory_finding(open_source(chosen, base=base).num_bytes, chosen)
-        except InputError as error:
+        except CoprivError as error:
             yield fails("public side", str(error))
             return
         yield memory

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import InputError
+from common.errors import InputError, UnreachableError
 from common.tables import TablePlace, TableSource, read_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -154,3 +154,66 @@ def test_what_a_database_says_moves_no_cursor(monkeypatch):
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 1000
     assert "s3cret" not in str(refused.value)
+
+
+def refusing(code: bytes, sentence: bytes) -> Callable[[socket.socket], None]:
+    """A server that says no to whoever connects."""
+
+    def refuse(opened: socket.socket) -> None:
+        opened.recv(1000)
+        opened.sendall(b"N")
+        opened.recv(1000)
+        said = b"SFATAL\0VFATAL\0C" + code + b"\0M" + sentence + b"\0\0"
+        opened.sendall(b"E" + struct.pack(">I", len(said) + 4) + said)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("behave", "error", "why"),
+    [
+        (lambda opened: None, UnreachableError, "closed the connection"),
+        (refusing(b"57P03", b"the database system is starting up"), UnreachableError, "starting"),
+        (refusing(b"53300", b"sorry, too many clients already"), UnreachableError, "too many"),
+        (refusing(b"28P01", b"password authentication failed"), InputError, "password"),
+    ],
+)
+def test_a_server_that_is_away_may_be_asked_again(monkeypatch, behave, error, why):
+    with server(behave) as address:
+        monkeypatch.setenv("DB", address)
+        place = TablePlace(database="env:DB", query="select 1")
+        with pytest.raises(error, match=why) as refused:
+            read_table(TableSource(), base=Path(), default=place)
+    assert ("type the same command again" in str(refused.value)) is (error is UnreachableError)
+
+
+def test_a_server_that_ends_a_query_may_be_asked_again(table):
+    table("create table cells (n integer, v integer)")
+    table("insert into cells values (1, 1)")
+    ends = "(select pg_terminate_backend(pg_backend_pid()))"
+    place = TablePlace(database="env:COPRIV_TEST_POSTGRES", query=f"select 1 as n where {ends}")
+    with pytest.raises(UnreachableError, match=r"cannot be read now: .*terminating"):
+        read_table(TableSource(), base=Path(), default=place)
+
+
+def test_an_owner_whose_database_is_away_is_started_again(tmp_path):
+    pytest.importorskip("adbc_driver_postgresql.dbapi")
+    settings = tmp_path / "owner.toml"
+    settings.write_text(
+        'name = "a"\nlisten = "127.0.0.1:0"\n[data]\ndatabase = "env:DB"\n'
+        'query = "select 1 as a"\n[policy]\nepsilon_per_study = "1"\nepsilon_lifetime = "1"\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", "from owner.cli import main; main()", "serve", str(settings)],
+        env={**os.environ, "DB": "postgresql://u:s3cret@127.0.0.1:1/d"},
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 4
+    assert "Connection refused" in ended.stderr
+    assert "s3cret" not in ended.stderr
+    unit = (ROOT / "deploy/systemd/copriv-owner@.service").read_text().splitlines()
+    assert "Restart=on-failure" in unit
+    assert "RestartPreventExitStatus=2" in unit

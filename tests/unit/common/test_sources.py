@@ -23,7 +23,7 @@ import common.databases
 from common.columns import parse_month, parse_months, parse_numbers
 from common.config import check_settings
 from common.date_marks import date_notes
-from common.errors import InputError
+from common.errors import InputError, UnreachableError
 from common.files import private_folder
 from common.tables import (
     TablePlace,
@@ -433,6 +433,26 @@ def test_a_query_that_gives_no_records_is_refused(tmp_path, database, query, why
     assert (tmp_path / database).read_bytes() == before
 
 
+def test_a_database_that_others_write_to_may_be_read_later(tmp_path, database):
+    if database.endswith("duckdb"):
+        writer = "import duckdb, sys; opened = duckdb.connect(sys.argv[1]); "
+    else:
+        writer = "import sqlite3, sys; opened = sqlite3.connect(sys.argv[1], isolation_level=None)"
+        writer += "; opened.execute('begin exclusive'); "
+    code = f"{writer}print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / database],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(UnreachableError, match=r"cannot be read now: .*the same command again"):
+            read(tmp_path, database, query="select * from loans")
+        other.communicate()
+    assert len(read(tmp_path, database, query="select * from loans")) == len(ROWS)
+
+
 def test_a_log_that_has_no_place_beside_a_database_is_told_of(tmp_path):
     with closing(sqlite3.connect(tmp_path / "t.db")) as opened:
         opened.execute("pragma journal_mode = wal")
@@ -519,7 +539,7 @@ def test_no_part_of_a_password_is_said(tmp_path, address):
 def test_an_address_as_the_library_reads_it_is_taken(tmp_path, address):
     pytest.importorskip("adbc_driver_postgresql.dbapi")
     (tmp_path / "uri").write_text(address)
-    with pytest.raises(InputError, match=r"connection to server|could not connect"):
+    with pytest.raises(UnreachableError, match=r"connection to server|could not connect"):
         read(tmp_path, database="file:uri", query="select 1")
 
 
