@@ -130,19 +130,22 @@ class InFlight(Generic[State]):
             and all(line is not asked for asked, _ in self._waiting)
         )
 
-    def answered(self, *, was: bool, waited: float) -> None:
+    def answered(self, *, was: bool, waited: float | None) -> None:
         """The first question was answered, or not: then those behind it stay their owners' next.
 
         They are durable when this returns.
 
         Args:
           was: Whether it was answered.
-          waited: The seconds that passed meanwhile.
+          waited: The seconds that passed meanwhile; None where its owner was known to be away, and
+            nobody was asked, which says nothing of the others.
         """
         if self._waiting:
             self._waiting.popleft()
         if not was:
             self._hold()
+        if waited is None:
+            return
         if not was or waited > LATE * self._deadline:
             self.room = max(1, self.room // 2)
         elif waited < SOON * self._deadline:

@@ -97,6 +97,10 @@ class Pace:
         """Seconds since the run began, those of earlier starts included."""
         return self.wall_before + time.monotonic() - self.began
 
+    def waited(self) -> float | None:
+        """Seconds since the last tick's owners were asked; None where none of them hears."""
+        return None if self.asked is None else time.monotonic() - self.asked
+
     def wait_for_owners(self, lines: Sequence[OwnerLine]) -> bool:
         """After a tick that nobody answered: wait while all are away, and stop after too long.
 
@@ -204,10 +208,10 @@ def run(
                 pace.origin, pace.wall_before = entry.time, entry.wall_seconds
             else:
                 pace.wait_for(tick)
-                ask, asked = tail.way_to_ask(tick), time.monotonic()
+                ask = tail.way_to_ask(tick)
                 theta = in_flight.asked(state, tick, left=horizon - k if tail.is_over else 1)
                 entry = _ask(position, tick, theta, lines, ask, pace=pace, executor=executor)
-                in_flight.answered(was=bool(entry.responses), waited=time.monotonic() - asked)
+                in_flight.answered(was=bool(entry.responses), waited=pace.waited())
                 if not replay.keep(entry, tick):
                     on_missed()
                     if not pace.wait_for_owners(lines):

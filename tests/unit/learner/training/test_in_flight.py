@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -150,6 +150,9 @@ def test_where_answers_take_long_fewer_are_asked_at_the_same_time():
     assert rooms[14:24] == [16] * 7 + [8, 4, 4]
     # One owner at least, and one more for each answer in good time.
     assert rooms[24:] == [2, 1, 1, 1, 2, 3]
+    # Of an owner that is known to be away nobody learns how long answers take.
+    questions.answered(was=False, waited=None)
+    assert questions.room == 3
     questions.answered(was=False, waited=0.0)
     assert questions.room == 1
 
@@ -257,3 +260,27 @@ def test_groups_count_as_one_owner():
     its = algorithm(groups=((0, 1), (2, 3)))
     ticks = [Tick(1.0, (0, 1)), Tick(2.0, (2, 3)), Tick(3.0, (0, 1)), Tick(4.0, (2, 3))]
     assert len(list(its.query_points(its.initial_state(), ticks))) == 2
+
+
+def test_an_owner_that_is_away_makes_no_other_wait(study, monkeypatch):
+    rooms, enrolled = [], set()
+    answered, enroll = InFlight.answered, Elsewhere.enroll
+
+    def noted(self, **given):
+        answered(self, **given)
+        rooms.append(self.room)
+
+    def once(self, terms):
+        if self.name in enrolled:
+            raise UnreachableError("away")
+        enrolled.add(self.name)
+        return enroll(self, terms)
+
+    monkeypatch.setattr(InFlight, "answered", noted)
+    monkeypatch.setattr(Elsewhere, "enroll", once)
+    _, log, *_ = study(in_flight=16, away={1})
+    assert ("asked", 1) in log
+    assert len(rooms) > HORIZON + 5
+    # Only the question that it left unanswered makes fewer wait.
+    assert sum(after < before for before, after in pairwise(rooms)) <= 1
+    assert rooms[-1] == 16
