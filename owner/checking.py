@@ -26,7 +26,7 @@ from common.terms import Records, StudyTerms
 from common.texts import counted, first_few, number_words, printable
 from owner.access import Access
 from owner.core import Shard, exact_answer
-from owner.ledger_reading import read_for_shard
+from owner.ledger_reading import studies_there
 from owner.ledger_rows import StudyEntry, epsilon_uncounted
 from owner.loading import load_records
 from owner.mechanism import SecureNoise
@@ -210,7 +210,7 @@ def dry_run(
     loaded = load_records(settings, base=base, pinned=pinned)
     Access(settings.policy, base=base)
     ledger = base / settings.ledger.path
-    studies = read_for_shard(ledger, fingerprint=loaded.fingerprint) if ledger.is_file() else []
+    studies = studies_there(ledger, fingerprint=loaded.fingerprint)
     found: dict[str, Any] = {
         "num_records": len(loaded.raw),
         "columns": loaded.table.columns,

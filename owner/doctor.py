@@ -29,7 +29,7 @@ from owner.access import Access
 from owner.column_report import records_in_words, refuse_faults
 from owner.ledger_checks import check_shard
 from owner.ledger_files import ATTRIBUTE, is_held
-from owner.ledger_reading import read_fingerprint, verify_ledger
+from owner.ledger_reading import read_fingerprint, refuse_lost, verify_ledger
 from owner.ledger_rows import LedgerError
 from owner.loading import load_records, named_columns, stays_far
 from owner.policy import OwnerSettings
@@ -101,7 +101,7 @@ def _ledger(path: Path) -> Iterator[Finding]:
     """The ledger's folder, its file system, and the ledger if there is one."""
     yield folder_finding("ledger's disk", path.parent)
     if not path.exists():
-        yield passes("ledger", f"{path}: made at the first start")
+        yield found_by("ledger", lambda: _no_ledger(path))
         return
     yield mode_finding("ledger's mode", path)
     try:
@@ -112,6 +112,11 @@ def _ledger(path: Path) -> Iterator[Finding]:
         yield fails("ledger", "\n".join(wrong))
     else:
         yield passes("ledger", f"{path}: sound; {_attributes(path)}")
+
+
+def _no_ledger(path: Path) -> str:
+    refuse_lost(path)
+    return f"{path}: made at the first start"
 
 
 def _attributes(path: Path) -> str:

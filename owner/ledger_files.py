@@ -37,7 +37,10 @@ OLD_MARK = re.compile(rb"([ 0-9]{20})\n")
 READ_BYTES = 4 * 2**20
 SURELY_OLD = 10**9
 
-EMPTIED = "the ledger is empty but studies or responses were given before; restore it"
+EMPTIED = (
+    "the ledger is empty but studies or responses were given before; restore the newest copy of it "
+    "and of the files beside it"
+)
 
 
 @dataclass(frozen=True, order=True)

@@ -20,7 +20,7 @@ from owner.ledger_checks import (
     schema_version,
     sound,
 )
-from owner.ledger_files import Mark, read_mark
+from owner.ledger_files import EMPTIED, Mark, read_mark
 from owner.ledger_rows import LedgerError, StudyEntry, explained
 from owner.ledger_tables import BLOCKS, SCHEMA_VERSION, AccountRow
 from owner.ledger_upgrade import OLD_VERSION, check_old, upgrade
@@ -32,7 +32,9 @@ __all__ = [
     "read_for_shard",
     "read_history",
     "read_studies",
+    "refuse_lost",
     "snapshot",
+    "studies_there",
     "verify_ledger",
 ]
 
@@ -98,6 +100,28 @@ def read_for_shard(path: Path, *, fingerprint: str) -> list[StudyEntry]:
         check_shard(books.meta, path, fingerprint=fingerprint)
         check_mark(books, mark, path)
         return _entries(db, books)
+
+
+def studies_there(path: Path, *, fingerprint: str) -> list[StudyEntry]:
+    """As :func:`read_for_shard`; none where there is no ledger yet.
+
+    Raises:
+      LedgerError: As there, or it is lost.
+    """
+    if path.is_file():
+        return read_for_shard(path, fingerprint=fingerprint)
+    refuse_lost(path)
+    return []
+
+
+def refuse_lost(path: Path) -> None:
+    """Refuse a ledger that is not there, where the files beside it say that it was.
+
+    Raises:
+      LedgerError: They say so.
+    """
+    if read_mark(real_path(path)):
+        raise LedgerError(f"{path}: {EMPTIED}")
 
 
 def verify_ledger(path: Path) -> list[str]:

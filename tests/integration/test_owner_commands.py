@@ -307,6 +307,20 @@ def test_check_finds_a_ledger_of_other_records(owner_folder, table_maker):
     assert "other records" in refused(owner_command("check", settings), 2)
 
 
+def test_check_and_doctor_find_a_ledger_that_is_lost_as_serve_does(owner_folder, make_terms):
+    settings = owner_folder()
+    running = start_owner(settings, listen=None, insecure_noise_seed=None)
+    running.owner.enroll(make_terms(), learner="anonymous")
+    running.drain(grace=0.1)
+    (settings.parent / "ledger.sqlite").unlink()
+    for command in ("check", "serve"):
+        assert "the ledger is empty but studies" in refused(owner_command(command, settings), 2)
+    found = run("copriv-owner", "doctor", settings)
+    assert found.returncode == 2
+    assert "the ledger is empty" in found.stdout
+    assert not (settings.parent / "ledger.sqlite").exists()
+
+
 def test_private_bounds_are_named_by_check_and_serve(owner_folder, table_maker):
     records = table_maker(300, seed=7)
     own = fit_feature_map(
