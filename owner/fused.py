@@ -25,6 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
 from common.arrays import Vector
+from owner.shards import LEAST_NORM
 
 __all__ = ["SLOPES", "kernel"]
 
@@ -155,8 +156,8 @@ def _compiled(
             s0 = slope(z0, y[i], parameter)
             s1 = slope(z1, y[i + 1], parameter)
             if clipped:
-                # A record of (nearly) zeros has a gradient of (nearly) zero, whatever its slope.
-                most0, most1 = clip / norm0, clip / norm1
+                # A division by 0 would raise a flag of the processor, which takes it long.
+                most0, most1 = clip / max(norm0, LEAST_NORM), clip / max(norm1, LEAST_NORM)
                 s0, s1 = min(max(s0, -most0), most0), min(max(s1, -most1), most1)
             before = i
         if n > 1:
@@ -166,7 +167,7 @@ def _compiled(
             z0, norm0 = _margin_and_norm(x[n - 1], theta)
             s0 = slope(z0, y[n - 1], parameter)
             if clipped:
-                most0 = clip / norm0
+                most0 = clip / max(norm0, LEAST_NORM)
                 s0 = min(max(s0, -most0), most0)
             _add(g, s0, x[n - 1])
         return g

@@ -82,7 +82,7 @@ def by_compiled_code(
         return None
     x, y, at = records.features, records.targets, np.array(theta)
     parameter = float(next(iter(astuple(loss)), 0.0))
-    most = math.inf if clip is None else clip
+    most = math.inf if clip is None else min(clip, LARGEST_CLIP)
     return lambda start, stop: (kernel(x[start:stop], y[start:stop], at, parameter, most),)
 
 

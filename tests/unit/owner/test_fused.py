@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import os
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from common.terms import Records
 from owner import core, fused, gradients
 from owner.core import COMPILED_CELLS, Shard, exact_answer, is_worth_compiling, mean_gradient
 from owner.sums import BLOCK_CELLS, STRETCHES
+
+EVERY_FLAG = 31
 
 
 def records_of(n: int, p: int, *, dtype: type = np.float64, seed: int = 0) -> Records:
@@ -67,6 +71,26 @@ def test_slopes_are_those_of_the_loss_everywhere(loss):
             assert part is not None
             expected = kind.slopes(np.array([z]), np.array([y]))[0]
             assert part(0, 1)[0][0] == pytest.approx(expected, rel=1e-13, abs=1e-16)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5, 1e250])
+@pytest.mark.parametrize("loss", fused.SLOPES)
+def test_no_record_raises_a_flag_of_the_processor(loss, clip):
+    """Raising one takes about as long as a record: so a record of zeros could be told by time."""
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    raised = []
+    for record in (0.3, 0.0):
+        records = records_of(5, 3)
+        records.features[2:5:2] = record
+        part = gradients.by_compiled_code(
+            records, np.ones(3), loss=LOSSES[loss].example(), clip=clip
+        )
+        assert part is not None
+        part(0, 5)
+        library.feclearexcept(EVERY_FLAG)
+        part(0, 5)
+        raised.append(library.fetestexcept(EVERY_FLAG))
+    assert raised[0] == raised[1]
 
 
 @pytest.mark.parametrize("loss", fused.SLOPES)
