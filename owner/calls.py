@@ -13,7 +13,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +23,7 @@ from common.errors import BusyError, IdentityError, MalformedError, OrderError
 from common.wire import RETRY_AFTER, token_in
 from owner.access import Access
 from owner.service import Method, OwnerService
-from owner.threads import QuickThread, sharing, to_its_end
+from owner.threads import Workers, sharing, to_its_end
 
 __all__ = ["Calls", "Context", "as_bytes"]
 
@@ -160,9 +159,9 @@ class Calls:
         self._places = Places(each=service.access.calls_per_learner, total=TOTAL_CALLS)
         # The owner answers one query after another in any case.
         self._long_until, self._long_ones = 0.0, list[float]()
-        self._answering = QuickThread("answer")
-        self._preparing = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="prepare")
-        self._pausing = ThreadPoolExecutor(PAUSE_THREADS, thread_name_prefix="pause")
+        self._answering = Workers("answer")
+        self._preparing = Workers("prepare", PREPARE_THREADS)
+        self._pausing = Workers("pause", PAUSE_THREADS)
         # The calls that wait for a message.
         self._waiting: set[Patience] = set()
         self._ending = False
@@ -185,9 +184,8 @@ class Calls:
 
     def close(self) -> None:
         """Start no more work."""
-        self._answering.stop()
-        for pool in (self._preparing, self._pausing):
-            pool.shutdown(wait=False, cancel_futures=True)
+        for workers in (self._answering, self._preparing, self._pausing):
+            workers.stop()
 
     async def _call(self, method: Method, _: object, context: Context) -> None:
         """One call, from who asks to its last reply."""
@@ -236,16 +234,15 @@ class Calls:
             self._timed(began, time.monotonic())
             if done is not None:
                 return done
-        loop, reply = asyncio.get_running_loop(), partial(self._service.reply, method, content)
+        reply = partial(self._service.reply, method, content)
         whole = partial(reply, learner)
         if method.pauses:
-            return await to_its_end(partial(loop.run_in_executor, self._pausing), whole) or b""
+            return await to_its_end(self._pausing.begin, whole) or b""
         if began < self._long_until or not method.is_short:
             quick = partial(reply, learner, if_quick=True)
             done = await to_its_end(self._answering.begin, quick)
         if done is None:
-            prepare = partial(loop.run_in_executor, self._preparing)
-            done = await to_its_end(prepare, partial(_shared, whole))
+            done = await to_its_end(self._preparing.begin, partial(_shared, whole))
         return done or b""
 
     def _timed(self, began: float, ended: float) -> None:

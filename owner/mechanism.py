@@ -21,6 +21,7 @@ from opendp.mod import Measurement, enable_features
 from common.arrays import Units
 from common.privacy import NoisePlan
 from owner.core import seeded_noise
+from owner.threads import begun
 
 __all__ = [
     "DrawnAhead",
@@ -39,6 +40,8 @@ AHEAD_VECTORS = 256
 BLOCK_DRAWS = 5_000
 # Draws of one thread at once, about 6 ms of work: fewer are not worth handing over.
 PIECE_DRAWS = 1_000
+# Who waits for noise looks this often whether somebody still draws it.
+LOOK_SECONDS = 1.0
 
 enable_features("contrib")
 
@@ -128,6 +131,7 @@ class DrawnAhead:
     Guarantees:
       * Every vector is handed out once.
       * At most ``vectors`` and one block are held; the thread ends at :meth:`stop`.
+      * Nobody waits for a thread that has ended, whatever it ended of.
 
     Args:
       source: Where the noise comes from.
@@ -144,8 +148,7 @@ class DrawnAhead:
         self._failure: Exception | None = None
         self._stopping = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._fill, name="noise", daemon=True)
-        self._thread.start()
+        self._thread = begun(self._fill, name="noise")
 
     def draw(self) -> Units:
         """The next response's noise, shape (p,); waits only when none is ready.
@@ -154,11 +157,13 @@ class DrawnAhead:
           RuntimeError: The study has stopped. What the source raised is raised here, too.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
+            self._wait_for_noise()
             if self._failure is not None:
                 raise self._failure
             if self._stopping:
                 raise RuntimeError("noise was asked for after the study had stopped")
+            if not self._ready:
+                raise RuntimeError("the thread that draws noise has ended")
             noise = self._ready.popleft()
             if len(self._ready) <= self._vectors // 2:
                 self._changed.notify_all()
@@ -167,7 +172,12 @@ class DrawnAhead:
     def wait(self) -> None:
         """Wait until there is noise for a response, without taking it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._failure or self._stopping)
+            self._wait_for_noise()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no more noise will be drawn, though the study has not stopped."""
+        return not (self._stopping or self._thread.is_alive())
 
     def epsilon(self, *, responses: int) -> Fraction:
         """What this many responses spend together."""
@@ -179,6 +189,14 @@ class DrawnAhead:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
+
+    def _wait_for_noise(self) -> None:
+        """Wait until there is some, or none will come; the caller holds the lock.
+
+        A thread that finds no memory may end without a word.
+        """
+        while not (self._ready or self._failure or self._stopping or self.is_lost):
+            self._changed.wait(LOOK_SECONDS)
 
     def _fill(self) -> None:
         """Fill up whenever half is gone; a failure is raised where noise is asked for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import grpc
 from common.channels import bind
 from common.tls import Identity
 from common.wire import Options
+from owner.threads import begun, needed
 
 __all__ = ["Port", "on_loop", "soon"]
 
@@ -26,7 +26,7 @@ CUT_OFF_SECONDS = 5.0
 def _loop() -> asyncio.AbstractEventLoop:
     """The one event loop of this process: gRPC's own queue wakes one loop at a time."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    begun(needed(loop.run_forever), name="calls")
     return loop
 
 

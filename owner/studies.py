@@ -181,7 +181,13 @@ class Studies:
                     if study is not None:
                         if study.entry is not entry or study.account is None:
                             study.entry, study.account = entry, entry.account
-                        yield study, entry, study.account
+                        try:
+                            yield study, entry, study.account
+                        except BaseException:
+                            if study.noise.is_lost:
+                                # It is made ready again for the next query.
+                                dropped = [*dropped, *self._open.remove(study_id)]
+                            raise
                         return
                     # The ledger is read by whoever holds the lock, and by nobody else.
                     terms = entry.agreed_terms

@@ -1,35 +1,117 @@
-"""Threads that do the work of calls, each kind for itself so that none waits for another kind."""
+"""Threads that do the work of calls, each kind for itself so that none waits for another kind.
+
+Where memory runs out, a thread may end at any step, and who waits for it would wait for ever. So
+all that wait here wait for a thread that is known to live: threads that serve calls begin before
+there are any, and if one of them cannot go on, neither can the owner, which ends.
+"""
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
+import logging
+import os
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-__all__ = ["QuickThread", "sharing", "to_its_end"]
+__all__ = ["Workers", "begun", "needed", "sharing", "to_its_end"]
+
+log = logging.getLogger("copriv.owner")
 
 T = TypeVar("T")
 
 # A tenth of Python's own.
 SWITCH_SECONDS = 0.0005
+# A thread begins at once, or on a machine under load within a second.
+BEGIN_SECONDS = 5.0
+# Of an owner that ends since it cannot go on: who supervises it starts it again.
+LOST_STATUS = 1
+LOST = "a thread that this owner needs has ended, as where memory runs out; start it again"
 
 _Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
-class QuickThread:
-    """A thread for work that takes about a millisecond, one piece after another.
+def begun(work: Callable[[], object], *, name: str) -> threading.Thread:
+    """A new thread that has begun to do some work.
 
-    A ThreadPoolExecutor does the same with a tenth of a millisecond more for each call, which
-    is a tenth of an answer.
+    ``Thread.start`` waits for ever for a thread that finds no memory for its first step. Another
+    thread does that here, and only that one waits then.
+
+    Args:
+      work: What the thread does; it does not keep the process from ending.
+      name: What the thread is called.
+
+    Raises:
+      RuntimeError: It did not begin; if it still does, it ends at once.
+    """
+    is_there, taken = threading.Lock(), threading.Lock()
+
+    def run() -> None:
+        if taken.acquire(blocking=False):
+            is_there.release()
+            work()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+
+    def start() -> None:
+        # Whoever waits is told that it did not begin.
+        with contextlib.suppress(RuntimeError, MemoryError):
+            thread.start()
+
+    is_there.acquire()
+    _thread.start_new_thread(start, ())
+    if not is_there.acquire(timeout=BEGIN_SECONDS) and taken.acquire(blocking=False):
+        raise RuntimeError(f"the thread {name!r} did not begin, as where memory runs out")
+    return thread
+
+
+def needed(work: Callable[[], object]) -> Callable[[], None]:
+    """Work of a thread without which calls would wait for ever: if it fails, the process ends.
+
+    Nothing is lost by that: a response is charged before it leaves, and repeated if it is asked
+    for again.
     """
 
-    def __init__(self, name: str) -> None:
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            _end_lost()
+
+    return run
+
+
+def _end_lost() -> NoReturn:
+    """End this process in one line; what needs memory may fail."""
+    try:
+        log.critical(LOST)
+    finally:
+        os._exit(LOST_STATUS)
+
+
+class Workers:
+    """Threads that do one piece of work after another; they begin when this is made.
+
+    A ThreadPoolExecutor does the same with a tenth of a millisecond more for each call, which
+    is a tenth of an answer; it starts threads where memory may have run out, and one that ends
+    then leaves its caller to wait for ever.
+
+    Args:
+      name: What the threads are called.
+      count: How many there are.
+
+    Raises:
+      RuntimeError: They did not begin.
+    """
+
+    def __init__(self, name: str, count: int = 1) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        for _ in range(count):
+            begun(needed(self._work), name=name)
 
     def begin(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Have the work done; what comes of it is told to this event loop, which goes on."""
@@ -43,6 +125,7 @@ class QuickThread:
         self._jobs.put(None)
 
     def _work(self) -> None:
+        """Take one piece after another; the end is for all threads."""
         while (job := self._jobs.get()) is not None:
             loop, future, work = job
             try:
@@ -52,6 +135,7 @@ class QuickThread:
             loop.call_soon_threadsafe(_resolve, future, done, failure)
             # Nothing of a call is kept while the next one is waited for.
             del job, future, work, done, failure
+        self._jobs.put(None)
 
 
 async def to_its_end(

@@ -198,8 +198,8 @@ def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
     monkeypatch.setattr(running.calls, "_long_until", math.inf)
     queues = [
         running.calls._answering._jobs,
-        running.calls._preparing._work_queue,
-        running.calls._pausing._work_queue,
+        running.calls._preparing._jobs,
+        running.calls._pausing._jobs,
     ]
 
     def waiting() -> int:
