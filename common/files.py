@@ -28,6 +28,7 @@ __all__ = [
     "open_regular",
     "own_folder",
     "private_folder",
+    "read_own",
     "read_secret",
     "read_small",
     "real_path",
@@ -292,8 +293,22 @@ def read_small(path: Path) -> bytes:
       OSError: It cannot be read, or holds more, such as a device without an end.
     """
     with path.open("rb") as file:
-        content = file.read(LARGEST_SMALL + 1)
-    if len(content) > LARGEST_SMALL:
+        return _at_most(file, path, LARGEST_SMALL)
+
+
+def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
+    """The content of a file that a command of ours wrote, of at most so many bytes.
+
+    Raises:
+      OSError: It cannot be read, is a pipe, a device or a folder, or holds more.
+    """
+    with open_regular(path) as file:
+        return _at_most(file, path, most)
+
+
+def _at_most(file: BinaryIO, path: Path, most: int) -> bytes:
+    content = file.read(most + 1)
+    if len(content) > most:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return content
 

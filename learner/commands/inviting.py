@@ -10,7 +10,7 @@ from rich.console import Console
 
 from common.certificates import holder
 from common.errors import InputError
-from common.files import make_folder, write_or_refuse
+from common.files import make_folder, read_own, read_small, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, read_guests, write_guests
@@ -138,7 +138,7 @@ def _check_authority(ours: Path, certs: Path, learner: str) -> None:
     if ours.resolve() == made.resolve():
         return
     try:
-        same = ours.read_bytes() == signer.read_bytes()
+        same = read_small(ours) == read_own(signer)
     except OSError:
         same = False
     if not same:

@@ -19,6 +19,7 @@ from rich.console import Console
 from common.arrays import Matrix, Vector
 from common.config import Overrides
 from common.errors import InputError
+from common.files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards
@@ -54,6 +55,8 @@ __all__ = ["run_study_sweep"]
 
 MOST_SHOWN = 5
 SETTINGS, GRID = "study.toml", "grid.json"
+# What a command line can hold, at most.
+LARGEST_GRID = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -265,7 +268,7 @@ def _folder(out: Path | None, points: Sequence[Point], grid: Grid, *, base: Path
     mine = json.loads(json.dumps({"grid": options, "points": joblib.hash(texts)}, default=str))
     if out is not None and (out / GRID).is_file():
         try:
-            is_mine = json.loads((out / GRID).read_text(encoding="utf-8")) == mine
+            is_mine = json.loads(read_own(out / GRID, most=LARGEST_GRID)) == mine
         except (ValueError, RecursionError, OSError):
             is_mine = False
         if not is_mine:

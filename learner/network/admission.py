@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from common.config import Settings
 from common.errors import InputError
-from common.files import write_or_refuse
+from common.files import read_own, write_or_refuse
 from common.joining import Request
 from common.names import Name
 from learner.network.certificates import CA_FOLDER, Party, sign_request
@@ -20,6 +20,8 @@ from learner.network.certificates import CA_FOLDER, Party, sign_request
 __all__ = ["Guest", "admit", "read_guests", "write_guests"]
 
 FILE = "invited.json"
+# Some hundred bytes for each of 10,000 owners.
+LARGEST_LIST = 16 * 2**20
 
 
 class Guest(Settings):
@@ -67,7 +69,7 @@ def read_guests(certs: Path) -> GuestList:
     """
     path = certs / CA_FOLDER / FILE
     try:
-        return GuestList.model_validate_json(path.read_text(encoding="utf-8"))
+        return GuestList.model_validate_json(read_own(path, most=LARGEST_LIST))
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); copriv invite makes it, and --certs says "

@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.certificates import key_pem
 from common.errors import InputError
-from common.files import write_whole
+from common.files import read_own, write_whole
 from common.names import repeated
 from common.tls import Role, role_uri
 
@@ -156,8 +156,8 @@ def _authority(folder: Path, *, study: str, days: int) -> _Authority:
         write_whole(folder / "certificate.pem", _pem(certificate), mode=0o644)
         write_whole(folder / "key.pem", key_pem(key), mode=0o600)
     try:
-        certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
-        loaded = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate(read_own(folder / "certificate.pem"))
+        loaded = serialization.load_pem_private_key(read_own(folder / "key.pem"), None)
     except (ValueError, TypeError):
         raise InputError(f"{folder}: holds no CA that copriv made; give another --out") from None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
@@ -188,7 +188,7 @@ def _issue(out: Path, party: Party, authority: _Authority, *, days: int, renew: 
 def _still_good(folder: Path, party: Party, authority: _Authority) -> x509.Certificate | None:
     """The certificate that is there, if it may stay."""
     try:
-        found = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
+        found = x509.load_pem_x509_certificate(read_own(folder / "certificate.pem"))
         found.verify_directly_issued_by(authority.certificate)
         usage = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

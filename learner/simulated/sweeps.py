@@ -24,7 +24,7 @@ import joblib
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
 from common.extras import needing_extras
-from common.files import make_folder, open_regular, write_or_refuse
+from common.files import make_folder, open_regular, read_own, write_or_refuse
 from common.texts import printable
 
 __all__ = ["Failure", "Sweep", "holds_results", "processes", "run_sweep"]
@@ -231,7 +231,7 @@ def holds_results(folder: Path) -> bool:
     """Whether a folder of :func:`run_sweep` keeps what a point came to, and not failures alone."""
     for path in folder.glob("*.json"):
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = json.loads(read_own(path, most=LARGEST_RESULT))
         except (ValueError, RecursionError, OSError):
             continue
         if isinstance(kept, dict) and "result" in kept:

@@ -489,6 +489,17 @@ def test_a_request_is_signed_only_when_the_fingerprint_was_compared(study, monke
     assert not list((study.folder / "exchange").glob("*.pem"))
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("file", ["invited.json", "certificate.pem", "key.pem"])
+def test_what_is_no_file_among_those_of_the_ca_is_not_waited_for(study, file, make):
+    study.join()
+    place = study.folder / "certs" / "ca" / file
+    place.unlink()
+    make(place)
+    one_sentence(study.admit(), f"{file}: cannot be read (")
+    assert not list((study.folder / "exchange").glob("*.pem"))
+
+
 def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(study):
     study.join()
     path = study.folder / "exchange" / "owner-a.request"

@@ -19,6 +19,7 @@ from common.files import (
     lock_file,
     make_folder,
     open_regular,
+    read_own,
     read_secret,
     whole_folder,
     write_or_refuse,
@@ -190,12 +191,15 @@ def test_a_lock_makes_no_file_where_a_link_leads(tmp_path):
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for use in (open_regular, lock_file):
+    for use in (open_regular, read_own, lock_file):
         with pytest.raises(OSError, match="pipe is no regular file"):
             use(pipe)
     (tmp_path / "file").write_bytes(b"told")
     with open_regular(tmp_path / "file") as file:
         assert file.read() == b"told"
+    assert read_own(tmp_path / "file", most=4) == b"told"
+    with pytest.raises(OSError, match="too large"):
+        read_own(tmp_path / "file", most=3)
 
 
 def test_what_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path):

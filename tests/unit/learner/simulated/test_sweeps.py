@@ -6,7 +6,7 @@ import os
 import pytest
 
 from common.errors import InputError
-from learner.simulated.sweeps import _checksum, run_sweep
+from learner.simulated.sweeps import _checksum, holds_results, run_sweep
 
 
 def work(x, log):
@@ -93,3 +93,11 @@ def test_a_limit_of_processes_that_is_no_number_is_one_sentence(tmp_path, monkey
     with pytest.raises(InputError, match=f"LOKY_MAX_CPU_COUNT='{limit}': expected a whole number"):
         run_sweep(work, {"p": (1, str(tmp_path / "log"))}, folder=tmp_path / "kept")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_among_points_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.json")
+    (tmp_path / "b.json").symlink_to("/dev/zero")
+    assert not holds_results(tmp_path)
+    (tmp_path / "c.json").write_text('{"result": {}}')
+    assert holds_results(tmp_path)
