@@ -28,9 +28,6 @@ __all__ = [
     "open_regular",
     "own_folder",
     "private_folder",
-    "read_own",
-    "read_secret",
-    "read_small",
     "real_path",
     "refuse_to_replace",
     "refused",
@@ -46,8 +43,6 @@ log = logging.getLogger("copriv.files")
 
 # What a file is stands in its first bytes.
 FIRST_BYTES = 200
-# A chain of certificates takes some thousand bytes.
-LARGEST_SMALL = 2**20
 MAKE_ROOM = "check the disk's space and the folder's permissions"
 
 
@@ -286,33 +281,6 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def read_small(path: Path) -> bytes:
-    """The content of a file of one secret or certificate, which may come through a pipe.
-
-    Raises:
-      OSError: It cannot be read, or holds more, such as a device without an end.
-    """
-    with path.open("rb") as file:
-        return _at_most(file, path, LARGEST_SMALL)
-
-
-def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
-    """The content of a file that a command of ours wrote, of at most so many bytes.
-
-    Raises:
-      OSError: It cannot be read, is a pipe, a device or a folder, or holds more.
-    """
-    with open_regular(path) as file:
-        return _at_most(file, path, most)
-
-
-def _at_most(file: BinaryIO, path: Path, most: int) -> bytes:
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    return content
-
-
 def _check_regular(handle: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         raise _irregular(path)
@@ -320,38 +288,6 @@ def _check_regular(handle: int, path: Path) -> None:
 
 def _irregular(path: Path) -> OSError:
     return OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
-
-
-def read_secret(
-    where: str, *, base: Path, setting: str, environment: Mapping[str, str] = os.environ
-) -> str:
-    """The one line that "file:PATH" or "env:NAME" stands for.
-
-    Args:
-      where: Where it is; the settings check its form.
-      base: The folder of the settings' file; relative paths start there.
-      setting: The setting's name, for an error.
-      environment: The environment's variables.
-
-    Raises:
-      InputError: There is no such file or variable, or it is empty or more than one line.
-
-    >>> read_secret("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
-    's3cret'
-    """
-    kind, _, name = where.partition(":")
-    if kind == "env":
-        secret = environment.get(name, "").strip()
-    else:
-        try:
-            secret = read_small(base / name).decode("utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise InputError(
-                f"{setting} = {where!r}: the file cannot be read; give one with a single line"
-            ) from None
-    if not secret or not secret.isprintable():
-        raise InputError(f"{setting} = {where!r}: not set, empty or several lines; give one line")
-    return secret
 
 
 def warn_of_readers(path: Path) -> None:

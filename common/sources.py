@@ -18,11 +18,11 @@ from common.batches import Keep, RawTable, names_wanted, stacked
 from common.csv_files import CSV_ENDINGS, CsvFile, Dialect
 from common.databases import Database, database_file, is_busy
 from common.errors import CoprivError, InputError, UnreachableError
-from common.files import read_secret
 from common.names import repeated
 from common.parquet_files import PARQUET_ENDINGS, ParquetFile
 from common.postgres import Postgres, is_away
 from common.pushdown import Extent
+from common.small_files import read_secret
 from common.suggestions import refuse_twice
 from common.texts import named, printable
 

@@ -16,7 +16,8 @@ from typing import Literal, get_args
 
 from common.config import Place, Settings
 from common.errors import InputError
-from common.files import read_small, warn_of_readers
+from common.files import warn_of_readers
+from common.small_files import read_small
 
 __all__ = [
     "MAKERS",

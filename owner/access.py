@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import BusyError, IdentityError, InputError
-from common.files import read_small, warn_of_readers
+from common.files import warn_of_readers
+from common.small_files import read_small
 from common.wire import TOKEN_START
 from owner.policy import ANONYMOUS, Policy, check_learner
 

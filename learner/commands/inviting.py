@@ -10,8 +10,9 @@ from rich.console import Console
 
 from common.certificates import holder
 from common.errors import InputError
-from common.files import make_folder, read_own, read_small, write_or_refuse
+from common.files import make_folder, write_or_refuse
 from common.joining import Invitation, fingerprint, read_request, write_invitation
+from common.small_files import read_own, read_small
 from common.tls import Identity, host_and_port, load_identity
 from learner.network.admission import Guest, admit, read_guests, write_guests
 from learner.network.certificates import CA_FOLDER, Party, make_certificates

@@ -19,7 +19,7 @@ from rich.console import Console
 from common.arrays import Matrix, Vector
 from common.config import Overrides
 from common.errors import InputError
-from common.files import read_own
+from common.small_files import read_own
 from common.texts import counted
 from learner.commands.going_on import kept_in
 from learner.commands.study import read_shards

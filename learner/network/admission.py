@@ -12,9 +12,10 @@ from pydantic import Field, ValidationError
 
 from common.config import Settings
 from common.errors import InputError
-from common.files import read_own, write_or_refuse
+from common.files import write_or_refuse
 from common.joining import Request
 from common.names import Name
+from common.small_files import read_own
 from learner.network.certificates import CA_FOLDER, Party, sign_request
 
 __all__ = ["Guest", "admit", "read_guests", "write_guests"]

@@ -20,8 +20,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.certificates import key_pem
 from common.errors import InputError
-from common.files import read_own, write_whole
+from common.files import write_whole
 from common.names import repeated
+from common.small_files import read_own
 from common.tls import Role, role_uri
 
 __all__ = ["CA_FOLDER", "Issued", "Party", "make_certificates", "sign_request"]

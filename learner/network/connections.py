@@ -11,8 +11,8 @@ from pathlib import Path
 
 from common.errors import InputError
 from common.features import FeatureMap
-from common.files import read_secret
 from common.open_files import allow_open_files
+from common.small_files import read_secret
 from common.terms import Records
 from common.tls import Identity, Side, is_loopback, load_identity, refuse_plain_text
 from common.wire import TOKEN_START

@@ -24,7 +24,8 @@ import joblib
 from common.blas import one_blas_thread
 from common.errors import CoprivError, InputError
 from common.extras import needing_extras
-from common.files import make_folder, open_regular, read_own, write_or_refuse
+from common.files import make_folder, open_regular, write_or_refuse
+from common.small_files import read_own
 from common.texts import printable
 
 __all__ = ["Failure", "Sweep", "holds_results", "processes", "run_sweep"]

@@ -19,14 +19,13 @@ from common.files import (
     lock_file,
     make_folder,
     open_regular,
-    read_own,
-    read_secret,
     whole_folder,
     write_or_refuse,
     write_whole,
 )
 from common.joining import read_invitation
 from common.model import read_model
+from common.small_files import read_own, read_secret
 from common.tls import TlsSettings, load_identity
 from owner.access import read_token
 

@@ -1,0 +1,76 @@
+"""Files that are read whole, of which each has a size that it never passes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from common.errors import InputError
+from common.files import open_regular
+
+__all__ = ["read_own", "read_secret", "read_small"]
+
+# A chain of certificates takes some thousand bytes.
+LARGEST_SMALL = 2**20
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a file of one secret or certificate, which may come through a pipe.
+
+    Raises:
+      OSError: It cannot be read, or holds more, such as a device without an end.
+    """
+    with path.open("rb") as file:
+        return _at_most(file, path, LARGEST_SMALL)
+
+
+def read_own(path: Path, *, most: int = LARGEST_SMALL) -> bytes:
+    """The content of a file that a command of ours wrote, of at most so many bytes.
+
+    Raises:
+      OSError: It cannot be read, is a pipe, a device or a folder, or holds more.
+    """
+    with open_regular(path) as file:
+        return _at_most(file, path, most)
+
+
+def _at_most(file: BinaryIO, path: Path, most: int) -> bytes:
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
+
+
+def read_secret(
+    where: str, *, base: Path, setting: str, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The one line that "file:PATH" or "env:NAME" stands for.
+
+    Args:
+      where: Where it is; the settings check its form.
+      base: The folder of the settings' file; relative paths start there.
+      setting: The setting's name, for an error.
+      environment: The environment's variables.
+
+    Raises:
+      InputError: There is no such file or variable, or it is empty or more than one line.
+
+    >>> read_secret("env:BANK", base=Path(), setting="token", environment={"BANK": "s3cret"})
+    's3cret'
+    """
+    kind, _, name = where.partition(":")
+    if kind == "env":
+        secret = environment.get(name, "").strip()
+    else:
+        try:
+            secret = read_small(base / name).decode("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(
+                f"{setting} = {where!r}: the file cannot be read; give one with a single line"
+            ) from None
+    if not secret or not secret.isprintable():
+        raise InputError(f"{setting} = {where!r}: not set, empty or several lines; give one line")
+    return secret
