@@ -20,6 +20,9 @@ __all__ = ["sql_query"]
 LONGEST_SUM = 500
 # Beyond this margin a probability is 0 or 1, and an exponential overflows.
 LARGEST_MARGIN = 700.0
+# What the table is called inside of the query, before each of its columns: SQLite takes a name in
+# quotes that stands alone, and that no column has, for a text, and that text for the number 0.
+_TABLE = "copriv_records"
 # What a column must be in the table, by its kind.
 NEEDS = {
     "number": "Numbers, NULL where missing, and no text",
@@ -29,11 +32,11 @@ NEEDS = {
 
 
 def sql_query(model: Model) -> str:
-    """The query; replace ``records`` by the name of the table.
+    """The query; replace ``records`` after FROM by the name of the table.
 
     The columns that it adds are those of :meth:`common.model.Model.predictions`.
     """
-    source, steps = "records", []
+    source, steps = f"records AS {_TABLE}", []
     for stage, columns in _stages(model):
         added = ",\n    ".join(f"{value} AS {name}" for name, value in columns)
         # A text for people to run; names and texts in it are quoted.
@@ -204,8 +207,8 @@ def _number(value: float) -> str:
 
 
 def _name(column: str) -> str:
-    """A column's name in quotes."""
-    return '"' + column.replace('"', '""') + '"'
+    """A column of the table."""
+    return f'{_TABLE}."' + column.replace('"', '""') + '"'
 
 
 def _text(value: str) -> str:

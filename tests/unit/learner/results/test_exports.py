@@ -132,6 +132,22 @@ def test_a_query_predicts_the_same(make_model, strange_table, loss, settings):
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_a_table_that_lacks_a_column_is_refused_by_every_database(make_model, engine):
+    """SQLite takes a quoted name that no column has for a text, and that for the number 0."""
+    query = sql_query(make_model(columns=["amount"]))
+    if engine == "sqlite":
+        database: Any = sqlite3.connect(":memory:")
+        error: type[Exception] = sqlite3.OperationalError
+    else:
+        duckdb = pytest.importorskip("duckdb")
+        database, error = duckdb.connect(), duckdb.Error
+    with closing(database):
+        database.execute("CREATE TABLE records AS SELECT 1.0 AS amuont")
+        with pytest.raises(error, match="amount"):
+            database.execute(query)
+
+
 def _asked(engine: str, query: str, request: pytest.FixtureRequest) -> list[float]:
     """The predictions of a query that brings its own records."""
     if engine == "sqlite":
