@@ -138,7 +138,7 @@ def _months(column: str) -> str:
     A text is made an integer only once it is known to be one: elsewhere some databases take it for
     0, others end the query.
     """
-    text = f"SUBSTR(CAST({column} AS VARCHAR(40)), 1, 10)"
+    text = f"SUBSTR(TRIM(CAST({column} AS VARCHAR(1000))), 1, 10)"
     years = [f"SUBSTR({text}, {place}, 1) IN ({_texts(range(10), 1)})" for place in (1, 2, 3, 4)]
     months = f"SUBSTR({text}, 6, 2) IN ({_texts(range(1, 13), 2)})"
     days = f"SUBSTR({text}, 9, 2) IN ({_texts(range(1, 32), 2)})"

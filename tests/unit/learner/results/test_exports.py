@@ -166,17 +166,17 @@ def _asked(engine: str, query: str, request: pytest.FixtureRequest) -> list[floa
 
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "postgres"])
 def test_what_is_no_date_is_missing_in_every_database(make_model, engine, request):
-    """Before, letters in the place of a year were the year 0, or ended the query."""
+    """Letters in the place of a year are no year 0, and end no query; blanks around it are none."""
     model = make_model(columns=["when"])
     dates = ["2011-12-15", "2011-12-1x", "abcd-01-01", "20a0-01-01", "2011-00-01", "2011-1 -01"]
-    dates += ["", "gone", "2011-12-32", "2011-12-15 07:30:00"]
+    dates += ["", "gone", "2011-12-32", "2011-12-15 07:30:00", "  2011-12-15 "]
     rows = " UNION ALL ".join(
         f"SELECT {place} AS id, '{date}' AS \"when\"" for place, date in enumerate(dates)
     )
     query = sql_query(model).replace("WITH ", f"WITH records AS ({rows}), ", 1)
     asked = f"SELECT prediction FROM ({query.rstrip().rstrip(';')}) AS asked ORDER BY id"
     found = _asked(engine, asked, request)
-    table = pd.DataFrame({"when": [dates[0], *[None] * 8, dates[0]]})
+    table = pd.DataFrame({"when": [dates[0], *[None] * 8, *[dates[0]] * 2]})
     wanted = model.predictions(table, where="table")["prediction"]
     assert wanted[0] != wanted[1]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
