@@ -21,6 +21,7 @@ __all__ = [
     "Label",
     "as_text",
     "distinct_texts",
+    "holds_several",
     "missing_cells",
     "months_of",
     "readable",
@@ -56,6 +57,15 @@ def readable(value: object) -> Plain:
         return _plain(value)
     except Exception:  # Whatever reading a cell raises, nothing of it is shown.
         return None
+
+
+def holds_several(value: object) -> bool:
+    """Whether a cell holds several values, as a list does: none of them is read.
+
+    >>> holds_several([36]), holds_several("36")
+    (True, False)
+    """
+    return isinstance(value, _NESTED)
 
 
 def written(value: object) -> str | None:

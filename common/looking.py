@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from common import column_names as called
 from common.arrays import Vector
-from common.cells import distinct_texts
+from common.cells import distinct_texts, holds_several
 from common.columns import (
     category_keys,
     parse_month,
@@ -74,7 +74,7 @@ class Column:
 
     Args:
       name: Its name.
-      kind: "number", "date", "category", "text" for free text, or "empty".
+      kind: "number", "date", "category", "text" for free text, or "empty" of values to read.
       distinct: How many different values it has.
       missing: How many cells have no value.
       numbers: Its numbers or months, shape (n,), NaN elsewhere; of categories their positions.
@@ -88,6 +88,7 @@ class Column:
       padded: One of its numbers that begins with 0, as codes do; empty for none.
       bounds: What its cells that only bound a number count as, in words; empty for none.
       dates: Of dates, which value each cell is, shape (n,), NaN for none: times of a day differ.
+      is_nested: Whether it is empty since its cells hold several values each, as lists do.
     """
 
     name: str
@@ -103,11 +104,24 @@ class Column:
     padded: str = ""
     bounds: str = ""
     dates: Vector | None = None
+    is_nested: bool = False
 
     @property
     def shown(self) -> str:
         """Its name as sentences have it."""
         return printable(self.name, LONGEST_NAME)
+
+    @property
+    def kind_shown(self) -> str:
+        """Its kind as a list of columns has it."""
+        return "nested" if self.is_nested else self.kind
+
+    @property
+    def empty_words(self) -> str:
+        """What a sentence says of a column that is empty."""
+        if self.is_nested:
+            return "its cells hold several values each; give these columns of their own"
+        return "it has no values that can be read"
 
     @property
     def count(self) -> int:
@@ -319,7 +333,8 @@ def _column(name: str, cells: pd.Series) -> Column:
     present = ~np.isnan(coded)
     missing, distinct = int(np.count_nonzero(~present)), len(names)
     if not present.any():
-        return Column(name, "empty", 0, missing, coded)
+        is_nested = cells.map(holds_several).any()
+        return Column(name, "empty", 0, missing, coded, is_nested=bool(is_nested))
     known = [key for key in keys if key is not None]
     unsure = printable(unsure_date(known), LONGEST_NAME)
     read = read_as_numbers(cells, present, shares=False)

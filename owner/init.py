@@ -110,7 +110,8 @@ def _why_withheld(column: Column) -> str:
     """Why learners may not use a column if the owner says nothing else, or nothing."""
     if column.is_identifier:
         return "has dates" if column.unsure_date else "names records (an identifier)"
-    return names_persons(column) or {"text": "free text", "empty": "empty"}.get(column.kind, "")
+    kinds = {"text": "free text", "empty": column.empty_words}
+    return names_persons(column) or kinds.get(column.kind, "")
 
 
 def _withheld(column: Column) -> str:

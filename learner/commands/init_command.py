@@ -138,7 +138,7 @@ def _name(text: str) -> str:
 
 
 def _columns(session: Session) -> str:
-    names = [f"{c.shown} ({c.kind})" for c in session.look.columns.values()]
+    names = [f"{c.shown} ({c.kind_shown})" for c in session.look.columns.values()]
     return f"columns {first_few(names, NAMED)}"
 
 

@@ -111,12 +111,7 @@ def choose_target(
         return Target(name, (), values, missing), [*_kinds(column), *_about(column, missing)]
     counts = count_values(table[name])
     if column.is_constant:
-        gaps = f", and nothing of {column.missing:,}" if column.missing and counts else ""
-        cure = "write what they are where nothing stands, or " if gaps else ""
-        raise InputError(
-            f"--target {name}: it says the same of every record, {counts_in_words(counts)}{gaps}; "
-            f"{cure}give another column"
-        )
+        raise InputError(f"--target {name}: {_of_one_value(column, counts)}give another column")
     if not positive and column.distinct != 2:
         cure = "name the values of class +1 with --positive"
         if column.unread_number:
@@ -149,6 +144,15 @@ def choose_target(
             "class -1; name each value of class +1 with --positive, or spell them alike"
         )
     return Target(name, chosen, np.array(signs)[positions], column.missing), warnings
+
+
+def _of_one_value(column: Column, counts: Mapping[str, int]) -> str:
+    """Why a target with one value or none teaches nothing, and what to do but to give another."""
+    if column.is_nested:
+        return f"{column.empty_words}, or "
+    gaps = f", and nothing of {column.missing:,}" if column.missing and counts else ""
+    cure = "write what they are where nothing stands, or " if gaps else ""
+    return f"it says the same of every record, {counts_in_words(counts)}{gaps}; {cure}"
 
 
 def _affirmed(counts: Mapping[str, int]) -> str:

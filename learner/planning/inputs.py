@@ -202,7 +202,7 @@ def _why_not(found: _Found) -> str:
     """Why a column is no input, or nothing."""
     column = found.column
     reasons = (
-        (column.kind == "empty", "it has no values that can be read"),
+        (column.kind == "empty", column.empty_words),
         (column.count < FEWEST_PRESENT * len(column.numbers), "nearly all of its cells are empty"),
         (
             column.is_constant and column.missing,

@@ -196,3 +196,11 @@ def test_cells_that_only_bound_a_number_are_known(cells, said):
 def test_categories_and_their_first_letters_are_told(cells, alike):
     """They are two codes of one thing, and a model learns two things of them."""
     assert column(20 * cells).spelt_alike == alike
+
+
+@pytest.mark.parametrize("several", [[1.0, 2.0], {"a": 1}, np.array([1.0]), [("key", 1)]])
+def test_cells_of_several_values_are_not_called_empty(several):
+    found = column(pd.Series([None, *[several] * 3], dtype=object))
+    assert (found.kind, found.kind_shown) == ("empty", "nested")
+    assert found.empty_words.startswith("its cells hold several values each; ")
+    assert column(pd.Series([None, None], dtype=object)).kind_shown == "empty"

@@ -186,6 +186,12 @@ def test_why_no_column_is_left_is_told():
         notes_about()
 
 
+def test_a_target_of_several_values_in_each_cell_is_told_as_one():
+    table = pd.DataFrame({"scores": [[1.0, 2.0]] * 50})
+    with pytest.raises(InputError, match=r"^--target scores: its cells hold several values each; "):
+        choose_target(table, look_at(table), "scores", ())
+
+
 def test_a_target_that_says_the_same_of_every_record_is_told_as_one():
     for positive in ((), ("7",)):
         table = pd.DataFrame({"y": [7] * 40})
