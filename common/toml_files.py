@@ -14,6 +14,8 @@ __all__ = ["parsed", "read_toml"]
 
 # A study of half a million owners; a text is held in memory several times over.
 LARGEST_TEXT = 64 * 2**20
+# How the names of tables end that somebody may give in the place of settings.
+_TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".xlsx", ".duckdb", ".sqlite", ".db")
 # So many of a folder's settings files are named.
 NAMED = 3
 # Python's reader takes memory as the square of a key's parts: 100,000 of them, 20 GB.
@@ -56,14 +58,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: lists or tables are nested too deeply; write fewer levels"
         ) from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(
-            f"{path}: not valid TOML: {printable(error)}; correct that place"
-        ) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: {_why_not(path, error)}") from None
     except ValueError:
         raise InputError(
             f"{path}: a whole number has thousands of digits; write a smaller one"
@@ -88,6 +84,18 @@ def parsed(text: str) -> dict[str, Any]:
     # Such a number is read without complaint if its digits are of another base.
     repr(table)
     return table
+
+
+def _why_not(path: Path, error: ValueError) -> str:
+    """Why a file is no TOML, and what to do."""
+    if path.name.lower().endswith(_TABLES):
+        return (
+            "is a table; give the path of a TOML file, such as copriv init makes for a study, and "
+            "copriv-owner init for an owner"
+        )
+    if isinstance(error, UnicodeDecodeError):
+        return "no text in UTF-8; save it as UTF-8, or give a TOML file"
+    return f"not valid TOML: {printable(error)}; correct that place"
 
 
 def _settings_in(folder: Path) -> str:

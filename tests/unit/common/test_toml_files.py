@@ -42,6 +42,19 @@ def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     assert str(refused.value) == f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("stays.csv", b"los,age\n3,70\n"), ("stays.Parquet", b"PAR1\xd8\x00"), ("s.gz", b"\x1f\x8b")],
+)
+def test_a_table_in_the_place_of_settings_is_called_one(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r": is a table; give the .*copriv init makes for a study"):
+        read_toml(path)
+    path.write_text("seed = 1")
+    assert read_toml(path) == {"seed": 1}
+
+
 @pytest.mark.parametrize("part", ["a", '"a"', "'a b'", "a ", r'"\""', "'#'", '"\'"'])
 @pytest.mark.parametrize("text", ["{} = 1", "[{}]", "[[{}]]", "x = [\n{{ {} = 1 }}]"])
 def test_a_key_of_very_many_parts_is_refused_before_it_is_read(tmp_path, monkeypatch, part, text):
