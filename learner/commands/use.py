@@ -265,13 +265,14 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
       public: As for :func:`predict_table`.
 
     Raises:
-      InputError: The model cannot be used, a package is missing, or the file is another one or
-        cannot be written.
+      InputError: The model cannot be used, a package is missing, or the file is another one, is
+        named as one of another form or cannot be written.
 
     Warns:
       DoubtWarning: The common model is worse than that of the public records, or its noise
         protected nobody.
     """
+    _check_ending(out, form)
     refuse_to_replace(out, mark=MARKS[form], what=f"model exported to {form}")
     model = _chosen(run, public=public)
     if form in BESIDE_INPUTS:
@@ -281,6 +282,20 @@ def export_model(run: Path, form: str, out: Path, *, public: bool) -> None:
     with needing_extras(f"--to {form}"):
         content = EXPORTS[form](model)
     write_or_refuse(out, content, mode=_mode_of(model), cure=ELSEWHERE)
+
+
+def _check_ending(out: Path, form: str) -> None:
+    """Refuse a file whose name says that it is of another form.
+
+    Raises:
+      InputError: It does.
+    """
+    meant = next((other for other, end in ENDINGS.items() if out.name.lower().endswith(end)), form)
+    if meant != form:
+        raise InputError(
+            f"--out {out}: is named as --to {meant} is, and --to {form} is typed; give --to "
+            f"{meant}, or a file ending in {ENDINGS[form]}"
+        )
 
 
 def _check_names(model: Model, run: Path, *, own: str | None = None) -> None:
@@ -349,6 +364,9 @@ EXPORTS: Mapping[str, Callable[[Model], Any]] = {
     "sql": _sql,
 }
 """What a model can be exported to, by the name that is typed."""
+
+# How the name of a file of each form ends; other endings say nothing.
+ENDINGS = {"onnx": ".onnx", "sklearn": ".joblib", "json": ".json", "sql": ".sql"}
 
 # What stands in the first bytes of each.
 MARKS = {

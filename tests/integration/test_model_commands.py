@@ -441,6 +441,17 @@ def test_an_input_whose_name_would_end_elsewhere_in_a_database_is_one_sentence(
     assert typed("copriv", "export", run, "--to", "json", "--out", out).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["m.json", "m.SQL", "m.joblib"])
+def test_an_export_to_a_name_of_another_form_is_one_sentence(tmp_path, make_model, typed, name):
+    run, out = tmp_path / "model.json", tmp_path / "other" / name
+    run.write_text(make_model("squared").to_json())
+    said = typed("copriv", "export", run, "--to", "onnx", "--out", out)
+    assert said.returncode == 2
+    assert said.stderr.startswith(f"copriv: --out {out}: is named as --to ")
+    assert said.stderr.endswith("or a file ending in .onnx\n")
+    assert not out.parent.exists()
+
+
 @pytest.mark.parametrize(("loss", "name"), [("squared", "prediction"), ("logistic", "probability")])
 def test_an_input_called_as_what_a_prediction_adds_is_one_sentence(
     tmp_path, make_model, typed, loss, name
