@@ -231,7 +231,8 @@ def test_public_classes_that_the_owners_do_not_have_are_refused(stray):
     public = is_long[:200].copy()
     public[5] = stray
     model = FederatedClassifier(public=(table[:200], public), random_state=1)
-    with pytest.raises(ValueError, match=r"public: .*expected 'no' or 'yes'"):
+    expected = "1 of 200 records have no target" if stray is None else "expected 'no' or 'yes'"
+    with pytest.raises(ValueError, match=f"public: .*{expected}"):
         model.fit(table[200:], is_long[200:].astype(str), owners=hospital[200:])
 
 
@@ -593,3 +594,19 @@ def test_a_table_of_another_library_is_refused_with_the_way_to_a_data_frame(stud
         for ask in (run.predict, run.evaluate):
             with pytest.raises(InputError, match=re.escape(f"table: {words}")):
                 ask(given)
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("form", ["list", "array", "series", "texts"])
+def test_a_class_that_is_missing_is_told_as_one(gap, form):
+    """numpy and pandas fail on None and pd.NA in words of their own, or take NaN for a class."""
+    classes = np.array(["no", "yes"] * 50, dtype=object)
+    classes[3] = gap
+    given = {
+        "list": classes.tolist(),
+        "array": classes,
+        "series": pd.Series(classes),
+        "texts": pd.Series(classes, dtype="string"),
+    }[form]
+    with pytest.raises(ValueError, match=r"^Input y contains NaN or None: 1 of 100 records have"):
+        FederatedClassifier().fit(np.ones((100, 1)), given, owners=np.arange(100) % 2)
