@@ -30,6 +30,7 @@ from common.batches import (
     rows_of_frames,
     without_extensions,
 )
+from common.errors import InputError
 from common.extras import needing_extras
 from common.files import private_folder
 from common.pushdown import clause, sqlite_clause

@@ -264,24 +264,27 @@ class Column:
         It is one of those that people write so (999, -1, 0), stands again and again, and lies
         beyond all other numbers, with a gap between.
         """
-        if self.kind != "number":
-            return ""
-        values, counts = np.unique(self.numbers[np.isfinite(self.numbers)], return_counts=True)
-        code = counts >= REPEATED
-        code[code] = [_is_sentinel(value) for value in values[code]]
-        rest, times = values[~code], counts[~code]
-        if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
-            return ""
-        low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
-        gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
-        beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap))
-        if not beyond.any() or not high > low:
-            return ""
-        most = int(np.argmax(np.where(beyond, counts, 0)))
-        return (
-            f"{values[most]:g} stands {counts[most]:,} times: a code for missing? then leave these "
-            "cells empty"
-        )
+        return _code_for_missing(self.numbers) if self.kind == "number" else ""
+
+
+def _code_for_missing(numbers: Vector) -> str:
+    """As :attr:`Column.code_for_missing`, of a column of numbers."""
+    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    code = counts >= REPEATED
+    code[code] = [_is_sentinel(value) for value in values[code]]
+    rest, times = values[~code], counts[~code]
+    if not code.any() or rest.size < DIFFERENT or times.sum() < FEWEST_RECORDS:
+        return ""
+    low, high = np.quantile(np.repeat(rest, times), [0.25, 0.75])
+    gap = max((high - low) / 2.0, TYPICAL_GAPS * float(np.median(np.diff(rest))))
+    beyond = code & ((rest[0] - values > gap) | (values - rest[-1] > gap))
+    if not beyond.any() or not high > low:
+        return ""
+    most = int(np.argmax(np.where(beyond, counts, 0)))
+    return (
+        f"{values[most]:g} stands {counts[most]:,} times: a code for missing? then leave these "
+        "cells empty"
+    )
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ class Calls:
         self._long_until, self._long_ones = 0.0, list[float]()
         self._answering = Workers("answer")
         self._preparing = Workers("prepare", PREPARE_THREADS)
-        self._pausing = Workers("pause", PAUSE_THREADS)
+        # These begin with the first offer: most owners never get one.
+        self._pausing: Workers | None = None
         # The calls that wait for a message.
         self._waiting: set[Patience] = set()
         self._ending = False
@@ -185,7 +186,8 @@ class Calls:
     def close(self) -> None:
         """Start no more work."""
         for workers in (self._answering, self._preparing, self._pausing):
-            workers.stop()
+            if workers is not None:
+                workers.stop()
 
     async def _call(self, method: Method, _: object, context: Context) -> None:
         """One call, from who asks to its last reply."""
@@ -237,6 +239,7 @@ class Calls:
         reply = partial(self._service.reply, method, content)
         whole = partial(reply, learner)
         if method.pauses:
+            self._pausing = self._pausing or Workers("pause", PAUSE_THREADS)
             return await to_its_end(self._pausing.begin, whole) or b""
         if began < self._long_until or not method.is_short:
             quick = partial(reply, learner, if_quick=True)

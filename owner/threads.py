@@ -1,8 +1,8 @@
 """Threads that do the work of calls, each kind for itself so that none waits for another kind.
 
 Where memory runs out, a thread may end at any step, and who waits for it would wait for ever. So
-all that wait here wait for a thread that is known to live: threads that serve calls begin before
-there are any, and if one of them cannot go on, neither can the owner, which ends.
+all that wait here wait for a thread that is known to have begun, and if a thread that serves calls
+cannot go on, neither can the owner, which ends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 # A tenth of Python's own.
 SWITCH_SECONDS = 0.0005
-# A thread begins at once, or on a machine under load within a second.
-BEGIN_SECONDS = 5.0
+# A thread begins at once, or within a second or two where hundreds of others wait for a core.
+BEGIN_SECONDS = 15.0
 # Of an owner that ends since it cannot go on: who supervises it starts it again.
 LOST_STATUS = 1
 LOST = "a thread that this owner needs has ended, as where memory runs out; start it again"

@@ -207,8 +207,7 @@ class _Federated(BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         table = self._table(X, reset=reset)
-        _refuse_gaps(y)
-        given = column_or_1d(unmasked(y), warn=True)
+        given = column_or_1d(unmasked(_without_gaps(y)), warn=True)
         assert_all_finite(given, input_name="y")
         targets = self._targets(given, reset=reset)
         if len(targets) != len(table):
@@ -304,20 +303,21 @@ class FederatedRegressor(RegressorMixin, _Federated):
         return check_array(y, ensure_2d=False, dtype=np.float64)
 
 
-def _refuse_gaps(y: Any) -> None:
-    """Refuse targets of which some are missing: numpy and scikit-learn fail on None and pd.NA.
+def _without_gaps(y: Any) -> Any:
+    """Targets, none of which may be missing: numpy and scikit-learn fail on None and pd.NA.
 
     Raises:
       ValueError: Some are.
     """
     if not isinstance(y, list | tuple | pd.Series | np.ndarray) or getattr(y, "ndim", 1) != 1:
-        return
+        return y
     gaps = int(pd.Series(y, dtype=object).isna().sum())
     if gaps:
         raise ValueError(
             f"Input y contains NaN or None: {gaps:,} of {len(y):,} records have no target; leave "
             "them out"
         )
+    return y
 
 
 class FederatedClassifier(ClassifierMixin, _Federated):
