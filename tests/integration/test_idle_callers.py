@@ -196,14 +196,11 @@ def test_a_call_that_is_cancelled_keeps_its_place_until_its_work_is_over(
     monkeypatch.setattr(running.calls._service, "reply", slow)
     # A thread gives answers, as after any that took long.
     monkeypatch.setattr(running.calls, "_long_until", math.inf)
-    queues = [
-        running.calls._answering._jobs,
-        running.calls._preparing._jobs,
-        running.calls._pausing._jobs,
-    ]
+    calls = running.calls
 
     def waiting() -> int:
-        return sum(jobs.qsize() for jobs in queues)
+        workers = (calls._answering, calls._preparing, calls._pausing)
+        return sum(each._jobs.qsize() for each in workers if each is not None)
 
     with grpc.insecure_channel(f"127.0.0.1:{running.port}") as channel:
         call = partial(channel.unary_unary(f"/{SERVICE}/{method}").future, b"", timeout=20)
