@@ -66,31 +66,34 @@ def _positive(value: object) -> object:
 
 
 class FeatureSettings(Settings):
-    """The section ``[features]`` of a study: a saved map, or how to fit one.
+    """The feature map, which turns columns into numbers: a saved one, or how to fit one.
 
     Args:
       map: A saved feature map; beside it only ``public`` may be set.
       public: The public records.
       target: The column to predict.
-      columns: The input columns; without it all but the target.
-      drop: Columns left out.
-      categorical: Columns whose numbers are names, such as codes of diagnoses.
-      components: Number of principal components; without it the columns themselves.
-      whiten: Give every component unit variance on the public records; without
-        ``components`` this rotates to all principal components. Noise-free training is a
-        little faster, but equal noise drowns the small directions' signal.
-      coverage: Share of the public values within the bounds of each column, each feature
-        and the target.
+      columns: The input columns; without it all columns but the target.
+      drop: Columns to leave out.
+      categorical: Columns whose numbers are codes, such as diagnoses, and no quantities.
+      components: The number of principal components that replace the columns; without it the
+        columns themselves are used.
+      whiten: Scale every component to variance one on the public records; without ``components``
+        all principal components are used. Training without noise is a little faster, but equal
+        noise drowns what the small components say.
+      coverage: The share of the public values that are within the bounds of each column, each
+        feature and the target; values beyond are moved to the bound.
       l1_coverage: Share of the public records whose L1 norm is within the radius; longer ones
         are scaled down to it. The sensitivity grows with the square of the radius, so the
         longest tenth costs more than it teaches. 1 sets no radius.
       l1_radius: The radius itself, in place of ``l1_coverage``.
-      category_order: What orders the codes of categories: their mean public target ("target"), also
-        as far apart as these means lie ("mean"; `copriv init` writes it), or their names ("name").
-      max_categories: A column of text with more distinct values is free text and left out.
+      category_order: How categories become numbers: in the order of their mean public target
+        ("target"), also as far apart as these means are ("mean"; `copriv init` writes it), or in
+        the order of their names ("name").
+      max_categories: A column of text with more distinct values than this is taken for free text
+        and left out.
       intercept: Append a constant feature 1.
-      positive: The target value that is class +1, or a list of them, every other being -1;
-        without it the target is a number.
+      positive: The value of the target that is class +1, or a list of them; every other value is
+        class -1. Without it the target is a number.
     """
 
     EXAMPLES = MappingProxyType(

@@ -52,23 +52,25 @@ class TablePlace(Settings):
     path: Place | None = Field(
         default=None,
         description="CSV, CSV.gz or Parquet; a folder of them or a pattern such as stays/*.csv; or "
-        "a DuckDB or SQLite file. In a study, tables without it are cut from that of [data].",
+        "a DuckDB or SQLite file. In a study, a table without it is taken from that of [data].",
         examples=["stays.parquet"],
     )
     database: SecretPlace | None = Field(
         default=None,
-        description="Where the address of a PostgreSQL database is, instead of path: file:PATH or "
-        "env:NAME of postgresql://USER:PASSWORD@HOST/DATABASE.",
+        description="Instead of path, where the address of a PostgreSQL database is: file:PATH or "
+        "env:NAME. The address is postgresql://USER:PASSWORD@HOST/DATABASE.",
         examples=["env:STAYS_DATABASE"],
     )
     query: str | None = Field(
         default=None,
-        description="The SELECT whose rows are the records of a database; all columns sort them.",
+        description="The SELECT whose rows are the records of a database; they are sorted by all "
+        "columns.",
         examples=["select * from stays where year = 2020"],
     )
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         default=None,
-        description="What stands between the cells of a CSV file; found in its first line.",
+        description="The character between the cells of a CSV file; without it the first line "
+        "shows it.",
         examples=[";"],
     )
     encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
@@ -85,16 +87,16 @@ class TablePlace(Settings):
     )
     dates: Literal["month-first", "day-first"] | None = Field(
         default=None,
-        description="What stands first in a CSV file's dates whose year stands last, as in "
+        description="What comes first in a CSV file's dates that end with the year, such as "
         "7/1/2020; without it the month. Set to day-first, 1.7.2020 and 1-7-2020 are dates, too.",
         examples=["day-first"],
     )
     missing_target: Literal["drop", "refuse"] | None = Field(
         default=None,
-        description="Records without a readable target: drop leaves them out, refuse is an error. "
-        "Without it an owner gives them the feature map's public value, and elsewhere they are an "
-        "error. An owner that drops them needs features, and its n_i, which is public, counts the "
-        "others.",
+        description="What becomes of records without a readable target: drop leaves them out, "
+        "refuse is an error. Without it an owner gives them the feature map's public value, and "
+        "elsewhere they are an error. An owner that drops them needs features; its n_i, which is "
+        "public, then counts the others only.",
         examples=["drop"],
     )
 
@@ -117,8 +119,8 @@ class TableSource(TablePlace):
     )
     where: dict[str, Condition] = Field(
         default_factory=dict,
-        description="Columns and what each must say: a value, a list of values, or a range of "
-        "numbers or dates.",
+        description="The conditions that records meet: of each column a value, a list of values, "
+        "or a range of numbers or dates.",
         examples=[{"county": ["Kings", "Bronx"], "age": {"min": 18}}],
     )
 

@@ -62,7 +62,8 @@ class TlsSettings(Settings):
     owner's; ``copriv certs`` makes those of all at one place.
 
     Args:
-      ca: The study's CA; only its certificates are accepted.
+      ca: The certificate of the study's own authority (CA); only certificates that it signed are
+        accepted.
       certificate: This side's certificate, PEM.
       key: Its private key, PEM.
     """

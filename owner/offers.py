@@ -33,9 +33,9 @@ class OfferSettings(Settings):
     """The table ``[listening]`` of OWNER.toml: which offers the owner accepts.
 
     Args:
-      probability: Chance that it accepts an offer.
-      delay: Mean seconds of the exponential pause before it accepts.
-      hours: Spans of the day, UTC, outside which it accepts nothing; empty for always.
+      probability: The chance that it accepts an offer.
+      delay: How many seconds it pauses on average (exponentially) before it accepts.
+      hours: The spans of the day, in UTC, in which it accepts offers; empty for always.
     """
 
     EXAMPLES = MappingProxyType({"hours": ["22:00-06:00"]})

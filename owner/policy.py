@@ -62,26 +62,27 @@ class Policy(Settings):
     Args:
       epsilon_per_study: The most it spends on one study.
       epsilon_lifetime: The most its records ever spend, over all studies and learners.
-      losses: The losses it answers for.
-      min_num_records: It answers only for a shard of at least this many records.
-      kappa: In how many shards one of its records may be, or how many rows one of its persons has,
-        in all shards together; a study with a smaller kappa is refused, and it spends
-        epsilon/kappa.
-      learners: The learners it serves, by the name in their certificate; without it, and without
-        tokens, any.
+      losses: The loss functions for which it answers.
+      min_num_records: The fewest records that it answers for; a smaller shard is refused.
+      kappa: The most shards that one of its records may be in, or the most rows that one of its
+        persons may have in all shards together. A study with a smaller kappa is refused; of one
+        that is not, each shard spends epsilon/kappa.
+      learners: The learners it serves, by the name in their certificate. If neither this nor tokens
+        is set, it serves any.
       tokens: The learners it serves by token: "sha256:HEX" of the token, or "file:PATH".
-      queries_per_second: How many requests of one learner it takes in a second; without it any
-        number.
-      enrollments_per_hour: How many new studies of one learner it takes in an hour.
-      max_features: The largest model; a shard takes 8 bytes for each record and feature.
-      max_map_bytes: The longest text of a learner's feature map; one of 300 columns, rotated and
-        scaled, takes 1.3 MiB.
-      max_map_entries: How many names and codes such a map may hold.
+      queries_per_second: How many requests it takes of one learner in a second; without it there is
+        no limit.
+      enrollments_per_hour: How many new studies it takes of one learner in an hour.
+      max_features: The most features that a model may have; a shard takes 8 bytes for each record
+        and feature.
+      max_map_bytes: The longest feature map of a learner, in bytes of its text; one of 300 columns,
+        rotated and scaled, takes 1.3 MiB.
+      max_map_entries: How many names and codes a learner's feature map may hold.
       calls_per_learner: How many calls and streams of one learner may be open at once.
-      validation: Whether it says once how good a finished model is on its records, out of the
-        study's epsilon: "shown" if reports may show the answer with its name, "pooled" if only
-        put together with other owners', false if not at all. The learner sees the noisy answer in
-        any case.
+      validation: Whether it says once, out of the study's epsilon, how good a finished model is on
+        its records. "shown": reports may show the answer with its name. "pooled": only together
+        with other owners' answers. false: it gives none. The learner sees the noisy answer in any
+        case.
     """
 
     EXAMPLES = MappingProxyType(
@@ -135,17 +136,18 @@ class PrivateSource(TableSource):
     """The table ``[data]`` of an owner: where its records are, and what learners see of them.
 
     Args:
-      columns: The columns that learners may know of and use, beside those of the
-        owner's own feature map.
-      rename: Names that a study uses, and this table's own names for them.
-      units: Columns, and the number that turns this table's unit into the study's.
-      spellings: Columns, and for this table's categories those of the study.
+      columns: The columns that learners may know of and use, besides those of the owner's own
+        feature map.
+      rename: The study's names of columns, each with this table's own name for it.
+      units: For a column, the number that turns this table's unit into the study's.
+      spellings: For a column, this table's categories, each with the study's name for it.
       storage: How features are stored while they are served; float32 takes half of the memory and
         is rounded towards zero, so it costs no privacy.
-      cache: Whether records are read where they are, for tables larger than the memory. Studies of
-        second moments take one pass over them; for others their features are kept beside the
-        ledger, in files for this user alone that are mapped into memory. With auto, if the table
-        would take more than half of the machine's memory, or of what its container may have.
+      cache: Whether records stay where they are instead of being held in memory, for tables that
+        are larger. Studies of second moments read the table once; for others the features are kept
+        beside the ledger, in files for this user alone that are mapped into memory. With auto they
+        do if the table would take more than half of the machine's memory, or of what its container
+        may have.
     """
 
     EXAMPLES = MappingProxyType(
@@ -185,9 +187,9 @@ class LedgerSettings(Settings):
     """The table ``[ledger]``: where the budget is kept; ``ledger = "FILE"`` is the same as path.
 
     Args:
-      path: The file of its budget.
+      path: The file in which the budget is kept.
       block: How many responses are charged at once, 1 to 64. With 1 each response is on the disk
-        with its charge before it leaves. With more the next ones leave without a write; if the
+        with its charge before it leaves. With more, those that follow leave without a write; if the
         owner is killed, the rest of the block is spent and lost, at most this many responses.
     """
 
@@ -203,21 +205,21 @@ class OwnerSettings(Settings):
     Args:
       name: The owner's name.
       listen: Address to serve on, HOST:PORT; port 0 takes a free one.
-      ledger: Its budget, a file or the table below.
-      features: The only feature map it accepts; without it, any that bounds every record.
-      data: Its table.
-      policy: What it agrees to.
+      ledger: Where its budget is kept: a file, or the table below.
+      features: The only feature map that it accepts; without it, any map that bounds every record.
+      data: The owner's table.
+      policy: What the owner agrees to.
       listening: Which offers of a broadcasting learner it accepts.
       attach: The learner that it connects to, instead of serving on a port.
-      tls: Its certificate; required off loopback unless plain text is typed.
+      tls: Its certificate; required beyond this machine unless --insecure is typed.
       health: Address of a plain-text port for probes, which says only whether it serves.
       metrics: Address of a plain HTTP port with Prometheus metrics.
-      reflection: Whether tools may list the calls; they need the token or certificate of a learner,
-        where one is required.
-      threads: How many threads add up the records for an answer, and draw long noise ahead of
-        it, or auto for as many as this process may use; sums are the same to the last bit.
-      idle_seconds: How long a call waits for its next message; then it ends, and the learner
-        opens another when it has something to ask.
+      reflection: Whether tools such as grpcurl may list the calls; they need a learner's token or
+        certificate, where one is required.
+      threads: How many threads add up the records for an answer, and draw long noise ahead of it;
+        auto takes as many as this process may use. Sums are the same to the last bit.
+      idle_seconds: How many seconds a call waits for its next message. Then it ends, and the
+        learner opens another when it has something to ask.
     """
 
     EXAMPLES = MappingProxyType(

@@ -40,19 +40,22 @@ class PrivacySettings(Settings):
     """What owners are asked to spend.
 
     Args:
-      epsilon: Each owner's budget for the whole study, unless its own entry says otherwise.
-      sensitivity: "domain" bounds a record's gradient by the public bounds, "clip" scales it down,
-        as the recommended profile does.
-      clip: The L1 norm that gradients are scaled down to; "auto" takes it from the public records,
-        as the recommended profile does.
-      split: "horizon" promises T responses of every owner, as in the papers; "schedule" draws the
-        clocks ahead and promises each owner exactly its own number of ticks, as the recommended
-        profile does unless owners have a say in when they are asked.
-      kappa: In how many shards one record may be, or how many rows one person may have, in all
-        shards together; each answer is then for epsilon/kappa, so that epsilon holds for all.
-      validation: The share of each owner's epsilon with which it says once how good the finished
-        model is on its records; the training has the rest. 0 asks for nothing; the recommended
-        profile keeps a tenth.
+      epsilon: Each owner's budget for the whole study, unless the owner has an epsilon of its own.
+      sensitivity: How one record's gradient is bounded: "domain" by the public bounds that all
+        records are clamped to, "clip" by scaling it down to privacy.clip, as the recommended
+        profile does.
+      clip: The L1 norm that longer gradients are scaled down to; "auto" takes it from the public
+        records, as the recommended profile does.
+      split: How many responses share an owner's epsilon. "horizon": every owner promises T, as in
+        the papers. "schedule": ticks are drawn before the run, and each owner promises exactly its
+        own number of them. The recommended profile takes "schedule" unless owners have a say in
+        when they are asked.
+      kappa: The most shards that one record may be in, or the most rows that one person may have in
+        all shards together. Each shard then spends epsilon/kappa, so that epsilon holds for all
+        together.
+      validation: The share of each owner's epsilon that pays for one noisy answer: how good the
+        finished model is on its records. The training has the rest. 0 asks for no such answer; the
+        recommended profile keeps a tenth.
     """
 
     EXAMPLES = MappingProxyType({"epsilon": "1/3", "clip": "auto", "validation": "1/10"})

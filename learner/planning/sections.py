@@ -71,23 +71,24 @@ _ROUNDS = or_auto(1, MOST_ROUNDS, f"a whole number from 1 to {MOST_ROUNDS}", who
 
 
 class DataSettings(TablePlace):
-    """The table that public records, and owners played here, are cut from unless they name one."""
+    """The table of public records, and of owners on this machine, that do not name their own."""
 
 
 class ModelSettings(Settings):
     """What is learnt.
 
     Args:
-      loss: What a wrong prediction costs, by the target: of numbers "squared", or "huber" where
-        some are far off (long tails; far less noise); of two classes "logistic", which gives
-        probabilities, or "hinge", which gives scores.
-      delta: Where Huber loss turns from squared to absolute, in target units; "auto" takes it from
-        the public records.
+      loss: How a wrong prediction is counted. For a target of numbers: "squared", or "huber" if
+        some values are far from the rest (long tails; needs far less noise). For two classes:
+        "logistic", which gives probabilities, or "hinge", which gives scores.
+      delta: The error, in units of the target, at which Huber loss turns from squared to absolute;
+        "auto" takes it from the public records.
       regularisation: The coefficient c of g = c theta'theta, which is added to the mean loss and
         keeps the model's coefficients small.
-      theta_max: The largest coefficient that a model may have, of features and numbers scaled to
-        deviation one. Too small keeps the best model out, too large costs noise where nothing is
-        clipped; copriv init takes twice the largest one of the public model, rounded up.
+      theta_max: The largest absolute value of a coefficient, where features and numeric targets are
+        scaled to standard deviation one. If it is too small, it keeps the best model out; if it is
+        too large, it costs noise where gradients are not clipped. copriv init takes twice the
+        largest coefficient of the public model, rounded up.
     """
 
     EXAMPLES = MappingProxyType({"delta": "auto", "theta_max": 0.5})
@@ -115,43 +116,51 @@ class AlgorithmSettings(Settings):
 
     Args:
       name: asynchronous (Algorithm 1 of the 2021 paper), synchronous-1 and synchronous-2
-        (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each
-        owner sends its noisy second moments once; squared loss only), newton (each owner sends
-        curvature and gradient in one to a few rounds, first near the public model; needs public
-        records), or auto (the one of these with the best forecast). A study of the recommended
-        profile is auto if it has public records and sets nothing that only ticks have.
-      horizon: The number T of communications, or of rounds; "auto" takes it from the public
-        records, as the recommended profile does. Moments need one visit for each owner and none.
-      rho: The papers' step constant; the step of a local copy is N rho/(T^2 sigma).
+        (Algorithms 1 and 2 of the 2020 paper: every round asks every owner), moments (each owner
+        sends its noisy second moments once; squared loss only), newton (each owner sends curvature
+        and gradient in one to a few rounds, first near the public model; needs public records), or
+        auto (whichever of these has the best forecast). In the recommended profile a study is auto
+        if it has public records, names no algorithm, and sets no key that only ticks have.
+      horizon: The number T of communications with owners (asynchronous) or of rounds (synchronous-1
+        and synchronous-2). "auto" takes it from the public records, as the recommended profile
+        does. moments and newton have no horizon.
+      rho: The step constant of the papers, for asynchronous and synchronous-1. In asynchronous an
+        owner's local model moves by N rho/(T^2 sigma) times the gradient; sigma is twice
+        model.regularisation.
       initial_step: The step c1 of the first round of synchronous-2.
-      step: "auto" takes the step from the public records, as the recommended profile does; give
-        either it or a number.
-      rule: For asynchronous the factor in (7), "printed" (N-1)/N or "corrected" 1/2; for
-        synchronous-1 "printed" leaves out the projection and "corrected" projects. Without
-        it, printed for the one and corrected for the other.
-      average: Whether the result is the last central model or the mean over the last half of
-        the ticks, which costs no privacy; the recommended profile takes that mean, "tail".
-      time_scale: Real seconds for one unit of virtual time; 0 does not wait.
-      initiative: Who begins: the "learner" fires the clocks; it makes offers by "broadcast" and
-        asks whoever accepts first; or the "owner" asks for an update by a clock of its own.
-      interval: Virtual time between offers, 1 if not given.
-      clocks: Whether clocks tick at the rates "given" with the owners, or in proportion to their
-        "records" n_i, as the recommended profile does with a schedule, unless an owner has a rate
-        of its own.
+      step: "auto" takes the step from the public records, as the recommended profile does. Without
+        it, set rho or initial_step.
+      rule: For asynchronous the factor in equation (7) of the 2021 paper: "printed" is (N-1)/N,
+        "corrected" is 1/2. For synchronous-1 "corrected" projects every step into the box of
+        models, "printed" does not. Without it, asynchronous takes "printed" and synchronous-1
+        "corrected".
+      average: Which model is the result: "last" is the last central model, "tail" the mean over the
+        last half of the ticks. Neither costs any privacy; the recommended profile takes "tail".
+      time_scale: How many real seconds a unit of virtual time takes; with 0 the run does not wait
+        for the clocks.
+      initiative: Who begins. "learner": the clocks of the learner say which owner is asked.
+        "broadcast": the learner makes an offer to all owners and asks the first that accepts.
+        "owner": each owner asks for an update by a clock of its own.
+      interval: Virtual time between two offers of initiative = "broadcast"; 1 if not given.
+      clocks: How often each owner's clock ticks: at the rate "given" as its clock_rate, or in
+        proportion to its "records" n_i. The recommended profile takes "records" with a schedule,
+        unless an owner has a clock_rate of its own.
       start: Where all models begin: at the model of the "public" records, or at "zero" as in the
-        papers. For moments, what the noise is taken back to; "zero" solves them as they come. The
-        recommended profile begins at the public model, but with classes at zero; newton and moments
-        begin at that model less half of what is chance in its length, and with classes also less
-        what makes it too sure of records held out.
+        papers. The recommended profile takes "public", but with classes "zero". For moments it says
+        what their noise is shrunk towards; "zero" solves them as they come. newton always begins at
+        the public model. newton and moments first shorten that model by half of what is chance in
+        its length, and with classes also by what makes it too sure of records held out.
       curvature_share: The share of epsilon that newton spends on the curvature; "auto" takes it
         from the public records.
-      rounds: How often newton asks each owner, 1 to 20 times, each for an equal part of its
-        epsilon; "auto" takes two to four, by the public records, and may take one where public
-        records of its own group stand for every owner. One is a little better where owners are
-        surely like the public records; else nothing mends a step that is too long.
-      correction: Remark 4 for owners that answer more or less often: "none", by the known
-        "rates" of their clocks, or as "counted": in the schedule where it is drawn ahead, else
-        while the run goes. The recommended profile takes "counted" with a schedule.
+      rounds: How often newton asks each owner, 1 to 20 times; each answer has an equal part of its
+        epsilon. "auto" takes two to four, by the public records, and may take one if every owner's
+        own group has public records. One is a little better if the owners are surely like the
+        public records; otherwise no later round mends a step that was too long.
+      correction: Whether steps are corrected for owners that are asked more or less often than
+        others (Remark 4 of the 2021 paper). "none": not at all. "rates": by the known rates of
+        their clocks. "counted": by the number of their ticks, in the schedule if privacy.split is
+        "schedule" and otherwise in the run so far. The recommended profile takes "counted" with a
+        schedule.
     """
 
     EXAMPLES = MappingProxyType(
@@ -220,21 +229,24 @@ def not_its_key(key: str, name: str) -> str:
 
 
 class NetworkSettings(Settings):
-    """How long the learner waits.
+    """How owners are reached, and how long the learner waits.
 
     Args:
       deadline: Seconds that one answer may take.
-      patience: Seconds without any owner's answer after which the run stops; at the start, how
-        long it waits for an owner that is not there yet.
-      token: Where the learner's token is, "file:PATH" or "env:NAME" of one that
-        ``copriv-owner token`` has made, and nothing else is sent; without it none is.
-      listen: HOST:PORT for owners that come by themselves; port 0 takes a free one.
-      retries: How often a broken query is asked again before its tick counts as missed.
-      in_flight: How many owners may be asked at the same time, 1 to 64. The next one is asked
-        before the last has answered where its question does not depend on that answer, so the model
-        is the same; 1 asks one at a time. The learner begins with one, may ask one more after each
-        answer that comes within a quarter of network.deadline, and half as many after one that
-        takes more than half of it, or none. It matters only where the learner fires the clocks
+      patience: The run stops after this many seconds without any owner's answer. At its start the
+        learner waits as long for an owner that is not there yet.
+      token: Where the learner's token is: "file:PATH" or "env:NAME". It must be one that
+        ``copriv-owner token`` has made; any other text is refused and not sent. Without this key no
+        token is sent.
+      listen: HOST:PORT where the learner waits for owners that attach to it; port 0 takes a free
+        one.
+      retries: How often a query whose connection broke is sent again before its tick counts as
+        missed.
+      in_flight: The most owners that may be asked at the same time, 1 to 64; 1 asks one at a time.
+        The next owner is asked before the last has answered only if its question does not depend on
+        that answer, so the model is the same. The learner begins with one at a time. Each answer
+        within a quarter of network.deadline allows one more; an answer that takes more than half of
+        it, or does not come, halves the number. It matters only where the learner fires the clocks
         itself (algorithm.initiative = "learner") and algorithm.time_scale is 0; synchronous-1,
         synchronous-2 and groups ask all of a round or a group at the same time anyway.
       metrics: HOST:PORT of a plain HTTP port with Prometheus metrics, while the run lasts.
@@ -257,14 +269,15 @@ class OwnerEntry(Settings):
     """One owner of the study.
 
     Args:
-      name: Its name.
+      name: The owner's name.
       address: HOST:PORT where it serves, for ``train``.
-      data: Its records, for ``simulate`` and for the owner that is the learner.
-      epsilon: Its own budget for the study, if not the study's.
-      token: Where the token for this owner is, if not the study's.
-      clock_rate: Expected ticks of its clock per unit of virtual time.
-      listening: Chance that it accepts an offer, for ``simulate``; elsewhere it is the owner's
-        own setting.
+      data: Its records, if they are on this machine: for ``simulate``, or if this owner is the
+        learner.
+      epsilon: Its budget for the whole study, in place of privacy.epsilon.
+      token: Where the token for this owner is, in place of network.token.
+      clock_rate: How many ticks of its clock are expected in a unit of virtual time.
+      listening: The chance that it accepts an offer, for ``simulate``; in other runs the owner's
+        own setting says it.
     """
 
     EXAMPLES = MappingProxyType(
@@ -290,10 +303,10 @@ class LearnerSettings(Settings):
     """The table ``[learner]``: for an owner that is the learner itself.
 
     Args:
-      own: The owner that learns. Its shard is read here and asked without noise or charge; the
-        model then depends on its raw records.
-      shows_model: Must be true together with ``own``: the queries carry models, so the other
-        owners see what the learner's records did to them, and nothing hides these records there.
+      own: The name of the owner that is the learner. Its records are read here and used without
+        noise or charge, so nothing hides them in the model.
+      shows_model: Must be true if ``own`` is set: queries carry models that the learner's own
+        records have shaped without noise, and the other owners see these models.
     """
 
     EXAMPLES = MappingProxyType({"own": "mount-sinai"})

@@ -49,18 +49,20 @@ class ForecastSettings(Settings):
     """How a study is forecast from public records.
 
     Args:
-      group_column: A column of the public records that names their groups, such as the
-        county; owners are expected to differ as groups do. Without it that column which tells the
-        owners apart by their ``data.where``, if public records of its groups do not change along
-        their table; else only the order tells.
-      groups: The group that an owner is, by the owner's name; an owner whose ``data.where`` names
-        a value of the group column needs none.
-      records: An owner's n_i by its name, where its table is not available.
-      availability: Share of the time at which owners answer.
-      availability_of: The same of single owners, by name.
-      mean_absence: Mean length of an absence, in units of virtual time.
-      runs: Simulated runs.
-      worlds: How often public records are dealt to owners again.
+      group_column: The column of the public records that says which group each is from, such as its
+        county. The forecast expects owners to differ as these groups do. Without it the column is
+        taken in which the owners' ``data.where`` differ, if the public records hold several of its
+        groups and records of a group do not change along the table. Otherwise the order of the
+        public table says how owners differ.
+      groups: Which group an owner is, by the owner's name; not needed if its ``data.where`` names a
+        value of the group column.
+      records: How many records an owner has (n_i), by its name, if its table is not on this
+        machine.
+      availability: The share of the time at which owners answer.
+      availability_of: The same for single owners, by name.
+      mean_absence: How long an absence lasts on average, in units of virtual time.
+      runs: How many runs are simulated.
+      worlds: How often public records are dealt out to play the owners.
     """
 
     EXAMPLES = MappingProxyType(
@@ -86,19 +88,22 @@ class StudySettings(Settings):
     """A study.
 
     Args:
-      name: Its name; run folders begin with it.
-      tls: The learner's certificate; required off loopback unless plain text is typed.
-      seed: Seed of the clocks, which are public; without it a new one is drawn and recorded.
-      profile: What fills the keys that are not given. "recommended": clip, horizon and step from
-        the public records, the schedule's split, clocks by the records with Remark 4 as counted,
-        the tail's average, and a tenth of epsilon for validation. "published": the papers' own
-        choices, which are the domain's bound, the horizon's split, clocks of rate one and no
-        average.
-      groups: Owners by name that are asked at the same time and count as one larger owner.
-      learner: For an owner that is the learner.
-      guard: Whether a study stops before any owner is asked when no way of learning is forecast
-        to be better than the public model, or than most owners' own, and warns where only its own
-        way is not; by default in the recommended profile.
+      name: The study's name; its run folders begin with it.
+      tls: The learner's certificate; required beyond this machine unless --insecure is typed.
+      seed: The seed of the clocks, which is public; without it a new one is drawn and recorded.
+      profile: What fills the keys that are not given. "recommended": clip, horizon and step come
+        from the public records; ticks are drawn before the run, so that each owner promises exactly
+        as many answers as it gives; owners with more records are asked more often, and steps are
+        corrected for that; the model is the mean over the last half of the ticks; a tenth of
+        epsilon is kept for validation. "published": the papers' own choices, which are gradients
+        bounded by the public bounds, T answers promised by every owner, equal clocks, the last
+        model and no validation.
+      groups: Owners, by name, that are asked at the same time and count as one larger owner.
+      learner: For a study in which one of the owners is the learner.
+      guard: Whether the study stops before any owner is asked if no way of learning is forecast to
+        beat both the public model and the own models of at least half of the owners. If some way
+        is, but not the study's own, it goes on with a warning. Without this key it is true in the
+        recommended profile, false in the published one.
     """
 
     EXAMPLES = MappingProxyType(
