@@ -251,8 +251,8 @@ class Commands(click.Group):
             if not isinstance(error.__context__, EOFError):
                 raise StoppedError(STOPPED) from None
             raise InputError(
-                "a question has no answer, since nobody types here; give --yes, or the answer as "
-                "an option of --help"
+                "a question cannot be answered, since nobody is typing; give --yes, or one of the "
+                "options that --help lists"
             ) from None
 
 

@@ -179,7 +179,7 @@ def refuse_to_replace(path: Path, *, mark: bytes, what: str) -> None:
         first = file.read(FIRST_BYTES)
     if first and mark not in first:
         raise InputError(
-            f"{path}: is there already and is not a {what}, so it stays as it is; give another "
+            f"{path}: already exists and is not a {what}, so it is left as it is; give another "
             "path with --out"
         )
 

@@ -84,7 +84,7 @@ def show(found: Sequence[Finding]) -> None:
     failed = list(dict.fromkeys(one.rule for one in found if one.state is State.FAILS))
     if failed:
         raise InputError(
-            f"not everything here is as it should be ({', '.join(failed)}); fix what the table "
-            "says and type the same command again; nothing was spent or written"
+            f"some checks failed ({', '.join(failed)}); fix what the table says and type the same "
+            "command again; nothing was spent or written"
         )
     out.print("nothing fails here; nothing was spent or written", highlight=False)

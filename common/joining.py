@@ -241,7 +241,7 @@ def _check_ca(pem: str, path: Path) -> None:
     except UNREADABLE:
         is_ca = False
     if not is_ca:
-        raise InputError(f"{path}: ca: is no CA's certificate; ask for another file")
+        raise InputError(f"{path}: ca: is not a CA's certificate; ask for another file")
     if expires < datetime.now(UTC):
         raise InputError(f"{path}: ca: the study's CA has expired; ask for another file")
 

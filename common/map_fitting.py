@@ -56,8 +56,8 @@ def fit_feature_map(
     num_features = features.shape[1] + settings.intercept
     if len(table) < num_features:
         raise InputError(
-            f"{where}: {len(table)} public records for {num_features} features; give more public "
-            "records or fewer components"
+            f"{where}: {len(table)} public records are too few for {num_features} features; give "
+            "more public records or fewer components"
         )
     bounds = np.quantile(np.abs(features), settings.coverage, axis=0)
     return FeatureMap(

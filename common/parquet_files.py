@@ -100,8 +100,8 @@ class ParquetFile:
         """
         if said != there:
             raise InputError(
-                f"{self._path}: says that it has {said:,} rows where {there:,} are; it is damaged, "
-                "write it anew"
+                f"{self._path}: says that it has {said:,} rows, but holds {there:,}; it is "
+                "damaged, write it again"
             )
 
 

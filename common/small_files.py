@@ -72,5 +72,5 @@ def read_secret(
                 f"{setting} = {where!r}: the file cannot be read; give one with a single line"
             ) from None
     if not secret or not secret.isprintable():
-        raise InputError(f"{setting} = {where!r}: not set, empty or several lines; give one line")
+        raise InputError(f"{setting} = {where!r}: is not set, or is not a single line; give one")
     return secret

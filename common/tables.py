@@ -63,14 +63,12 @@ class TablePlace(Settings):
     )
     query: str | None = Field(
         default=None,
-        description="The SELECT whose rows are the records of a database; they are sorted by all "
-        "columns.",
+        description="The SELECT whose rows, sorted by all columns, are the records of a database.",
         examples=["select * from stays where year = 2020"],
     )
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         default=None,
-        description="The character between the cells of a CSV file; without it the first line "
-        "shows it.",
+        description="The character between a CSV file's cells; without it the first line shows it.",
         examples=[";"],
     )
     encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
@@ -395,7 +393,8 @@ def _filter(opened: Source, source: TableSource, *, with_places: bool = False) -
 
 
 def _selection(source: TableSource) -> str:
-    """The selection in words, for an error."""
+    """The selection in words, and what to do where it is empty, for an error."""
     parts = [] if source.rows is None else [f"rows {source.rows}"]
     parts += [condition_in_words(name, value) for name, value in source.where.items()]
-    return ", ".join(parts) or "reading it: it has a header only"
+    selected = ", ".join(parts) or "reading it: it has a header only"
+    return f"{selected}; correct rows and where, or give another table"

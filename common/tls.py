@@ -279,7 +279,9 @@ def _check(paths: TlsSettings, side: Side) -> None:
     try:
         judge.load_verify_locations(paths.ca)
     except ssl.SSLError:
-        raise InputError(f"tls.ca: {paths.ca} is no PEM certificate; give the study's CA") from None
+        raise InputError(
+            f"tls.ca: {paths.ca} is not a PEM certificate; give the study's CA"
+        ) from None
     try:
         _shake_hands(shown, judge, judge_is_server=side == "client")
     except ssl.SSLCertVerificationError as error:

@@ -94,7 +94,7 @@ def _why_not(path: Path, error: ValueError) -> str:
             "copriv-owner init for an owner"
         )
     if isinstance(error, UnicodeDecodeError):
-        return "no text in UTF-8; save it as UTF-8, or give a TOML file"
+        return "not text in UTF-8; save it as UTF-8, or give a TOML file"
     return f"not valid TOML: {printable(error)}; correct that place"
 
 

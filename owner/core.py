@@ -269,7 +269,7 @@ def release(gradient: Vector, noise: Units, plan: NoisePlan) -> Vector:
     References: (4) of Farokhi et al. (2021).
     """
     if gradient.shape != (plan.dimension,) or noise.shape != (plan.dimension,):
-        raise MalformedError(f"the query has not the {plan.dimension} coordinates agreed on")
+        raise MalformedError(f"the query does not have the {plan.dimension} coordinates agreed on")
     units = np.rint(np.ldexp(gradient, -plan.grid_exponent))
     # Neither can happen to records within their bounds; NaN would be cast to some number.
     if not np.abs(units).max() <= LARGEST_VALUE_UNITS:

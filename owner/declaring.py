@@ -42,7 +42,9 @@ def read_declared(settings: OwnerSettings, *, base: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); make it readable for this user"
+        ) from None
     if not _DIGEST.fullmatch(text):
         raise InputError(f"{path}: expected the digest of a feature map; remove the file")
     return text

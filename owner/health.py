@@ -26,14 +26,14 @@ def ask_health(address: str, *, seconds: float) -> None:
         except grpc.RpcError as error:
             if _asks_for_tls(address, error.code(), seconds):
                 raise UnreachableError(
-                    f"{address}: it serves with TLS there, and is asked in plain text; give the "
+                    f"{address}: this port speaks TLS and was asked in plain text; give the "
                     "address that OWNER.toml names as health, which speaks no TLS"
                 ) from None
             raise UnreachableError(
                 f"{address}: no answer ({error.code().name}); start the owner, or check its address"
             ) from None
     if reply.status != health_pb2.HealthCheckResponse.SERVING:
-        raise UnreachableError(f"{address}: it does not serve; read its log")
+        raise UnreachableError(f"{address}: the owner is up but does not serve; read its log")
 
 
 def _asks_for_tls(address: str, code: grpc.StatusCode, seconds: float) -> bool:

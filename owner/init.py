@@ -230,7 +230,7 @@ def write_settings(
 def _written(out: Path, text: str) -> tuple[int, tuple[str, ...]]:
     """Write a file that serve can use, or none."""
     if out.exists():
-        raise InputError(f"{out}: is there already; give another --out")
+        raise InputError(f"{out}: already exists; give another path with --out")
     make_folder(out.parent, cure="give another --out")
     write_or_refuse(out, text, mode=PRIVATE, cure="give another --out")
     try:

@@ -230,13 +230,13 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
     there = [name for name in FILES if (folder / name).exists()]
     if there:
         raise InputError(
-            f"{folder / there[0]}: is there already; give another --out, and set ledger in its "
+            f"{folder / there[0]}: already exists; give another --out, and set ledger in its "
             "owner.toml to the ledger that these records have: a new one counts from 0"
         )
     sent = joining.beside / f"{asked.owner}.request"
     if sent.exists():
         about = _about_sent(sent, invited)
-        raise InputError(f"{sent}: is there already, {about}; remove it to join again")
+        raise InputError(f"{sent}: already exists {about}; remove it to join again")
     key = ec.generate_private_key(ec.SECP256R1())
     request = Request(
         study=asked.study,
@@ -262,13 +262,13 @@ def write_all(invited: Invited, joining: Joining) -> tuple[Path, str]:
 
 
 def _about_sent(sent: Path, invited: Invited) -> str:
-    """What a request is that is there already."""
+    """What a request that already exists is."""
     try:
         answers_this = read_request(sent).invitation == invited.digest
     except InputError:
-        return "and is no request of this program"
+        return "and is not a request of this program"
     if answers_this:
-        return "from an earlier join, and may be sent as it is"
+        return "from an earlier join and may be sent as it is"
     return "and answers another invitation than this one"
 
 

@@ -192,7 +192,9 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Mark]]:
     """A ledger of this version; one of the version before is upgraded in memory."""
     real = real_path(path)
     if not os.path.isfile(real):
-        raise LedgerError(f"{path}: there is no ledger; give the path in the owner's settings")
+        raise LedgerError(
+            f"{path}: there is no ledger; give the path that the owner's settings name"
+        )
     # Before the ledger: what is charged in between is in the ledger and not yet in the mark.
     with explained(path):
         mark = read_mark(real)

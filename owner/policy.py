@@ -316,13 +316,13 @@ def check_policy(
         raise PolicyError("this owner has fewer records than it answers for")
     if terms.epsilon > policy.epsilon_per_study:
         raise PolicyError(
-            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, this owner spends at "
-            f"most {in_short(policy.epsilon_per_study)} on one study"
+            f"the study asks for epsilon {in_short(terms.epsilon, up=True)}, but this owner "
+            f"spends at most {in_short(policy.epsilon_per_study)} on one study; ask for less"
         )
     if terms.kappa < policy.kappa:
         raise PolicyError(
-            f"the study counts on kappa {terms.kappa}, this owner's records may be in "
-            f"{policy.kappa} shards; ask with kappa = {policy.kappa}"
+            f"the study counts on kappa {terms.kappa}, but this owner's records may be "
+            f"in {policy.kappa} shards; ask with kappa = {policy.kappa}"
         )
     if pinned_map is not None and terms.feature_map != pinned_map:
         raise PolicyError(

@@ -56,7 +56,7 @@ def close_run(folder: Path, *, abandon: bool, insecure: bool, console: Console) 
     is_finished = (folder / "summary.json").is_file()
     if not is_begun(folder):
         raise InputError(
-            f"{folder}: its {JOURNAL} is gone, which says who may hold epsilon; put it back, or "
+            f"{folder}: its {JOURNAL}, which says who may hold epsilon, is gone; put it back, or "
             "let each owner's officer type copriv-owner ledger close"
         )
     with closing(Journal(folder / JOURNAL)) as journal:

@@ -140,7 +140,9 @@ def candidate_of(settings: StudySettings, *, base: Path, public: Path | None) ->
     owners = [entry.name for entry in settings.owners]
     for key in {*given.groups, *given.records, *given.availability_of}:
         if key not in owners:
-            raise InputError(f"forecast: {key!r} is no owner of this study; check its spelling")
+            raise InputError(
+                f"forecast: {key!r} is not an owner of this study; check its spelling, or add it"
+            )
     return Candidate(
         settings=settings,
         public=side,

@@ -195,7 +195,10 @@ def admit_requests(
         words = fingerprint(request.invitation, key)
         console.print(f"{request.owner}: fingerprint {words}", highlight=False)
         if not agree(f"Does {request.owner} read the same to you?"):
-            raise InputError(f"{path}: not admitted: the fingerprints must be the same")
+            raise InputError(
+                f"{path}: not admitted, since the fingerprints must be the same; ask "
+                f"{request.owner} for its request again"
+            )
         target = path.with_name(f"{request.owner}.certificate.pem")
         write_or_refuse(target, certificate, mode=0o644)
         console.print(f"{target}: send it back to {request.owner}", highlight=False)

@@ -197,8 +197,8 @@ class Session:
         owners = choices.owners or ""
         if owners in self.look.columns and owners == choices.target:
             raise InputError(
-                f"--owners {printable(owners, LONGEST_NAME)}: this is the target, of which all "
-                "records of such an owner say the same; give another column, or a number of "
+                f"--owners {printable(owners, LONGEST_NAME)}: this is the target, so all "
+                "records of an owner would have the same one; give another column, or a number of "
                 "equal parts"
             )
         if owners in self.look.columns:
@@ -216,7 +216,7 @@ class Session:
             parts = equal_parts(available, int(owners), whose)
             return parts, few_of_each(available, int(owners))
         raise InputError(
-            f"--owners: {owners!r} is no column and no number of equal parts"
+            f"--owners: {owners!r} is neither a column nor a number of equal parts"
             f"{among_columns(owners, self.look.columns)}"
         )
 
@@ -243,8 +243,8 @@ def checked_folder(out: Path, *, make: bool = False) -> None:
     """
     if out.suffix == ".toml" and not out.is_dir():
         raise InputError(
-            f"--out {out}: is a settings file by its name, but study.toml goes into a folder; give "
-            f"the folder, such as --out {out.with_suffix('')}"
+            f"--out {out}: this names a file, but study.toml goes into a folder; give the folder, "
+            f"such as --out {out.with_suffix('')}"
         )
     if make:
         make_folder(out, cure="give another --out")

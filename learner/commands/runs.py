@@ -84,7 +84,8 @@ class Run:
                 return pd.read_parquet(file)
         except Exception as error:  # Libraries have many names for a file that is no table.
             raise InputError(
-                f"{path}: cannot be read as a trace ({type(error).__name__})"
+                f"{path}: cannot be read as a trace ({type(error).__name__}); give the folder of a "
+                "finished run, or restore it from a copy"
             ) from None
 
     @property

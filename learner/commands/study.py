@@ -249,7 +249,7 @@ def compare_runs(folders: Sequence[Path], *, out: Path, console: Console) -> Pat
         raise InputError(f"report: {twice} is given twice; name each run once")
     runs = {str(folder): read_summary(folder) for folder in folders}
     if out.exists():
-        console.print(f"{out}: is there already and is replaced (--out)", highlight=False)
+        console.print(f"{out}: already exists and is replaced (--out)", highlight=False)
     console.print(comparison_table(runs))
     console.print(f"{verdict(runs)} {ONE_DRAW}", highlight=False)
     return write_comparison(runs, out)

@@ -64,7 +64,7 @@ def predict_table(
     source, data = _placed(place)
     if out.exists() and data.exists() and out.samefile(data):
         raise InputError(
-            f"{out}: is the table itself, which stays as it is; give another path with --out"
+            f"{out}: is the table itself, which is left as it is; give another path with --out"
         )
     _check_out(out)
     model = _chosen(run, public=public)
@@ -74,7 +74,7 @@ def predict_table(
     columns = model.predictions(table, where=str(data))
     for name in columns:
         if name in table.columns:
-            raise InputError(f"{data}: has a column {name!r} already; rename it")
+            raise InputError(f"{data}: already has a column {name!r}; rename it")
     content = write(table.assign(**columns))
     mode = _mode_of(model) or _mode_beside(source, data)
     write_or_refuse(out, content, mode=mode, cure=ELSEWHERE)
@@ -114,7 +114,7 @@ def _check_out(out: Path) -> None:
         names = []
     if "prediction" not in names:
         raise InputError(
-            f"{out}: is there already and has no column 'prediction', so it stays as it is; give "
+            f"{out}: already exists and has no column 'prediction', so it is left as it is; give "
             "another path with --out"
         )
 

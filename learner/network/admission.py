@@ -73,11 +73,11 @@ def read_guests(certs: Path) -> GuestList:
         return GuestList.model_validate_json(read_own(path, most=LARGEST_LIST))
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}); copriv invite makes it, and --certs says "
-            "where"
+            f"{path}: cannot be read ({error.strerror}); type copriv invite first, or give the "
+            "folder of its files with --certs"
         ) from None
     except (ValidationError, ValueError):
-        raise InputError(f"{path}: is damaged; invite again") from None
+        raise InputError(f"{path}: is damaged; type copriv invite again") from None
 
 
 def admit(
@@ -98,14 +98,14 @@ def admit(
     guest = guests.owners.get(request.owner)
     if request.study != guests.study or guest is None:
         raise InputError(
-            f"{where}: asks for {request.owner} of {request.study}; invited to {guests.study} are "
-            f"{', '.join(guests.owners)}; copriv invite with the STUDY.toml of {request.study} "
-            f"lets {request.owner} in"
+            f"{where}: asks for {request.owner} of {request.study}, but invited to {guests.study} "
+            f"are {', '.join(guests.owners)}; to let {request.owner} in, type copriv invite with "
+            f"the STUDY.toml of {request.study}"
         )
     if request.invitation != guest.invitation:
         raise InputError(
-            f"{where}: {request.owner} answers another invitation than the last one; send it "
-            "that, and ask for a new request"
+            f"{where}: {request.owner} answers another invitation than the latest; send it the "
+            "latest, and ask for a new request"
         )
     key = request.public_key(where=where)
     party = Party(name=request.owner, role="owner", hosts=guest.hosts)

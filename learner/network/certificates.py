@@ -108,7 +108,7 @@ def make_certificates(
     names = [party.name for party in parties]
     taken = repeated([CA_FOLDER, *names])
     if taken:
-        raise InputError(f"certs: the name {min(taken)!r} is taken already; give each its own")
+        raise InputError(f"certs: the name {min(taken)!r} is already taken; give each its own")
     try:
         authority = _authority(out / CA_FOLDER, study=study, days=ca_days)
         return [_issue(out, party, authority, days=days, renew=renew) for party in parties]
@@ -132,11 +132,13 @@ def sign_request(out: Path, party: Party, key: ec.EllipticCurvePublicKey, *, day
       InputError: There is no CA in ``out``, or it has expired.
     """
     if not (out / CA_FOLDER / "key.pem").exists():
-        raise InputError(f"{out / CA_FOLDER}: there is no CA; copriv invite makes it")
+        raise InputError(f"{out / CA_FOLDER}: there is no CA; make one with copriv invite")
     try:
         authority = _authority(out / CA_FOLDER, study="", days=days)
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
+        raise InputError(
+            f"{error.filename}: cannot be read ({error.strerror}); make it readable for this user"
+        ) from None
     return _pem(_certificate(party, key, authority, days=days))
 
 
@@ -253,7 +255,9 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise InputError(f"certs: {host!r} is no DNS name or IP address") from None
+        raise InputError(
+            f"certs: {host!r} is neither a DNS name nor an IP address; give one of these"
+        ) from None
 
 
 def _builder(

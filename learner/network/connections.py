@@ -293,8 +293,8 @@ def load_token(
     token = read_secret(where, base=base, setting=setting, environment=environment)
     if not (token.isascii() and token.startswith(TOKEN_START)):
         raise InputError(
-            f"{setting} = {where!r}: what is there is no token, which begins with {TOKEN_START}, "
-            "and is not sent; ask the owner for one that copriv-owner token has made"
+            f"{setting} = {where!r}: what it holds does not begin with {TOKEN_START}, as every "
+            "token does, and is not sent; ask the owner for one that copriv-owner token has made"
         )
     return token
 

@@ -35,13 +35,13 @@ def table_source(settings: StudySettings, entry: OwnerEntry, *, base: Path) -> T
     """
     if not has_table(settings, entry):
         raise InputError(
-            f"owners: {entry.name} has its table elsewhere; to play it here, give data = "
-            "{ path = ... } there"
+            f"owners: {entry.name} has its table elsewhere; to run it on this machine, give "
+            "it data = { path = ... } in the study"
         )
     source = placed(entry.data or TableSource(), settings.data)
     if source.path is None and source.database is None:
         raise InputError(
-            f"owners: {entry.name} has no table; give data.path, or data = {{ path = ... }} there"
+            f"owners: {entry.name} has no table; give data.path, or give it data = {{ path = ... }}"
         )
     return with_absolute_paths(source, base)
 

@@ -71,7 +71,7 @@ def check_document(path: Path, name: str) -> str:
             text = file.read().decode()
     except UnicodeDecodeError:
         raise InputError(
-            f"{path}: is no text in UTF-8, so it stays as it is; give another document"
+            f"{path}: is not text in UTF-8, so it is left as it is; give another document"
         ) from None
     begin, end = _markers(name)
     if (begin in text) != (end in text):
@@ -80,7 +80,7 @@ def check_document(path: Path, name: str) -> str:
         raise InputError(f"{path}: {end} stands before {begin}; write {begin} first")
     if begin not in text and text.strip() and path.suffix.lower() not in MARKDOWN:
         raise InputError(
-            f"{path}: is no Markdown (.md) and has no marker {begin}, so it stays as it is; "
+            f"{path}: is not Markdown (.md) and has no marker {begin}, so it is left as it is; "
             f"add it and {end}, or {ANOTHER}"
         )
     return text

@@ -123,8 +123,8 @@ def run_of(folder: Path, settings: StudySettings | None, *, base: Path) -> Study
     # Without a journal nobody knows what was asked: a run that went on would charge it again.
     if not is_begun(folder) and not (folder / "summary.json").is_file():
         raise InputError(
-            f"{folder}: holds {SETTINGS}, but no {JOURNAL}: it is no run's folder, or its journal "
-            "was lost; give the folder of a run, or put its journal back"
+            f"{folder}: holds {SETTINGS}, but no {JOURNAL}: it is not the folder of a run, or its "
+            "journal was lost; give the folder of a run, or put its journal back"
         )
     begun = load_settings(StudySettings, path)
     if settings is None:

@@ -283,7 +283,7 @@ def read_summary(folder: Path) -> Summary:
         key, fault = first_fault(error)
         raise InputError(
             f"{path}: {key + ': ' if key else ''}{fault}; the file is damaged "
-            "or no summary of a run, restore it from a copy"
+            "or not the summary of a run; restore it from a copy"
         ) from None
 
 

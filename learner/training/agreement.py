@@ -241,8 +241,8 @@ def _budget(description: OwnerDescription, epsilon: Fraction) -> Finding:
         if epsilon > most:
             return fails(
                 "budget",
-                f"the study asks for epsilon {in_short(epsilon)}, {what.format(in_short(most))}; "
-                f"ask for less, or ask its officer: {cure}",
+                f"the study asks for epsilon {in_short(epsilon)}, but "
+                f"{what.format(in_short(most))}; ask for less, or ask its officer: {cure}",
             )
     return passes("budget", f"{in_short(epsilon)} asked, {in_short(description.epsilon_left)} left")
 

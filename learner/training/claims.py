@@ -86,8 +86,8 @@ def check_description(described: OwnerDescription, *, name: str) -> OwnerDescrip
     digests = (described.feature_map_digest, described.checked_map_digest)
     if not all(_DIGEST.fullmatch(digest) for digest in digests):
         raise RefusedError(
-            f"owner {name} sent a digest of its feature map that is none, expected 64 hexadecimal "
-            "digits or nothing; ask its operator"
+            f"owner {name} sent a text that is not a digest of its feature map, expected 64 "
+            "hexadecimal digits or nothing; ask its operator"
         )
     return described
 
@@ -110,19 +110,19 @@ def check_enrollment(
     """
     if not held <= agreed.answered <= held + most:
         raise RefusedError(
-            f"owner {name} counts {agreed.answered} responses, this run holds {held}; the study "
-            "cannot go on with it, start a new run"
+            f"owner {name} counts {agreed.answered} responses, but this run holds {held}; the "
+            "study cannot go on with it, start a new run"
         )
     if (agreed.responses, agreed.epsilon) != (terms.responses, terms.epsilon):
         raise RefusedError(
             f"owner {name} agreed to {agreed.responses} responses for an epsilon of "
-            f"{float(agreed.epsilon):.6g}, it was asked for {terms.responses} for "
+            f"{float(agreed.epsilon):.6g}, but was asked for {terms.responses} for "
             f"{float(terms.epsilon):.6g}; ask its operator"
         )
     if agreed.answered > agreed.responses:
         raise RefusedError(
-            f"owner {name} counts {agreed.answered} responses of {agreed.responses} that it "
-            "promised; ask its operator"
+            f"owner {name} counts {agreed.answered} responses, but promised only "
+            f"{agreed.responses}; ask its operator"
         )
     domain = _domain(terms.feature_map)
     try:
@@ -134,8 +134,8 @@ def check_enrollment(
     scale = plan.noise_scale
     if not math.isclose(agreed.noise_scale, scale, rel_tol=NOISE_TOLERANCE):
         raise RefusedError(
-            f"owner {name} promises noise of scale {agreed.noise_scale:.6g}, the terms and its "
-            f"{agreed.num_records} records ask for {scale:.6g}; use the same version on both "
+            f"owner {name} promises noise of scale {agreed.noise_scale:.6g}, but the terms and "
+            f"its {agreed.num_records} records ask for {scale:.6g}; use the same version on both "
             "sides, or ask its operator"
         )
     return Promise(dimension=plan.dimension, largest=_largest(terms, domain, scale))
@@ -179,8 +179,8 @@ def check_response(agreed: Response, query: Query, promise: Promise, *, name: st
         raise RefusedError(f"owner {name} answered for another study; ask its operator")
     if agreed.sequence != query.sequence:
         raise RefusedError(
-            f"owner {name} answered number {agreed.sequence}, number {query.sequence} was asked; "
-            "ask its operator"
+            f"owner {name} answered number {agreed.sequence} when it was asked number "
+            f"{query.sequence}; ask its operator"
         )
     gradient = agreed.gradient
     is_long = gradient.shape == (promise.dimension,)
@@ -189,11 +189,11 @@ def check_response(agreed: Response, query: Query, promise: Promise, *, name: st
         return
     if not is_long or not np.isfinite(largest):
         raise RefusedError(
-            f"owner {name} sent {gradient.size} coordinates or one that is not finite, "
-            f"{promise.dimension} finite ones were expected; ask its operator"
+            f"owner {name} sent {gradient.size} coordinates, or some that are not finite; "
+            f"expected {promise.dimension} finite ones; ask its operator"
         )
     raise RefusedError(
-        f"owner {name} sent a coordinate of {largest:.6g}, its noise allows "
+        f"owner {name} sent a coordinate of {largest:.6g}, but its noise allows "
         f"{promise.largest:.6g} at most; ask its operator"
     )
 

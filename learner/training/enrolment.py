@@ -71,8 +71,8 @@ def _enroll(line: OwnerLine, *, num_records: int, responses: int) -> Enrollment:
     enrollment = line.enroll()
     if enrollment.num_records != num_records:
         raise InputError(
-            f"owner {line.owner.name} enrols with {enrollment.num_records} records, it described "
-            f"itself with {num_records}; start a new run"
+            f"owner {line.owner.name} enrolled with {enrollment.num_records} records, but "
+            f"described itself with {num_records}; start a new run"
         )
     return enrollment
 

@@ -392,7 +392,7 @@ def _hold(path: Path) -> int:
     try:
         return lock_file(path.with_name(f"{path.name}.lock"))
     except BlockingIOError:
-        raise InputError(f"{path}: another process is at this run; wait for it to end") from None
+        raise InputError(f"{path}: another process holds this run; wait for it to end") from None
     except OSError as error:
         raise InputError(
             f"{path}: the run folder cannot be written ({error.strerror}); make it writable, or "

@@ -215,13 +215,13 @@ def test_a_budget_too_small_is_found(check, site):
     said = check(site.sound["owner-a"], privacy={"epsilon": "2.5"})
     assert said.status == 2
     assert (
-        "owner-a, owner-b: budget FAILS: the study asks for epsilon 2.5, it spends at most 2"
+        "owner-a, owner-b: budget FAILS: the study asks for epsilon 2.5, but it spends at most 2"
         in said.out
     )
     policy = {"policy": {"epsilon_per_study": "2", "epsilon_lifetime": "1/3"}}
     port = site.serve("poor", "owner-a", site.certs / "owner-a", **policy).port
     said = check(port)
-    fails(said, "budget", "asks for epsilon 1, 1/3 of its lifetime budget is left")
+    fails(said, "budget", "asks for epsilon 1, but 1/3 of its lifetime budget is left")
     # Here everything is spent on nothing that could be closed: nobody is told that it would help.
     assert "closing a study frees only what it has not spent" in said.out
 
@@ -232,7 +232,9 @@ def test_a_run_that_one_owner_would_refuse_enrols_nobody(site, typed, tmp_path):
     path = write_study(tmp_path, site, site.sound["owner-a"], port)
     said = typed("copriv", "train", path, "--out", tmp_path / "run")
     assert said.returncode == 3
-    assert "owner owner-b: budget: the study asks for epsilon 1, it spends at most" in said.stderr
+    assert (
+        "owner owner-b: budget: the study asks for epsilon 1, but it spends at most" in said.stderr
+    )
     assert "no owner was enrolled" in said.stderr
     assert not (tmp_path / "run").exists()
     for name in ("owner-a", "frugal"):

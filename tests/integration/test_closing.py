@@ -144,14 +144,14 @@ def test_a_folder_without_a_journal_is_not_taken_for_a_run(
     ):
         said = typed(*command)
         assert said.returncode == 2
-        assert "but no journal.sqlite: it is no run's folder" in said.stderr
+        assert "but no journal.sqlite: it is not the folder of a run" in said.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert typed("copriv", "train", study, "--out", run).returncode == 0
     (run / "journal.sqlite").unlink()
     assert typed("copriv", "train", "--resume", run).returncode == 0
     lost = typed("copriv", "close", run)
     assert lost.returncode == 2
-    assert "its journal.sqlite is gone" in lost.stderr
+    assert "journal.sqlite, which says who may hold epsilon, is gone" in lost.stderr
     assert not (run / "journal.sqlite").exists()
 
 

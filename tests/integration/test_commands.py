@@ -154,11 +154,11 @@ def test_a_report_is_made_again_from_its_summary(real_time_run, tmp_path, typed)
     assert "is replaced" not in compared.stdout
     page = tmp_path / "comparison.html"
     again = typed("copriv", "report", real_time_run.folder, out, "--out", page)
-    assert f"{page}: is there already and is replaced" in " ".join(again.stdout.split())
+    assert f"{page}: already exists and is replaced" in " ".join(again.stdout.split())
     table = tmp_path / "stays.csv"
     table.write_text("age,days\n")
     other = typed("copriv", "report", out, real_time_run.folder, "--out", table)
-    assert "stays.csv: is there already and is not a page of compared runs, so" in sentence(other)
+    assert "stays.csv: already exists and is not a page of compared runs, so" in sentence(other)
     assert table.read_text() == "age,days\n"
     one = typed("copriv", "report", out, "--out", tmp_path / "c.html")
     assert "the page of one run is" in sentence(one)

@@ -227,7 +227,7 @@ def test_the_target_names_no_owners(folder, target):
     typed = ["init", "stays.csv", "--target", target, "--owners", target, "--yes", "--out", "s"]
     said = CliRunner().invoke(cli, typed)
     assert said.exit_code != 0
-    assert f"--owners {target}: this is the target, of which all records of" in str(said.exception)
+    assert f"--owners {target}: this is the target, so all records of" in str(said.exception)
     assert not (folder / "s").exists()
 
 
@@ -622,7 +622,7 @@ def test_an_owner_gets_settings_that_serve(folder, typed):
     said = typed("copriv-owner", "check", "owner.toml")
     assert said.returncode == 0, said.stderr
     said = typed("copriv-owner", "init", "stays.csv", "--yes")
-    assert "owner.toml: is there already; give another --out" in said.stderr
+    assert "owner.toml: already exists; give another path with --out" in said.stderr
     said = typed("copriv-owner", "init", "stays.csv", "--yes", "--out", "of north.toml")
     assert said.stdout.splitlines()[-1] == "next: copriv-owner check 'of north.toml'"
 

@@ -22,9 +22,9 @@ DO = re.compile(
     r"expected|did you mean|at most|got .* numbers for|for \{longest:g\} seconds|must be the same|"
     r"\b(?:give|set|add|remove|correct|write|start|type|use|make|makes|read|ask|call|take|leave|"
     r"check|name|restore|invite|wait|resume|fit|enrol|rename|install|needs?|wants|allow|share|say|"
-    r"goes?|fix|lower|raise|nothing to close|is a directory|no records are left after)\b|"
+    r"goes?|fix|lower|raise|nothing to close|is a directory)\b|"
     # What another function says, which is looked at where it says it.
-    r"\{(?:among|cure|error|said|message|EMPTIED|fault|_failure|where|open_lines|names)",
+    r"\{(?:among|cure|error|said|message|EMPTIED|fault|_failure|_selection|where|open_lines|names)",
     re.IGNORECASE,
 )
 

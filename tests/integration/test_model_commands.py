@@ -305,7 +305,7 @@ def test_nothing_is_written_over_a_file_that_is_something_else(
     ):
         said = typed(*command, "--out", taken)
         assert said.returncode == 2, command
-        assert "is there already and " in said.stderr
+        assert "already exists and " in said.stderr
         assert "; give another path with --out" in said.stderr
     assert {path: path.read_bytes() for path in before} == before
     # What such a command has made before is made anew.
@@ -508,7 +508,7 @@ def test_what_cannot_be_used_is_one_sentence_and_leaves_nothing(
         "predict", run, "--data", data, "--out", tmp_path / "absent" / "out.csv"
     )
     strange_table.assign(prediction=1).to_csv(data, index=False)
-    assert "'prediction' already" in said("predict", run, "--data", data, "--out", out)
+    assert "already has a column 'prediction'" in said("predict", run, "--data", data, "--out", out)
     strange_table.drop(columns="grade").to_csv(data, index=False)
     # An owner's table may have names of its own, which its other commands translate.
     names = "(rename of an OWNER.toml is not applied here: give a table with the study's own names)"

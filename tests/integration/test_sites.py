@@ -412,18 +412,21 @@ def test_who_has_joined_is_not_overwritten(study):
     assert stat.S_IMODE((study.folder / "owner-a" / "key.pem").stat().st_mode) == 0o600
     key = (study.folder / "owner-a" / "key.pem").read_bytes()
     # The same records in another folder: what they spent is in the ledger of the first.
-    one_sentence(study.join(), "is there already; give another --out, and set ledger in its")
+    one_sentence(study.join(), "already exists; give another --out, and set ledger in its")
     assert "keep their ledger" in (study.folder / "owner-a" / "owner.toml").read_text()
     assert (study.folder / "owner-a" / "key.pem").read_bytes() == key
     # Nor is the request that may be on its way, by a join into another folder.
     sent = study.folder / "exchange" / "owner-a.request"
     request = sent.read_bytes()
     (study.folder / "owner-a").rename(study.folder / "kept")
-    one_sentence(study.join(), "owner-a.request: is there already, from an earlier join, and may")
+    one_sentence(study.join(), "owner-a.request: already exists from an earlier join and may")
     assert sent.read_bytes() == request
     # A study that has changed since has another invitation, which that request does not answer.
     other = json.loads(request) | {"invitation": "0" * 64}
-    for content, told in ((json.dumps(other), "answers another invitation"), ("", "no request of")):
+    for content, told in (
+        (json.dumps(other), "answers another invitation"),
+        ("", "not a request of"),
+    ):
         sent.write_text(content)
         one_sentence(study.join(), told)
     assert not (study.folder / "owner-a").exists()
@@ -485,7 +488,7 @@ def test_a_request_that_is_moved_while_it_is_read_is_read(study, monkeypatch):
 def test_a_request_is_signed_only_when_the_fingerprint_was_compared(study, monkeypatch):
     study.join()
     monkeypatch.setattr("click.confirm", lambda question: "owner-a" not in question)
-    one_sentence(study.admit(), "not admitted: the fingerprints must be the same")
+    one_sentence(study.admit(), "not admitted, since the fingerprints must be the same")
     assert not list((study.folder / "exchange").glob("*.pem"))
 
 
@@ -507,7 +510,7 @@ def test_a_certificate_is_for_the_invited_host_and_name_whatever_is_requested(st
     # A request for the other owner's name, or one that names nobody who was invited.
     for change, words in (
         ({"owner": "owner-b"}, "answers another invitation"),
-        ({"owner": "owner-c"}, "invited to spring are owner-a, owner-b; copriv invite with"),
+        ({"owner": "owner-c"}, "invited to spring are owner-a, owner-b; to let owner-c in,"),
         ({"study": "autumn"}, "asks for owner-a of autumn"),
         ({"signing_request": "x"}, "holds no signing request"),
         ({"signing_request": forged("owner-b")}, "holds no signing request"),
@@ -606,7 +609,7 @@ def test_files_that_are_no_invitation_or_request_are_one_printable_sentence(stud
         ({"owner": "../up"}, "owner"),
         ({"study": "\x1b[2J"}, "study"),
         ({"address": "nowhere"}, "address"),
-        ({"ca": "no PEM"}, "is no CA's certificate"),
+        ({"ca": "no PEM"}, "is not a CA's certificate"),
         ({"ca": "x" * 30_000}, "ca"),
         ({"epsilon": "-1"}, "epsilon"),
         ({"way": "swim"}, "way"),
@@ -634,7 +637,7 @@ def test_a_ca_whose_last_day_is_in_no_year_is_none(study):
     ca = made.public_bytes(serialization.Encoding.DER)
     path = study.folder / "exchange" / "owner-a.invitation"
     invitation = json.loads(path.read_text())
-    for year, words in (("0000", "is no CA's certificate"), ("2055", "fingerprint")):
+    for year, words in (("0000", "is not a CA's certificate"), ("2055", "fingerprint")):
         spoilt = ca.replace(b"20550101000000Z", f"{year}0101000000Z".encode())
         path.write_text(json.dumps(invitation | {"ca": ssl.DER_cert_to_PEM_cert(spoilt)}))
         said = study.join()

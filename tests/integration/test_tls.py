@@ -218,7 +218,7 @@ def test_plain_text_meets_tls_and_the_other_way_round(
 
 def test_a_probe_of_the_port_with_tls_is_told_which_port_has_none(serve_tls, tmp_path):
     running = serve_tls(certs(tmp_path / "certs") / "owner-a")
-    with pytest.raises(UnreachableError, match=r"serves with TLS.* OWNER.toml names as health"):
+    with pytest.raises(UnreachableError, match=r"speaks TLS.* OWNER.toml names as health"):
         ask_health(f"127.0.0.1:{running.port}", seconds=5)
 
 
@@ -477,9 +477,9 @@ def test_copriv_certs_makes_keeps_and_renews(tmp_path, typed):
         (("--owner", "a b=h"), "letters a-z, digits and . _ - only"),
         (("--owner", "a=h,,i"), "expected NAME, NAME=HOST"),
         (("--owner", "a"), "no learner has one either"),
-        (("--owner", "ca=h"), "'ca' is taken"),
-        (("--owner", "learner=h"), "'learner' is taken"),
-        (("--owner", "a=é.example"), "no DNS name"),
+        (("--owner", "ca=h"), "'ca' is already taken"),
+        (("--owner", "learner=h"), "'learner' is already taken"),
+        (("--owner", "a=é.example"), "neither a DNS name"),
     ],
 )
 def test_wrong_arguments_of_certs_are_one_sentence(arguments, words, tmp_path, typed):
@@ -497,7 +497,7 @@ def test_wrong_arguments_of_certs_are_one_sentence(arguments, words, tmp_path, t
     ("spoil", "words"),
     [
         (lambda f: (f / "key.pem").unlink(), "tls.key: .* cannot be read"),
-        (lambda f: (f / "ca.pem").write_text("x"), "is no PEM certificate"),
+        (lambda f: (f / "ca.pem").write_text("x"), "is not a PEM certificate"),
         (lambda f: (f / "certificate.pem").write_text("x"), "are not a PEM certificate"),
         (
             lambda f: (f / "key.pem").write_bytes((f.parent / "owner-a" / "key.pem").read_bytes()),

@@ -113,7 +113,7 @@ def test_a_table_is_not_overwritten_by_its_predictions(study):
     # Nor is another table; predictions of before are.
     shutil.copy("stays.csv", "other.csv")
     said = refused("predict", run, "--data", "stays.csv", "--out", "other.csv")
-    assert "has no column 'prediction', so it stays as it is" in said
+    assert "has no column 'prediction', so it is left as it is" in said
     assert Path("other.csv").read_bytes() == before
     for _ in range(2):
         typed = ["predict", str(run), "--data", "stays.csv", "--out", "new.csv"]

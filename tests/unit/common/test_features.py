@@ -245,7 +245,7 @@ def test_wrong_settings_are_one_sentence(settings, sentence):
 
 
 def test_fewer_public_records_than_features_are_refused():
-    with pytest.raises(InputError, match="4 public records for 5 features"):
+    with pytest.raises(InputError, match="4 public records are too few for 5 features"):
         fit(loans(4, seed=5), category_order="name")
     with pytest.raises(InputError, match="there is only 1 public record, which is not enough"):
         fit(loans(1, seed=5))

@@ -49,7 +49,9 @@ def test_a_file_that_counts_its_rows_wrongly_is_refused(lying, said, rows):
     path = lying(rows=said)
     with pytest.raises(InputError) as refused:
         read_table(TableSource(path=path, rows=rows), base=Path())
-    words = f"{path}: says that it has {said:,} rows where 1,000 are; it is damaged, write it anew"
+    words = (
+        f"{path}: says that it has {said:,} rows, but holds 1,000; it is damaged, write it again"
+    )
     assert str(refused.value) == words
 
 
@@ -58,7 +60,7 @@ def test_a_group_that_counts_its_rows_wrongly_is_refused(lying, where: dict[str,
     """As many as are read are compared, since the places of those behind them follow from it."""
     path = lying(rows=1010, rows_of_group=101)
     source = TableSource.model_validate({"path": path, "where": where})
-    with pytest.raises(InputError, match=r"it is damaged, write it anew$"):
+    with pytest.raises(InputError, match=r"it is damaged, write it again$"):
         read_table(source, base=Path())
 
 

@@ -488,7 +488,10 @@ def test_a_query_is_for_databases(tmp_path):
     ("place", "why"),
     [
         ({"database": "env:NO_SUCH"}, "database needs query"),
-        ({"database": "env:NO_SUCH", "query": "select 1"}, "not set, empty or several lines"),
+        (
+            {"database": "env:NO_SUCH", "query": "select 1"},
+            "is not set, or is not a single line; give one",
+        ),
         ({"database": "file:gone", "query": "select 1"}, "the file cannot be read"),
         ({"database": "file:uri", "query": "select 1"}, "expected postgresql://USER"),
         ({"database": "file:uri", "path": "a.csv", "query": "q"}, "either path or database"),

@@ -75,5 +75,7 @@ def test_a_table_is_read_once_for_all_who_name_it(folder, monkeypatch):
 
 def test_who_has_no_row_is_told_its_own_selection(folder):
     nobody = TableSource.model_validate({"path": "s.csv", "where": {"site": "z"}})
-    with pytest.raises(InputError, match="no records are left after site = z"):
+    with pytest.raises(
+        InputError, match="no records are left after site = z; correct rows and where, or give"
+    ):
         read_tables([*sources("s.csv"), nobody], base=folder)

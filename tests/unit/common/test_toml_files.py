@@ -39,7 +39,7 @@ def test_a_file_in_another_encoding_is_told_how_to_be_saved(tmp_path, encoding):
     path.write_bytes("name = 'Zürich'".encode(encoding))
     with pytest.raises(InputError) as refused:
         read_toml(path)
-    assert str(refused.value) == f"{path}: no text in UTF-8; save it as UTF-8, or give a TOML file"
+    assert str(refused.value) == f"{path}: not text in UTF-8; save it as UTF-8, or give a TOML file"
 
 
 @pytest.mark.parametrize(

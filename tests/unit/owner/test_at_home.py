@@ -111,7 +111,7 @@ def test_the_commands_cost_nothing_and_a_bent_model_says_that_it_stays_at_home(
         "copriv-owner", "personalise", settings, tmp_path / "model.json", "--out", settings
     )
     assert (
-        "is there already and is not a model of an owner's own, so it stays as it is" in said.stderr
+        "already exists and is not a model of an owner's own, so it is left as it is" in said.stderr
     )
     assert settings.read_bytes() == kept
     assert sorted(settings.parent.iterdir()) == before

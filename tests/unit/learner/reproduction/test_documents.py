@@ -34,8 +34,8 @@ def test_a_document_with_half_a_section_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "held", "words"),
     [
-        ("loans.csv", b"a,b\n1,2\n", "is no Markdown (.md) and has no marker <!-- first -->"),
-        ("loans.parquet", b"PAR1\xd8\x00", "is no text in UTF-8, so it stays as it is"),
+        ("loans.csv", b"a,b\n1,2\n", "is not Markdown (.md) and has no marker <!-- first -->"),
+        ("loans.parquet", b"PAR1\xd8\x00", "is not text in UTF-8, so it is left as it is"),
         ("results.md", b"<!-- /first -->\n<!-- first -->\n", "<!-- /first --> stands before"),
     ],
 )
@@ -59,7 +59,7 @@ def test_figures_are_not_computed_for_a_document_that_does_not_take_them(tmp_pat
     """Figures of all records take hours."""
     table = tmp_path / "stays.csv"
     table.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="is no Markdown"):
+    with pytest.raises(InputError, match="is not Markdown"):
         run_reproduction(
             ["A9"],
             data=None,

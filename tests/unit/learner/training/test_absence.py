@@ -185,7 +185,7 @@ def test_those_that_answer_stand_for_those_that_are_away():
     ("changes", "words"),
     [
         ({"study_id": "another"}, "owner north answered for another study"),
-        ({"sequence": 7}, "owner north answered number 7, number 1 was asked"),
+        ({"sequence": 7}, "owner north answered number 7 when it was asked number 1"),
     ],
 )
 def test_an_answer_to_what_was_not_asked_is_named(changes, words, few_records, make_terms):

@@ -49,8 +49,8 @@ def test_an_honest_owner_is_believed(owner, make_terms):
         ({"columns": ("x",) * 100_001}, "sent 10000[0-9] names"),
         ({"columns": ("x" * 1_001,)}, "sent [0-9]+ names"),
         ({"losses": ("x" * 1_001,)}, "sent 1 names"),
-        ({"feature_map_digest": "İ" * 64}, "sent a digest of its feature map that is none"),
-        ({"feature_map_digest": "a" * 63}, "sent a digest of its feature map that is none"),
+        ({"feature_map_digest": "İ" * 64}, "sent a text that is not a digest"),
+        ({"feature_map_digest": "a" * 63}, "sent a text that is not a digest"),
     ],
 )
 def test_a_description_of_no_owner_is_refused(owner, lie, sentence):
@@ -72,11 +72,11 @@ def test_another_owner_at_the_address_is_named_in_printable_characters(owner):
     [
         ({"num_records": 2**63}, "agreed to noise that nobody can add"),
         ({"num_records": 81}, "promises noise of scale"),
-        ({"responses": 20}, "agreed to 20 responses for an epsilon of 1, it was asked for 10"),
+        ({"responses": 20}, "agreed to 20 responses for an epsilon of 1, but was asked for 10"),
         ({"responses": 9}, "agreed to 9 responses"),
         ({"epsilon": Fraction(10**59, 3)}, "agreed to 10 responses for an epsilon of 3.33333e"),
         ({"epsilon": Fraction(0)}, "agreed to 10 responses for an epsilon of 0"),
-        ({"answered": 2}, "counts 2 responses, this run holds 0"),
+        ({"answered": 2}, "counts 2 responses, but this run holds 0"),
         ({"noise_scale": 1e-300}, "promises noise of scale 1e-300"),
         ({"noise_scale": float("nan")}, "promises noise of scale nan"),
     ],
@@ -91,7 +91,7 @@ def test_an_enrolment_to_something_else_is_refused(owner, make_terms, lie, sente
 def test_more_answers_than_were_promised_are_refused(owner, make_terms):
     terms = make_terms()
     said = replace(owner.enroll(terms), answered=11)
-    with pytest.raises(RefusedError, match="counts 11 responses of 10"):
+    with pytest.raises(RefusedError, match="counts 11 responses, but promised only 10"):
         check_enrollment(said, terms, name="north", held=10)
 
 
@@ -99,11 +99,11 @@ def test_more_answers_than_were_promised_are_refused(owner, make_terms):
     ("lie", "sentence"),
     [
         ({"study_id": "study-2"}, "answered for another study"),
-        ({"sequence": 2}, "answered number 2, number 3 was asked"),
+        ({"sequence": 2}, "answered number 2 when it was asked number 3"),
         ({"gradient": np.zeros(3)}, "sent 3 coordinates"),
         ({"gradient": np.zeros(0)}, "sent 0 coordinates"),
-        ({"gradient": np.array([0, np.nan, 0, 0])}, "sent 4 coordinates or one that is not finite"),
-        ({"gradient": np.array([0, -np.inf, 0, 0])}, "sent 4 coordinates or one"),
+        ({"gradient": np.array([0, np.nan, 0, 0])}, "sent 4 coordinates, or some that are not"),
+        ({"gradient": np.array([0, -np.inf, 0, 0])}, "sent 4 coordinates, or some"),
         ({"gradient": np.array([0, 1e300, 0, 0])}, r"sent a coordinate of 1e\+300"),
     ],
 )
